@@ -51,16 +51,33 @@ _ASKED_FOR = {"merged", "gpu", "counters"}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what graphdoctor costs.")
-    parser.add_argument("--quick", action="store_true", help="one pair of everything, on a small model: does it run?")
-    parser.add_argument("--pairs", type=int, default=9, help="pairs to measure (default: %(default)s)")
-    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only; repeatable")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure what graphdoctor costs."
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one pair of everything, on a small model: does it run?",
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=9, help="pairs to measure (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="measure this part only; repeatable"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/benchmarks.md has it"
+    )
     chosen = parser.parse_args(arguments)
     parts = tuple(chosen.only or sorted({*PARTS} - _ASKED_FOR, key=PARTS.index))
     with tempfile.TemporaryDirectory(prefix="graphdoctor-benchmarks-") as folder:
-        rows = measure(parts, pairs=1 if chosen.quick else chosen.pairs, is_quick=chosen.quick, folder=Path(folder))
+        rows = measure(
+            parts,
+            pairs=1 if chosen.quick else chosen.pairs,
+            is_quick=chosen.quick,
+            folder=Path(folder),
+        )
     print(as_markdown(rows) if chosen.markdown else as_table(rows))
     environment = describe_environment()
     print("\n" + ", ".join(f"{name} {value}" for name, value in environment.items()))
@@ -69,7 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
         chosen.json.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path) -> list[Row | Share]:
+def measure(
+    parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path
+) -> list[Row | Share]:
     """Measure the chosen parts, saying on standard error which one is under way."""
     rows: list[Row | Share] = []
     recordings = {}
@@ -82,10 +101,14 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
             rows += overhead.measure(name, target, pairs=pairs, is_quick=is_quick, folder=place)
         else:
             overhead.explain(Path(__file__).parent / "targets" / f"{target}.py", place)
-        recordings[name] = place / ".graphdoctor" / (place / ".graphdoctor" / "last").read_text().strip()
+        recordings[name] = (
+            place / ".graphdoctor" / (place / ".graphdoctor" / "last").read_text().strip()
+        )
     if "recompiles" in parts:
         _say("recompiling")
-        rows += recompiles.measure(rounds=pairs * (1 if is_quick else 3), is_quick=is_quick, folder=folder)
+        rows += recompiles.measure(
+            rounds=pairs * (1 if is_quick else 3), is_quick=is_quick, folder=folder
+        )
     if "fixes" in parts:
         _say("trying fixes")
         rows += fixes.measure(pairs=pairs, is_quick=is_quick, folder=folder)
@@ -103,11 +126,15 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
             rows += measured(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
-        rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)
+        rows += startup.measure(
+            pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder
+        )
     if "logs" in parts:
         _say("reading large logs")
         size_bytes = 2_000_000 if is_quick else 1_000_000_000
-        rows += logs.measure(pairs=min(pairs, 3), size_bytes=size_bytes, is_quick=is_quick, folder=folder)
+        rows += logs.measure(
+            pairs=min(pairs, 3), size_bytes=size_bytes, is_quick=is_quick, folder=folder
+        )
     if "page" in parts:
         _say("opening a large report")
         sizes = (20, 300) if is_quick else (2_000, 20_000)
@@ -138,7 +165,10 @@ def describe_environment() -> dict[str, str]:
             environment[package] = version(package)
         except PackageNotFoundError:
             continue
-    return environment | {"on": f"{platform.system()} {platform.machine()}", "CPUs:": str(os.cpu_count())}
+    return environment | {
+        "on": f"{platform.system()} {platform.machine()}",
+        "CPUs:": str(os.cpu_count()),
+    }
 
 
 def _say(text: str) -> None:

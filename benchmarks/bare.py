@@ -1,4 +1,5 @@
-"""What a person would write without graphdoctor: ``python bare.py TARGET.py`` imports, compiles and calls.
+"""What a person would write without graphdoctor: ``python bare.py TARGET.py`` imports, compiles and
+calls.
 
 Prints one JSON object: seconds of the first call, and torch's own compile times.
 """

@@ -1,4 +1,6 @@
-"""What ``bench`` and ``profile`` take, against scripts by hand that do the same (``plain_*.py``)."""
+"""What ``bench`` and ``profile`` take, against scripts by hand that do the same
+(``plain_*.py``).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from benchmarks.process import run
 from benchmarks.rows import Row, Share
 
 _HERE = Path(__file__).resolve().parent
-_TARGETS = {"an MLP": "perceptron", "a ResNet block": "resnet_block", "GPT-2 with 4 layers": "gpt2_4_layers"}
+_TARGETS = {
+    "an MLP": "perceptron",
+    "a ResNet block": "resnet_block",
+    "GPT-2 with 4 layers": "gpt2_4_layers",
+}
 _GPU_TARGETS = {
     "MobileNet v2": "mobilenet_v2",
     "GPT-2": "gpt2_12_layers",
@@ -39,7 +45,11 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
         path = _HERE / "targets" / f"{target}.py"
         plain: list[float] = []
         cured: list[float] = []
-        found: dict[str, list[float]] = {"first answer": [], "wall time": [], "wall time, `--thorough`": []}
+        found: dict[str, list[float]] = {
+            "first answer": [],
+            "wall time": [],
+            "wall time, `--thorough`": [],
+        }
         for pair in range(-1, pairs):
             plain_s = run([sys.executable, _HERE / "plain_bench.py", path], cwd=folder).wall_s
             bench_s = run([*graphdoctor(), "bench", path], cwd=folder).wall_s
@@ -47,7 +57,9 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
                 continue
             plain.append(plain_s)
             found["wall time"].append(bench_s)
-            found["first answer"].append(_first_answer_s([*graphdoctor(), "bench", str(path)], folder))
+            found["first answer"].append(
+                _first_answer_s([*graphdoctor(), "bench", str(path)], folder)
+            )
             if not is_quick:
                 thorough = run([*graphdoctor(), "bench", path, "--thorough"], cwd=folder)
                 found["wall time, `--thorough`"].append(thorough.wall_s)
@@ -58,7 +70,11 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
             for what, measured in found.items()
             if measured
         ]
-        rows += [Row(f"`cure`, {name}: wall time", "`bench`", "s", found["wall time"], cured, 3.0)] if cured else []
+        rows += (
+            [Row(f"`cure`, {name}: wall time", "`bench`", "s", found["wall time"], cured, 3.0)]
+            if cured
+            else []
+        )
     return rows
 
 
@@ -81,13 +97,18 @@ def measure_profiles(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
                 plain.append(by_hand)
                 profiled.append(ours)
         for what, aim in (("wall", 2.0), ("CPU", None)):
-            plain_s, ours_s = ([getattr(each, f"{what.lower()}_s") for each in runs] for runs in (plain, profiled))
-            rows.append(Row(f"`profile`, {name}: {what} time", "plain script", "s", plain_s, ours_s, aim))
+            plain_s, ours_s = (
+                [getattr(each, f"{what.lower()}_s") for each in runs] for runs in (plain, profiled)
+            )
+            rows.append(
+                Row(f"`profile`, {name}: {what} time", "plain script", "s", plain_s, ours_s, aim)
+            )
     return rows
 
 
 def measure_on_gpu(*, pairs: int, is_quick: bool, folder: Path) -> list[Row | Share]:
-    """Measure a bench of three ways to run a model on a GPU, and whether its medians are those of the script by hand.
+    """Measure a bench of three ways to run a model on a GPU, and whether its medians are those of
+    the script by hand.
 
     Args:
         pairs: How many pairs to measure, after one that fills the caches.
@@ -112,24 +133,46 @@ def measure_on_gpu(*, pairs: int, is_quick: bool, folder: Path) -> list[Row | Sh
         ]
         plain, benched = [], []
         for pair in range(-1, pairs):
-            by_hand = run([sys.executable, _HERE / "plain_bench.py", path, "cuda", _GPU_MODE], cwd=folder)
+            by_hand = run(
+                [sys.executable, _HERE / "plain_bench.py", path, "cuda", _GPU_MODE], cwd=folder
+            )
             bench_s = run([*graphdoctor(), "bench", path, *asked], cwd=folder).wall_s
             if pair >= 0:
                 plain.append(by_hand.wall_s)
                 benched.append(bench_s)
-        rows.append(Row(f"`bench`, {name}, three ways on a GPU: wall time", "plain script", "s", plain, benched, 2.5))
+        rows.append(
+            Row(
+                f"`bench`, {name}, three ways on a GPU: wall time",
+                "plain script",
+                "s",
+                plain,
+                benched,
+                2.5,
+            )
+        )
         quartiles = json.loads(by_hand.stdout.splitlines()[-1])
         for variant in json.loads((folder / "bench.json").read_text())["variants"]:
             low, _, high = quartiles[variant["name"]]
             inside[f"{name}, {variant['name']}"] = low <= variant["call_us"]["median"] <= high
-            print(name, variant["name"], variant["call_us"], quartiles[variant["name"]], file=sys.stderr)
+            print(
+                name,
+                variant["name"],
+                variant["call_us"],
+                quartiles[variant["name"]],
+                file=sys.stderr,
+            )
     outside = [name for name, is_inside in inside.items() if not is_inside]
     named = "medians inside the quartiles of the script by hand, on a GPU"
-    return [*rows, Share(named, "", len(inside) - len(outside), len(inside), 5 / 6, {"outside": outside})]
+    return [
+        *rows,
+        Share(named, "", len(inside) - len(outside), len(inside), 5 / 6, {"outside": outside}),
+    ]
 
 
 def _first_answer_s(command: list[str], folder: Path) -> float:
-    """Seconds until the status line on a terminal has a first ratio; of a bench that ends before, all of them."""
+    """Seconds until the status line on a terminal has a first ratio; of a bench that ends before,
+    all of them.
+    """
     started = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:

@@ -1,7 +1,8 @@
-"""Compiles a target again and again in one process, with recording and without in turn: ``compile_twice.py TARGET N``.
+"""Compiles a target again and again in one process, with recording and without in turn:
+``compile_twice.py TARGET N``.
 
-Two processes differ by more than recording costs; here both sides share everything but the handlers on torch's trace
-logger and the record of graphs. Run with TORCH_TRACE set. Prints one JSON object.
+Two processes differ by more than recording costs; here both sides share everything but the handlers
+on torch's trace logger and the record of graphs. Run with TORCH_TRACE set. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(path: str, rounds: int) -> None:
     print(json.dumps(seconds))
 
 
-def _compile(target: Any, listener: TraceListener | None) -> dict[str, float]:  # noqa: ANN401
+def _compile(target: Any, listener: TraceListener | None) -> dict[str, float]:
     torch._dynamo.reset()
     torch._dynamo.utils.clear_compilation_metrics()
     compiled = torch.compile(target.model, backend="eager")

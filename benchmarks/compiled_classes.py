@@ -1,7 +1,8 @@
-"""Compiles classes of installed packages and calls each once, for ``graphdoctor run``, which sees where torch breaks.
+"""Compiles classes of installed packages and calls each once, for ``graphdoctor run``, which sees
+where torch breaks.
 
-python compiled_classes.py PACKAGE RESULT: RESULT gets, for each class in ``CALLS`` of the package, why it couldn't be
-called, or null.
+python compiled_classes.py PACKAGE RESULT: RESULT gets, for each class in ``CALLS`` of the package,
+why it couldn't be called, or null.
 """
 
 from __future__ import annotations
@@ -34,9 +35,16 @@ def _re_net(cls: Any) -> object:
 
 
 TORCH_GEOMETRIC: dict[str, Call] = {
-    "nn.aggr.equilibrium:EquilibriumAggregation": lambda cls: cls(8, 4, [8], grad_iter=1)(torch.randn(6, 8), _BATCH),
+    "nn.aggr.equilibrium:EquilibriumAggregation": lambda cls: cls(8, 4, [8], grad_iter=1)(
+        torch.randn(6, 8), _BATCH
+    ),
     "nn.aggr.equilibrium:MomentumOptimizer": lambda cls: cls()(
-        torch.randn(2), torch.randn(2, requires_grad=True), None, None, lambda x, y, _i, _n: (x * y).sum(), 1
+        torch.randn(2),
+        torch.randn(2, requires_grad=True),
+        None,
+        None,
+        lambda x, y, _i, _n: (x * y).sum(),
+        1,
     ),
     "nn.aggr.gru:GRUAggregation": lambda cls: cls(8, 8)(torch.randn(6, 8), _BATCH),
     "nn.aggr.lstm:LSTMAggregation": lambda cls: cls(8, 8)(torch.randn(6, 8), _BATCH),
@@ -72,7 +80,10 @@ def _experts(cls: Any, **config: Any) -> object:
 def _masked_embedder(cls: Any) -> object:
     text = SimpleNamespace(hidden_size=8, vocab_size=16)
     config = SimpleNamespace(
-        get_text_config=lambda: text, text_config=text, num_centroids=4, centroid_intermediate_top_k=2
+        get_text_config=lambda: text,
+        text_config=text,
+        num_centroids=4,
+        centroid_intermediate_top_k=2,
     )
     embedder = cls(config)
     embedder.token_ordering.copy_(torch.arange(16))
@@ -115,20 +126,27 @@ def _one_former(cls: Any) -> object:
     layer = cls(config)
     features = [torch.randn(5, 1, 8)] * 3
     return layer(
-        0, torch.randn(3, 1, 8), features, features, torch.zeros(2, 3, 5, dtype=torch.bool), torch.randn(3, 1, 8)
+        0,
+        torch.randn(3, 1, 8),
+        features,
+        features,
+        torch.zeros(2, 3, 5, dtype=torch.bool),
+        torch.randn(3, 1, 8),
     )
 
 
 TRANSFORMERS: dict[str, Call] = {
     "models.cosmos3_edge.modeling_cosmos3_edge:Cosmos3EdgeVisionEmbeddings": lambda cls: cls(
-        SimpleNamespace(hidden_size=8, num_channels=3, patch_size=2, num_patches=16, spatial_merge_size=2)
+        SimpleNamespace(
+            hidden_size=8, num_channels=3, patch_size=2, num_patches=16, spatial_merge_size=2
+        )
     )(torch.randn(16, 12), torch.tensor([[1, 4, 4]])),
     "models.dbrx.modeling_dbrx:DbrxExperts": lambda cls: _experts(
         cls, ffn_hidden_size=8, moe_num_experts=2, ffn_act_fn={"name": "silu"}
     ),
-    "models.encodec.modeling_encodec:EncodecLSTM": lambda cls: cls(SimpleNamespace(num_lstm_layers=1), 8)(
-        torch.randn(1, 8, 5)
-    ),
+    "models.encodec.modeling_encodec:EncodecLSTM": lambda cls: cls(
+        SimpleNamespace(num_lstm_layers=1), 8
+    )(torch.randn(1, 8, 5)),
     "models.gemma4_assistant.modeling_gemma4_assistant:Gemma4AssistantMaskedEmbedder": _masked_embedder,
     "models.gemma4_unified_assistant.modeling_gemma4_unified_assistant:Gemma4UnifiedAssistantMaskedEmbedder": (
         _masked_embedder
@@ -144,9 +162,15 @@ TRANSFORMERS: dict[str, Call] = {
     "models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings": _siglip,
     "models.speecht5.modeling_speecht5:SpeechT5GuidedMultiheadAttentionLoss": lambda cls: cls(
         SimpleNamespace(guided_attention_loss_sigma=0.4, guided_attention_loss_scale=10.0)
-    )(torch.rand(2, 2, 4, 3), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 4, dtype=torch.bool)),
+    )(
+        torch.rand(2, 2, 4, 3),
+        torch.ones(2, 3, dtype=torch.bool),
+        torch.ones(2, 4, dtype=torch.bool),
+    ),
     "models.speecht5.modeling_speecht5:SpeechT5SpectrogramLoss": lambda cls: cls(
-        SimpleNamespace(use_guided_attention_loss=False, guided_attention_loss_num_heads=2, reduction_factor=1)
+        SimpleNamespace(
+            use_guided_attention_loss=False, guided_attention_loss_num_heads=2, reduction_factor=1
+        )
     )(None, *torch.randn(2, 2, 4, 5), torch.randn(2, 4), torch.randn(2, 4, 5)),
     "models.step3p7.modeling_step3p7:Step3p7Experts": lambda cls: _experts(
         cls, num_local_experts=2, moe_intermediate_size=8, hidden_act="silu"
@@ -173,5 +197,7 @@ def compiled_and_called(package: str, name: str, call: Call) -> str | None:
 
 if __name__ == "__main__":
     package = sys.argv[1]
-    results = {name: compiled_and_called(package, name, call) for name, call in CALLS[package].items()}
+    results = {
+        name: compiled_and_called(package, name, call) for name, call in CALLS[package].items()
+    }
     Path(sys.argv[2]).write_text(json.dumps(results, indent=1))

@@ -1,4 +1,5 @@
-"""Compiles a program and makes its calls without graphdoctor; prints the graphs that a backend got and torch's breaks.
+"""Compiles a program and makes its calls without graphdoctor; prints the graphs that a backend got
+and torch's breaks.
 
 ``python count_graphs.py program.py``, where the program has ``build()`` and ``example_inputs()``.
 """
@@ -18,7 +19,8 @@ import torch
 
 graphs: list[torch.fx.GraphModule] = []
 sites: set[tuple[str, ...]] = set()
-"""File and line of each break, as ``TORCH_LOGS=graph_breaks`` prints them; torch's counters leave some out."""
+"""File and line of each break, as ``TORCH_LOGS=graph_breaks`` prints them; torch's counters leave
+some out."""
 
 
 class Sites(logging.Handler):
@@ -46,7 +48,9 @@ built = program.build()
 inputs = program.example_inputs()
 calls = [inputs] if isinstance(inputs, (tuple, dict)) else list(inputs)
 torch._logging.set_logs(graph_breaks=True)  # type: ignore[attr-defined]
-torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())  # type: ignore[attr-defined]
+torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(
+    Sites()
+)  # type: ignore[attr-defined]
 with torch.no_grad():
     compiled = torch.compile(built, backend=counting)
     for call in calls:

@@ -1,4 +1,5 @@
-"""One steady compiled call on a GPU, for a profiler that looks at nothing else: ``python counted_call.py TARGET.py``.
+"""One steady compiled call on a GPU, for a profiler that looks at nothing else: ``python
+counted_call.py TARGET.py``.
 
 With ``--backward`` the sum of its results is differentiated.
 """
@@ -9,7 +10,8 @@ import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
-# Under a profiler, processes that Inductor starts to compile in can end this one with a segmentation fault.
+# Under a profiler, processes that Inductor starts to compile in can end this one with a
+# segmentation fault.
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 import torch

@@ -1,7 +1,9 @@
-"""Whether ``profile`` says what the counters of a GPU say: what each kernel waits for, against Nsight Compute.
+"""Whether ``profile`` says what the counters of a GPU say: what each kernel waits for, against
+Nsight Compute.
 
-Runs where ``ncu`` is there. By the counters a kernel waits for memory if that is busy for 60% of its time or more, for
-arithmetic if the multiprocessors are, and else for neither; ``profile`` has no word for those or says ``latency``.
+Runs where ``ncu`` is there. By the counters a kernel waits for memory if that is busy for 60% of
+its time or more, for arithmetic if the multiprocessors are, and else for neither; ``profile`` has
+no word for those or says ``latency``.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ _METRICS = {
 }
 _BUSY = 60.0
 """Percent of the peak, from which Nsight Compute calls a unit the limit."""
-_SAME: dict[BoundBy | None, str] = {"memory": "memory", "compute": "compute", "arithmetic": "compute"}
+_SAME: dict[BoundBy | None, str] = {
+    "memory": "memory",
+    "compute": "compute",
+    "arithmetic": "compute",
+}
 _NO_KERNEL = ("Memcpy", "Memset")
 _UNITS = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0, "msecond": 1e3, "ms": 1e3}
 
@@ -70,7 +76,17 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Share]:
     agreed, whole, details = 0.0, 0.0, {}
     for target, options in list(_TARGETS.items())[: 1 if is_quick else None]:
         path = _HERE / "targets" / f"{target}.py"
-        asked = [str(path), "--device", "cuda", *options, "--format", "json", "--force", "-o", "profile.json"]
+        asked = [
+            str(path),
+            "--device",
+            "cuda",
+            *options,
+            "--format",
+            "json",
+            "--force",
+            "-o",
+            "profile.json",
+        ]
         for _ in range(pairs):
             run([*graphdoctor(), "profile", *asked], cwd=folder)
         report = json.loads((folder / "profile.json").read_text())
@@ -98,11 +114,15 @@ def _percent(kernel: dict[str, float | None], name: str) -> str:
 
 
 def _counted(path: Path, options: Sequence[str], folder: Path) -> list[Counted]:
-    """Every kernel of one call by its counters, in order; caches are as the kernels before left them."""
+    """Every kernel of one call by its counters, in order; caches are as the kernels before left
+    them.
+    """
     how = "--target-processes application-only --profile-from-start off --clock-control none --cache-control none"
     how += " --csv --page raw --metrics"
     script = [sys.executable, str(_HERE / "counted_call.py"), str(path), *options]
-    out = run(["ncu", *how.split(), ",".join(_METRICS.values()), *script], cwd=folder).stdout.decode()
+    out = run(
+        ["ncu", *how.split(), ",".join(_METRICS.values()), *script], cwd=folder
+    ).stdout.decode()
     table = csv.reader(out[out.index('"ID"') :].splitlines())
     names, units = next(table), next(table)
     at = {key: names.index(metric) for key, metric in _METRICS.items()}
@@ -123,33 +143,60 @@ def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-def _paired(report: dict[str, Any], folder: Path, counted: list[Counted]) -> list[tuple[dict[str, Any], Counted]]:
-    """Kernels of the report with what the counters say of each of their calls, where both ran the same ones.
+def _paired(
+    report: dict[str, Any], folder: Path, counted: list[Counted]
+) -> list[tuple[dict[str, Any], Counted]]:
+    """Kernels of the report with what the counters say of each of their calls, where both ran the
+    same ones.
 
     One call in the code can run several kernels: their counters are weighted by their time.
     """
     *_, newest = sorted(each for each in (folder / ".graphdoctor").iterdir() if each.is_dir())
     profiled = read_recording(newest).profiled
     assert profiled is not None
-    found = {number: index for index, group in enumerate(kernel_groups(profiled)) for number in group.runs}
+    found = {
+        number: index
+        for index, group in enumerate(kernel_groups(profiled))
+        for number in group.runs
+    }
     calls = {
-        each.run: (each.run if each.kernel is None else -1, profiled.call.kernels[each.run].run, each.kernel)
+        each.run: (
+            each.run if each.kernel is None else -1,
+            profiled.call.kernels[each.run].run,
+            each.kernel,
+        )
         for each in profiled.matched
     }
-    runs = [number for number, each in enumerate(profiled.call.kernels) if not each.name.startswith(_NO_KERNEL)]
-    ours, theirs = [_short(profiled.call.kernels[each].name) for each in runs], [_short(each.name) for each in counted]
+    runs = [
+        number
+        for number, each in enumerate(profiled.call.kernels)
+        if not each.name.startswith(_NO_KERNEL)
+    ]
+    ours, theirs = (
+        [_short(profiled.call.kernels[each].name) for each in runs],
+        [_short(each.name) for each in counted],
+    )
     same = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-    pairs = [(runs[block.a + step], counted[block.b + step]) for block in same for step in range(block.size)]
+    pairs = [
+        (runs[block.a + step], counted[block.b + step])
+        for block in same
+        for step in range(block.size)
+    ]
     print(len(runs), len(counted), len(pairs), file=sys.stderr)
     whole: dict[object, list[tuple[int, Counted]]] = {}
     for number, each in pairs:
         whole.setdefault(calls[number], []).append((number, each))
-    return [(report["kernels"][found[own[0][0]]], _mean([each for _, each in own])) for own in whole.values()]
+    return [
+        (report["kernels"][found[own[0][0]]], _mean([each for _, each in own]))
+        for own in whole.values()
+    ]
 
 
 def _mean(kernels: list[Counted]) -> Counted:
     us = sum(each.us for each in kernels)
-    memory, compute = (sum(each.us * value(each) for each in kernels) / us for value in (_MEMORY, _COMPUTE))
+    memory, compute = (
+        sum(each.us * value(each) for each in kernels) / us for value in (_MEMORY, _COMPUTE)
+    )
     return Counted(" + ".join(each.name[:30] for each in kernels), us, memory, compute)
 
 

@@ -1,6 +1,8 @@
-"""How soon the language server answers while a client opens many files and types fast, and whether its memory stays.
+"""How soon the language server answers while a client opens many files and types fast, and whether
+its memory stays.
 
-The client is a pipe: what an editor adds isn't measured. The pause after a keystroke is in the time.
+The client is a pipe: what an editor adds isn't measured. The pause after a keystroke is in the
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from benchmarks.rows import Row
 _SOURCES = Path(__file__).resolve().parents[1] / "graphdoctor" / "fixes" / "recipes"
 _KEYS = 10
 """Characters that are typed into a file, 30 ms apart, before the answer is waited for."""
-_COMPILED = "\n\nimport torch\n\n\n@torch.compile\ndef typed(x):\n    print(x)\n    return x.sin()\n"
+_COMPILED = (
+    "\n\nimport torch\n\n\n@torch.compile\ndef typed(x):\n    print(x)\n    return x.sin()\n"
+)
 
 
 def measure(*, is_quick: bool, folder: Path) -> list[Row]:
@@ -43,18 +47,31 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row]:
         editor.close()
     size = f"{sum(map(len, texts)) // len(texts) // 1000} KB each"
     return [
-        Row(f"an editor with {count} files of {size}: answer after the last key", "", "s", (), waits),
-        Row(f"an editor with {count} files: memory after typing", "before", "MB", megabytes[:1], megabytes[1:], 1.2),
+        Row(
+            f"an editor with {count} files of {size}: answer after the last key", "", "s", (), waits
+        ),
+        Row(
+            f"an editor with {count} files: memory after typing",
+            "before",
+            "MB",
+            megabytes[:1],
+            megabytes[1:],
+            1.2,
+        ),
     ]
 
 
 class _Editor:
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-P", "-m", "graphdoctor", "lsp"]
-        self._process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
-        self._send("initialize", {"capabilities": {}, "processId": None, "rootUri": folder.as_uri()}, id=0)
+        self._send(
+            "initialize", {"capabilities": {}, "processId": None, "rootUri": folder.as_uri()}, id=0
+        )
         self._send("initialized", {})
 
     def open(self, file: Path, text: str) -> None:
@@ -66,7 +83,9 @@ class _Editor:
         for key in range(_KEYS):
             changed = {"uri": file.as_uri(), "version": key + 2}
             changes = [{"text": text + "# " + "typed"[: key + 1]}]
-            self._send("textDocument/didChange", {"textDocument": changed, "contentChanges": changes})
+            self._send(
+                "textDocument/didChange", {"textDocument": changed, "contentChanges": changes}
+            )
             began = time.perf_counter()
             if key < _KEYS - 1:
                 time.sleep(0.03)
@@ -79,7 +98,11 @@ class _Editor:
             found = self._answers.get(timeout=60)
             if found.get("method") == "textDocument/publishDiagnostics":
                 told = found["params"]
-                if told["uri"] == file.as_uri() and told.get("version") == version and told["diagnostics"]:
+                if (
+                    told["uri"] == file.as_uri()
+                    and told.get("version") == version
+                    and told["diagnostics"]
+                ):
                     return
 
     @property

@@ -1,8 +1,8 @@
 """Large trace logs, made by repeating a real one.
 
-Each repetition compiles as the recorded program did, as new frames, at a later time: frame ids, compile ids in
-payloads, calls, times of events and checksums are new. Interned strings keep their numbers, because it is the same
-code. Nothing of it is kept in the repository.
+Each repetition compiles as the recorded program did, as new frames, at a later time: frame ids,
+compile ids in payloads, calls, times of events and checksums are new. Interned strings keep their
+numbers, because it is the same code. Nothing of it is kept in the repository.
 """
 
 from __future__ import annotations
@@ -51,16 +51,25 @@ def write_log(original: Path, log: Path, *, size_bytes: int) -> int:
         How often it was repeated.
     """
     records = list(_records(original.read_bytes()))
-    frames = 1 + max(int(found[1]) for record in records for found in _FRAME.finditer(record.header))
-    calls = max((int(found[2]) for record in records if (found := _CALL.match(record.payload or b""))), default=0)
-    times = [float(found[1]) for record in records for found in _EVENT.finditer(record.payload or b"")]
+    frames = 1 + max(
+        int(found[1]) for record in records for found in _FRAME.finditer(record.header)
+    )
+    calls = max(
+        (int(found[2]) for record in records if (found := _CALL.match(record.payload or b""))),
+        default=0,
+    )
+    times = [
+        float(found[1]) for record in records for found in _EVENT.finditer(record.payload or b"")
+    ]
     span = int(max(times) - min(times)) + 1 if times else 0
     written = copies = 0
     with log.open("wb") as stream:
         while written < size_bytes:
             for record in records:
                 if copies == 0 or not record.is_once:
-                    written += stream.write(_moved(record, frames * copies, calls * copies, span * copies))
+                    written += stream.write(
+                        _moved(record, frames * copies, calls * copies, span * copies)
+                    )
             copies += 1
     return copies
 

@@ -1,9 +1,10 @@
 """Whether what lint reports happens, and how much of what happens it reports.
 
-Precision: every class of an installed package that has a ``forward`` is handed to torch.compile, in a copy of its
-file, and linted. Then ``compiled_classes.py`` compiles and calls the classes that it knows how to call. A site is
-confirmed if torch broke at that line, refuted if its class was called to the end and torch didn't, and otherwise nobody
-knows.
+Precision: every class of an installed package that has a ``forward`` is handed to torch.compile, in
+    a copy of its
+file, and linted. Then ``compiled_classes.py`` compiles and calls the classes that it knows how to
+call. A site is confirmed if torch broke at that line, refuted if its class was called to the end
+and torch didn't, and otherwise nobody knows.
 
 Recall: of the programs of ``tests/fixes/lint``, which are linted and run.
 """
@@ -27,7 +28,8 @@ from tests.fixes.lint.measured import ordinary_programs, small_programs
 _SCRIPT = Path(__file__).with_name("compiled_classes.py")
 _QUICK_COUNT = 3
 _PACKAGES = {"transformers": ("modular_",), "torch_geometric": ()}
-"""Each package, with the beginnings of the names of files from which its other files are generated."""
+"""Each package, with the beginnings of the names of files from which its other files are
+generated."""
 
 
 def measure(*, is_quick: bool, folder: Path) -> list[Share]:
@@ -45,7 +47,9 @@ def measure(*, is_quick: bool, folder: Path) -> list[Share]:
             place.mkdir()
             rows.append(_precision(package, Path(spec.origin).parent, place))
     ordinary = ordinary_programs()
-    groups = {"ordinary programs": dict(list(ordinary.items())[:_QUICK_COUNT]) if is_quick else ordinary}
+    groups = {
+        "ordinary programs": dict(list(ordinary.items())[:_QUICK_COUNT]) if is_quick else ordinary
+    }
     if not is_quick:
         groups["programs with one cause each"] = small_programs()
     for name, programs in groups.items():
@@ -53,11 +57,27 @@ def measure(*, is_quick: bool, folder: Path) -> list[Share]:
         place.mkdir()
         found = measure_programs(programs, place)
         both = found.reported & found.seen
-        missed = {"missed": [f"{file}:{line}" for file, line in sorted(found.seen - found.reported)]}
+        missed = {
+            "missed": [f"{file}:{line}" for file, line in sorted(found.seen - found.reported)]
+        }
         false = {"false": [f"{file}:{line}" for file, line in sorted(found.reported - found.seen)]}
         rows += [
-            Share(f"sites that lint reports, {name}: confirmed", "", len(both), len(found.reported), 1.0, false),
-            Share(f"sites that a run finds, {name}: reported by lint", "", len(both), len(found.seen), 0.6, missed),
+            Share(
+                f"sites that lint reports, {name}: confirmed",
+                "",
+                len(both),
+                len(found.reported),
+                1.0,
+                false,
+            ),
+            Share(
+                f"sites that a run finds, {name}: reported by lint",
+                "",
+                len(both),
+                len(found.seen),
+                0.6,
+                missed,
+            ),
         ]
     return rows
 
@@ -69,9 +89,13 @@ def _precision(package: str, source: Path, folder: Path) -> Share:
     broken, called = _run(package, folder)
     outcomes: dict[str, list[str]] = {"confirmed": [], "refuted": [], "not run": []}
     for file, line in sorted({(one.location.file, one.location.line) for one in report.findings}):
-        at_line = [one for one in report.findings if (one.location.file, one.location.line) == (file, line)]
+        at_line = [
+            one for one in report.findings if (one.location.file, one.location.line) == (file, line)
+        ]
         outcomes[_outcome(at_line[0], broken, called, copies)].append(f"{file}:{line}")
-    confirmed, refuted, unknown = (len(outcomes[name]) for name in ("confirmed", "refuted", "not run"))
+    confirmed, refuted, unknown = (
+        len(outcomes[name]) for name in ("confirmed", "refuted", "not run")
+    )
     return Share(
         f"sites that lint reports, {package}: confirmed",
         f"{unknown} not run" if unknown else "",
@@ -83,7 +107,9 @@ def _precision(package: str, source: Path, folder: Path) -> Share:
 
 
 def _compiled_copies(source: Path, target: Path, left_out: tuple[str, ...]) -> Iterator[Path]:
-    """Copies of the files that have classes with a ``forward``; each hands all of them to torch.compile."""
+    """Copies of the files that have classes with a ``forward``; each hands all of them to
+    torch.compile.
+    """
     for path in sorted(source.rglob("*.py")):
         if left_out and path.name.startswith(left_out):
             continue
@@ -106,7 +132,9 @@ def _with_forward(tree: ast.Module) -> list[str]:
 
 
 def _run(package: str, folder: Path) -> tuple[set[tuple[str, int]], set[tuple[str, str]]]:
-    """Where torch broke in the package, and the classes, each with its file, that were called to the end."""
+    """Where torch broke in the package, and the classes, each with its file, that were called to
+    the end.
+    """
     main = "from graphdoctor.commands import main; main()"
     options = ("run", "--quiet", "--report", "all.json")
     command = [sys.executable, "-c", main, *options, str(_SCRIPT), package, "called.json"]
@@ -124,7 +152,9 @@ def _run(package: str, folder: Path) -> tuple[set[tuple[str, int]], set[tuple[st
     return broken, called
 
 
-def _outcome(finding: Finding, broken: set[tuple[str, int]], called: set[tuple[str, str]], copies: Path) -> str:
+def _outcome(
+    finding: Finding, broken: set[tuple[str, int]], called: set[tuple[str, str]], copies: Path
+) -> str:
     file, owner = finding.location.file, finding.location.function.partition(".")[0]
     if (file, finding.location.line) in broken:
         return "confirmed"

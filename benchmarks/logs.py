@@ -1,7 +1,7 @@
 """Large trace logs: what graphdoctor and tlparse take to read them, in turns.
 
-One log has compiles of many megabytes each, the other has thousands of small ones. Each is made by repeating the log of
-a program in ``logged`` (``large_log``).
+One log has compiles of many megabytes each, the other has thousands of small ones. Each is made by
+repeating the log of a program in ``logged`` (``large_log``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _costs(log: Path, pairs: int, folder: Path) -> _Costs:
     tlparse = Path(sys.executable).with_name("tlparse")
     for _ in range(pairs):
         # Beside each view in turn, so that what else the machine does meets both.
-        costs.tlparse.append(run([tlparse, "--no-browser", "--overwrite", "-o", "tl_out", log], cwd=folder))
+        costs.tlparse.append(
+            run([tlparse, "--no-browser", "--overwrite", "-o", "tl_out", log], cwd=folder)
+        )
         shutil.rmtree(folder / "tl_out")
         for name, (command, *options) in _VIEWS.items():
             costs.views[name].append(run([*graphdoctor(), command, str(log), *options], cwd=folder))

@@ -1,7 +1,8 @@
 """What ``fix --own`` does to packages whose maintainers removed graph breaks, beside what they did.
 
-Each version is installed in an environment of its own. Sites are counted without graphdoctor (``count_graphs.py``). A
-site is told from others by its file, function and the text of its line, because lines move from version to version.
+Each version is installed in an environment of its own. Sites are counted without graphdoctor
+(``count_graphs.py``). A site is told from others by its file, function and the text of its line,
+because lines move from version to version.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Site = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class PullRequest:
-    """A merged pull request, versions from before and after it, and what runs its code: a file of ``merged/``."""
+    """A merged pull request, versions from before and after it, and what runs its code: a file of
+    ``merged/``.
+    """
 
     name: str
     package: str
@@ -71,13 +74,27 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row | Share]:
         theirs = before - _sites(python_after, asked.program, _package(python_after, asked.package))
         told = _named_by_explain(python, program, copied)
         started = time.perf_counter()
-        options = ("--own", asked.package, "--unsafe-fixes", "--apply", "--no-timing", "--python", str(python))
+        options = (
+            "--own",
+            asked.package,
+            "--unsafe-fixes",
+            "--apply",
+            "--no-timing",
+            "--python",
+            str(python),
+        )
         _run([*graphdoctor(), "fix", f"{program}:build()", *options], copied.parent, ok=(0, 1))
         took_s = time.perf_counter() - started
         left = _sites(python, asked.program, copied)
-        named, removed, count = named + len(theirs & told), removed + len(theirs - left), count + len(theirs)
+        named, removed, count = (
+            named + len(theirs & told),
+            removed + len(theirs - left),
+            count + len(theirs),
+        )
         details = {
-            "left": [f"{file}, {function}: {line}" for file, function, line in sorted(theirs & left)],
+            "left": [
+                f"{file}, {function}: {line}" for file, function, line in sorted(theirs & left)
+            ],
             "fix_s": [f"{took_s:.0f}"],
         }
         rows.append(
@@ -100,7 +117,10 @@ def _environment(place: Path, *packages: str) -> Path:
     python = place / "bin" / "python"
     if not python.exists():
         venv.create(place, with_pip=True)
-        _run([python, "-m", "pip", "install", "--quiet", f"torch=={version('torch')}", *packages], place)
+        _run(
+            [python, "-m", "pip", "install", "--quiet", f"torch=={version('torch')}", *packages],
+            place,
+        )
     return python
 
 
@@ -112,7 +132,11 @@ def _sites(python: Path, program: str, package: Path) -> set[Site]:
     """Where plain torch breaks in a package; the program is the one that no edit has touched."""
     command = [python, _HERE / "count_graphs.py", _HERE / "merged" / f"{program}.py"]
     last = _run(command, package.parent).splitlines()[-1]
-    return {_site(Path(file), int(line), package) for file, line in json.loads(last)["sites"] if package.name in file}
+    return {
+        _site(Path(file), int(line), package)
+        for file, line in json.loads(last)["sites"]
+        if package.name in file
+    }
 
 
 def _site(file: Path, line: int, package: Path) -> Site:
@@ -128,8 +152,12 @@ def _site(file: Path, line: int, package: Path) -> Site:
 
 def _named_by_explain(python: Path, program: str, package: Path) -> set[Site]:
     options = ("--own", package.name, "--format", "json", "--python", str(python))
-    document = json.loads(_run([*graphdoctor(), "explain", f"{program}:build()", *options], package.parent))
-    places = [found["location"] for found in document["findings"] if found["code"].startswith("GD1")]
+    document = json.loads(
+        _run([*graphdoctor(), "explain", f"{program}:build()", *options], package.parent)
+    )
+    places = [
+        found["location"] for found in document["findings"] if found["code"].startswith("GD1")
+    ]
     own = [place for place in places if place["origin"] == "user"]
     files = [(package.parent / place["file"], place["line"]) for place in own]
     return {_site(file, line, package) for file, line in files if file.is_relative_to(package)}
@@ -142,7 +170,13 @@ def _run(command: Sequence[Path | str], packages: Path, *, ok: tuple[int, ...] =
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
     }
     found = subprocess.run(
-        command, cwd=packages, env=environment, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        command,
+        cwd=packages,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
     )
     if found.returncode not in ok:
         raise RuntimeError(f"{command} failed:\n{found.stderr[-2000:]}")

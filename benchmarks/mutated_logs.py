@@ -12,7 +12,8 @@ from tests.trace.mutated_logs import mutated_logs, read_and_show
 
 
 def measure(*, count: int, folder: Path) -> list[Row]:
-    """Read and show so many mutated logs; raises with the log that fails, as small as hypothesis can make it.
+    """Read and show so many mutated logs; raises with the log that fails, as small as hypothesis
+    can make it.
 
     Args:
         count: How many.
@@ -21,7 +22,9 @@ def measure(*, count: int, folder: Path) -> list[Row]:
     taken = []
 
     @seed(0)
-    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(log=mutated_logs())
     def each(log: bytes) -> None:
         started = time.perf_counter()

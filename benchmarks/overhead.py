@@ -1,4 +1,6 @@
-"""``graphdoctor explain`` against a bare script; and, of the same runs, compiling with recording against without."""
+"""``graphdoctor explain`` against a bare script; and, of the same runs, compiling with recording
+against without.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def measure(name: str, target: str, *, pairs: int, is_quick: bool, folder: Path)
         compiles, calls = recorded["compiles"], recorded["calls"]
         assert isinstance(compiles, list) and isinstance(calls, list)
         if len(compiles) != len(without["compile_s"]):
-            raise RuntimeError(f"{len(compiles)} compiles were recorded; torch made {len(without['compile_s'])}")
+            raise RuntimeError(
+                f"{len(compiles)} compiles were recorded; torch made {len(without['compile_s'])}"
+            )
         first_call[0].append(without["first_call_s"])
         first_call[1].append(calls[0]["duration_s"])
         compiling[0].append(sum(without["compile_s"]))
@@ -77,11 +81,25 @@ def measure(name: str, target: str, *, pairs: int, is_quick: bool, folder: Path)
 
 def _compile_again(name: str, path: Path, *, rounds: int, folder: Path) -> list[Row]:
     command: list[str | Path] = [sys.executable, _HERE / "compile_twice.py", path, str(rounds)]
-    cost = run(command, cwd=folder, environment={"TORCH_TRACE": str(folder / "trace"), "PYTHONPATH": str(_HERE.parent)})
+    cost = run(
+        command,
+        cwd=folder,
+        environment={"TORCH_TRACE": str(folder / "trace"), "PYTHONPATH": str(_HERE.parent)},
+    )
     seconds = json.loads(cost.stdout.splitlines()[-1])
     return [
-        Row(f"{what} while recording, {name}, in one process", "without", "s", each["without"], each["with"], aim=1.05)
-        for what, each in (("torch's compile time", seconds["compile_s"]), ("CPU time of a call", seconds["cpu_s"]))
+        Row(
+            f"{what} while recording, {name}, in one process",
+            "without",
+            "s",
+            each["without"],
+            each["with"],
+            aim=1.05,
+        )
+        for what, each in (
+            ("torch's compile time", seconds["compile_s"]),
+            ("CPU time of a call", seconds["cpu_s"]),
+        )
     ]
 
 

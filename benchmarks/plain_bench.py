@@ -1,7 +1,8 @@
-"""What a person would write to see whether torch.compile pays: ``python plain_bench.py TARGET.py [DEVICE MODE…]``.
+"""What a person would write to see whether torch.compile pays: ``python plain_bench.py TARGET.py
+[DEVICE MODE…]``.
 
-Imports the target, and times its call without and with ``torch.compile`` for a second each. Prints one JSON object:
-the quartiles of the times in microseconds.
+Imports the target, and times its call without and with ``torch.compile`` for a second each. Prints
+one JSON object: the quartiles of the times in microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def main(path: str, device: str = "cpu", *modes: str) -> None:
     spec.loader.exec_module(target)
     model = target.model.to(device)
     inputs = [tensor.to(device) for tensor in target.example_inputs()]
-    # torch can't launch a CUDA graph again while outputs of its last call await their backward pass.
+    # torch can't launch a CUDA graph again while outputs of its last call await their backward
+    # pass.
     torch.set_grad_enabled(device == "cpu")
     ways = {"eager": model, "default": torch.compile(model)}
     ways |= {f"mode={mode}": torch.compile(model, mode=mode) for mode in modes}
@@ -33,7 +35,11 @@ def main(path: str, device: str = "cpu", *modes: str) -> None:
         torch.compiler.reset()
         for _ in range(3):
             function(*inputs)
-        timer = Timer("f(*inputs)", globals={"f": function, "inputs": inputs}, num_threads=torch.get_num_threads())
+        timer = Timer(
+            "f(*inputs)",
+            globals={"f": function, "inputs": inputs},
+            num_threads=torch.get_num_threads(),
+        )
         times = timer.blocked_autorange(min_run_time=SECONDS).times
         found[name] = [time * 1e6 for time in statistics.quantiles(times, n=4, method="inclusive")]
     print(json.dumps(found))

@@ -1,7 +1,8 @@
-"""What a person would write to see where the time of a compiled call goes: ``python plain_profile.py TARGET.py``.
+"""What a person would write to see where the time of a compiled call goes: ``python
+plain_profile.py TARGET.py``.
 
-Imports the target, calls it with ``torch.compile`` and without until it is warm, and prints torch.profiler's table of
-the calls that follow, for both.
+Imports the target, calls it with ``torch.compile`` and without until it is warm, and prints
+torch.profiler's table of the calls that follow, for both.
 """
 
 from __future__ import annotations

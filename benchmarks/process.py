@@ -23,8 +23,8 @@ class Cost:
     Args:
         wall_s: Wall time.
         cpu_s: User and system time.
-        peak_bytes: The most resident memory that its processes held together, pages that two of them share
-            counted twice; where there is no ``/proc``, that of the largest process.
+        peak_bytes: The most resident memory that its processes held together, pages that two of
+            them share counted twice; where there is no ``/proc``, that of the largest process.
         stdout: What it printed.
     """
 
@@ -39,7 +39,9 @@ class Cost:
         return self.peak_bytes / 1e6
 
 
-def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str] | None = None) -> Cost:
+def run(
+    command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str] | None = None
+) -> Cost:
     """Run a command to its end.
 
     Args:
@@ -67,7 +69,9 @@ def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, s
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         tail = errors.read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"{' '.join(map(str, command))} ended with status {process.returncode}:\n{tail}")
+        raise RuntimeError(
+            f"{' '.join(map(str, command))} ended with status {process.returncode}:\n{tail}"
+        )
     return Cost(
         wall_s=wall_s,
         cpu_s=usage.ru_utime + usage.ru_stime,
@@ -78,7 +82,9 @@ def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, s
 
 
 class _PeakSampler:
-    """Adds up the resident memory of a process and its descendants, again and again, in a thread."""
+    """Adds up the resident memory of a process and its descendants, again and again, in a
+    thread.
+    """
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
@@ -98,7 +104,9 @@ class _PeakSampler:
 
     def _sample(self) -> None:
         while not self._done.wait(_SAMPLE_S):
-            self.peak_bytes = max(self.peak_bytes, sum(_resident_bytes(pid) for pid in _tree(self._pid)))
+            self.peak_bytes = max(
+                self.peak_bytes, sum(_resident_bytes(pid) for pid in _tree(self._pid))
+            )
 
 
 def _tree(pid: int) -> Iterator[int]:

@@ -1,7 +1,9 @@
-"""Compiles a target anew with its recompiles attributed and without in turn: ``recompile_again.py TARGET N``.
+"""Compiles a target anew with its recompiles attributed and without in turn: ``recompile_again.py
+TARGET N``.
 
-Both sides write torch's trace; only the record of causes differs. Then a steady call of the target, compiled under the
-whole recorder, against one compiled without any of it. Run with TORCH_TRACE set. Prints one JSON object.
+Both sides write torch's trace; only the record of causes differs. Then a steady call of the target,
+compiled under the whole recorder, against one compiled without any of it. Run with TORCH_TRACE set.
+Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def main(path: str, rounds: int) -> None:
             # The first round of each imports what later ones find imported.
             if index:
                 cpu_s[side].append(seconds)
-    print(json.dumps({"cpu_s": cpu_s, "steady_us": _steady(target.model, calls[0], bare, attributed)}))
+    print(
+        json.dumps({"cpu_s": cpu_s, "steady_us": _steady(target.model, calls[0], bare, attributed)})
+    )
 
 
 def _use(hooks: dict[str, Any]) -> None:
@@ -53,7 +57,7 @@ def _use(hooks: dict[str, Any]) -> None:
         setattr(convert_frame, name, function)
 
 
-def _compile(model: Any, calls: list[tuple[Any, ...]]) -> float:  # noqa: ANN401
+def _compile(model: Any, calls: list[tuple[Any, ...]]) -> float:
     torch._dynamo.reset()
     torch._dynamo.utils.clear_compilation_metrics()
     compiled = torch.compile(model, backend="eager")
@@ -66,15 +70,17 @@ def _compile(model: Any, calls: list[tuple[Any, ...]]) -> float:  # noqa: ANN401
     return seconds
 
 
-def _steady(model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]) -> dict[str, list[float]]:  # noqa: ANN401
+def _steady(
+    model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]
+) -> dict[str, list[float]]:
     """Microseconds of a steady call, in turn, each the mean of a batch."""
     torch._dynamo.reset()
 
     # Two functions: torch keeps compiled code by code object.
-    def plain(*args: Any) -> Any:  # noqa: ANN401
+    def plain(*args: Any) -> Any:
         return model(*args)
 
-    def recorded(*args: Any) -> Any:  # noqa: ANN401
+    def recorded(*args: Any) -> Any:
         return model(*args)
 
     compiled = [torch.compile(function, backend="eager") for function in (plain, recorded)]

@@ -25,13 +25,32 @@ def measure(*, rounds: int, is_quick: bool, folder: Path) -> list[Row]:
     rows = []
     for name, target in (_QUICK_TARGETS if is_quick else _TARGETS).items():
         script = _HERE / "targets" / f"{target}.py"
-        command: list[str | Path] = [sys.executable, _HERE / "recompile_again.py", script, str(rounds)]
+        command: list[str | Path] = [
+            sys.executable,
+            _HERE / "recompile_again.py",
+            script,
+            str(rounds),
+        ]
         environment = {"TORCH_TRACE": str(folder / "trace"), "PYTHONPATH": str(_HERE.parent)}
-        values = json.loads(run(command, cwd=folder, environment=environment).stdout.splitlines()[-1])
+        values = json.loads(
+            run(command, cwd=folder, environment=environment).stdout.splitlines()[-1]
+        )
         cpu_s, steady_us = values["cpu_s"], values["steady_us"]
         rows += [
-            Row(f"CPU time of calls that compile, with causes, {name}", "without", "s", *_sides(cpu_s), aim=1.05),
-            Row(f"CPU time of a steady call under the recorder, {name}", "without", "us", *_sides(steady_us), aim=1.01),
+            Row(
+                f"CPU time of calls that compile, with causes, {name}",
+                "without",
+                "s",
+                *_sides(cpu_s),
+                aim=1.05,
+            ),
+            Row(
+                f"CPU time of a steady call under the recorder, {name}",
+                "without",
+                "us",
+                *_sides(steady_us),
+                aim=1.01,
+            ),
         ]
     return rows
 

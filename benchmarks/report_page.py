@@ -1,7 +1,9 @@
-"""The HTML report of a large run: its size, seconds to write it, seconds until a browser has it ready.
+"""The HTML report of a large run: its size, seconds to write it, seconds until a browser has it
+ready.
 
-The run is made up, in the proportions of real ones: 2,000 compiles of 500 functions in 20 files, a call for every two
-compiles, 40 guards and 12 phases a compile, and beside small graphs one of 20,000 operations in nested modules.
+The run is made up, in the proportions of real ones: 2,000 compiles of 500 functions in 20 files, a
+call for every two compiles, 40 guards and 12 phases a compile, and beside small graphs one of
+20,000 operations in nested modules.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from pathlib import Path
 from benchmarks.rows import Row
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
-from graphdoctor.facts.picture import Lane, Phase, Picture, Segment, SourceText, StageGraph, StageNode
+from graphdoctor.facts.picture import (
+    Lane,
+    Phase,
+    Picture,
+    Segment,
+    SourceText,
+    StageGraph,
+    StageNode,
+)
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakReason,
@@ -39,7 +49,9 @@ _LINES_PER_FRAME = 20
 _GUARDS = 40
 _PHASES = 12
 _NODES = 12
-_PRINT = BreakReason(gb_type="Failed to trace builtin operator", torch_id="GB0059", explanation="It is `print`.")
+_PRINT = BreakReason(
+    gb_type="Failed to trace builtin operator", torch_id="GB0059", explanation="It is `print`."
+)
 
 
 def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
@@ -84,7 +96,8 @@ def browser_path() -> str | None:
 
 
 def opened(text: str, browser: str, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds from the request to a page that answers, and from there until its first graph is drawn.
+    """Seconds from the request to a page that answers, and from there until its first graph is
+    drawn.
 
     Args:
         text: The page.
@@ -129,10 +142,15 @@ def made_up(compile_count: int, node_count: int) -> tuple[Diagnosis, Picture]:
         target=TargetInfo(text="model.py", name="Net", compile_arguments={"backend": "inductor"}),
         exit=ProbeExit(status=0, reason="finished"),
         is_partial=False,
-        calls=tuple(Call(index=index, inputs=f"f32[{index}, 64]", outcome="ok", duration_s=0.01) for index in calls),
+        calls=tuple(
+            Call(index=index, inputs=f"f32[{index}, 64]", outcome="ok", duration_s=0.01)
+            for index in calls
+        ),
         frames=tuple(frames),
         compiles=tuple(compiles),
-        graphs=tuple(Graph(compile_id=id_, index=index, op_count=_NODES) for index, id_ in enumerate(ids)),
+        graphs=tuple(
+            Graph(compile_id=id_, index=index, op_count=_NODES) for index, id_ in enumerate(ids)
+        ),
         breaks=tuple(_break(frames[number], f"{number}/0") for number in range(0, len(frames), 3)),
         sources=(),
         coverage=None,
@@ -150,8 +168,12 @@ def made_up(compile_count: int, node_count: int) -> tuple[Diagnosis, Picture]:
 
 
 def _source() -> str:
-    body = "".join(f"        x{line} = torch.sin(x) * {line}\n" for line in range(_LINES_PER_FRAME - 1))
-    return "".join(f"    def forward_{number}(self, x):\n{body}" for number in range(_FRAMES_PER_FILE))
+    body = "".join(
+        f"        x{line} = torch.sin(x) * {line}\n" for line in range(_LINES_PER_FRAME - 1)
+    )
+    return "".join(
+        f"    def forward_{number}(self, x):\n{body}" for number in range(_FRAMES_PER_FILE)
+    )
 
 
 def _frame(number: int) -> Frame:
@@ -188,7 +210,9 @@ def _compile(number: int, frames: list[Frame]) -> Compile:
         new=str(again + 1),
         guard_location=_entry(frame, 2),
     )
-    cause = RecompileCause(nearest=f"{frame.frame_id}/0", entry_count=again, changes=(size,), is_exact=True)
+    cause = RecompileCause(
+        nearest=f"{frame.frame_id}/0", entry_count=again, changes=(size,), is_exact=True
+    )
     return Compile(
         compile_id=f"{frame.frame_id}/{again}",
         frame_id=frame.frame_id,
@@ -231,7 +255,12 @@ def _guard_set(found: Compile, frames: list[Frame]) -> GuardSet:
         )
         for number in range(_GUARDS)
     )
-    return GuardSet(compile_id=found.compile_id, guard_count=_GUARDS, kinds={"TENSOR_MATCH": _GUARDS}, nodes=nodes)
+    return GuardSet(
+        compile_id=found.compile_id,
+        guard_count=_GUARDS,
+        kinds={"TENSOR_MATCH": _GUARDS},
+        nodes=nodes,
+    )
 
 
 def _graph(index: int, compile_id: str, node_count: int, frames: list[Frame]) -> StageGraph:
@@ -271,7 +300,12 @@ def _phases(number: int, compile_id: str) -> Iterator[Phase]:
 
 def _lane(index: int, compile_id: str) -> Lane:
     segments = tuple(
-        Segment(kind="graph" if at % 2 else "guards", start_us=at * 10, end_us=at * 10 + 9, compile_id=compile_id)
+        Segment(
+            kind="graph" if at % 2 else "guards",
+            start_us=at * 10,
+            end_us=at * 10 + 9,
+            compile_id=compile_id,
+        )
         for at in range(20)
     )
     return Lane(call_index=index, duration_us=200, is_profiled=True, segments=segments)

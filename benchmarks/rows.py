@@ -33,7 +33,11 @@ class Row:
     @property
     def ratios(self) -> list[float]:
         """The ratio of each pair."""
-        return [value / base for base, value in zip(self.baseline, self.measured, strict=True)] if self.baseline else []
+        return (
+            [value / base for base, value in zip(self.baseline, self.measured, strict=True)]
+            if self.baseline
+            else []
+        )
 
     def cells(self) -> list[str]:
         """The row as text: name, baseline, measured, ratio, spread, n, aim."""
@@ -96,7 +100,15 @@ class Share:
         """The row as text, in the columns of a ``Row``."""
         share = f"{self.good_count / self.count:.2f}" if self.count else ""
         counted = f"{self.good_count} of {self.count}"
-        return [self.name, self.left_out, counted, share, "", str(self.count), f"at least {self.aim:g}"]
+        return [
+            self.name,
+            self.left_out,
+            counted,
+            share,
+            "",
+            str(self.count),
+            f"at least {self.aim:g}",
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The counts and what they are of."""
@@ -124,7 +136,8 @@ def as_table(rows: Sequence[Row | Share]) -> str:
     lines = [HEADINGS, *(row.cells() for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(HEADINGS))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
     )
 
 

@@ -1,4 +1,6 @@
-"""``graphdoctor survey`` against ``graphdoctor explain`` of each target, and its memory as the list grows."""
+"""``graphdoctor survey`` against ``graphdoctor explain`` of each target, and its memory as the list
+grows.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,14 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
     explained, surveyed, side_by_side = ([] for _ in range(3))
     small, large = [], []
     for pair in range(pairs):
-        short, long = (_models(folder / f"{size}-{pair}", target, size) for size in (count, count * _GROWS))
+        short, long = (
+            _models(folder / f"{size}-{pair}", target, size) for size in (count, count * _GROWS)
+        )
         explained.append(
-            sum(_run(short, "explain", name.name, "-o", f"{name.stem}.html").wall_s for name in _files(short))
+            sum(
+                _run(short, "explain", name.name, "-o", f"{name.stem}.html").wall_s
+                for name in _files(short)
+            )
         )
         one = _run(short, "survey", "*.py", "--jobs", "1")
         surveyed.append(one.wall_s)
@@ -39,9 +46,29 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
         large.append(more.peak_mb)
     what = f"`survey` of {count} models"
     return [
-        Row(f"{what}, one at a time: wall time", "explain of each", "s", explained, surveyed, aim=1.15),
-        Row(f"`survey` of {count * _GROWS} models, two at a time: wall time of a piece", "", "s", [], side_by_side),
-        Row(f"`survey` of {count * _GROWS} models: peak memory", f"of {count}", "MB", small, large, aim=1.05),
+        Row(
+            f"{what}, one at a time: wall time",
+            "explain of each",
+            "s",
+            explained,
+            surveyed,
+            aim=1.15,
+        ),
+        Row(
+            f"`survey` of {count * _GROWS} models, two at a time: wall time of a piece",
+            "",
+            "s",
+            [],
+            side_by_side,
+        ),
+        Row(
+            f"`survey` of {count * _GROWS} models: peak memory",
+            f"of {count}",
+            "MB",
+            small,
+            large,
+            aim=1.05,
+        ),
     ]
 
 

@@ -41,7 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed = tomllib.loads((_HERE / "models.toml").read_text(encoding="utf-8"))["targets"]
     names = {one["from"]: one["only"] for one in listed}
     text = _LIST.format(
-        transformers=json.dumps(names["transformers"][:_ARCHITECTURES]), geometric=json.dumps(names["torch-geometric"])
+        transformers=json.dumps(names["transformers"][:_ARCHITECTURES]),
+        geometric=json.dumps(names["torch-geometric"]),
     )
     (found / "models.toml").write_text(text, encoding="utf-8")
     return found
@@ -51,7 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(folder: Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "graphdoctor", "survey", "models.toml", "-o", "table.json"]
     subprocess.run(command, cwd=folder, check=True)
-    found: list[dict[str, Any]] = json.loads((folder / "table.json").read_text(encoding="utf-8"))["rows"]
+    found: list[dict[str, Any]] = json.loads((folder / "table.json").read_text(encoding="utf-8"))[
+        "rows"
+    ]
     return found
 
 
@@ -78,7 +81,9 @@ def test_torch_says_the_same_without_graphdoctor(rows: list[dict[str, Any]], fol
     assert broken
     for row in [*broken, *whole[:: len(whole) // _WHOLE_ASKED_AGAIN]]:
         command = [sys.executable, _HERE / "count_graphs.py", row["target"]]
-        output = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+        output = subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True
+        ).stdout
         bare = json.loads(output.splitlines()[-1])
         assert bare["graphs"] == row["graphs"], row["name"]
         assert bare["break_sites"] == row["break_sites"], row["name"]

@@ -2,7 +2,8 @@
 
     python docs/make_page_picture.py
 
-Runs ``graphdoctor explain --try`` on a sample, opens the page in Chromium, and writes docs/report.png.
+Runs ``graphdoctor explain --try`` on a sample, opens the page in Chromium, and writes
+docs/report.png.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def main() -> None:
         command = [sys.executable, "-m", "graphdoctor", "explain", SAMPLE, "--try", "-o", str(page)]
         subprocess.run(command, cwd=ROOT, check=True)
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            )
             shown = browser.new_page(viewport={"width": 1280, "height": 960}, color_scheme="light")
             shown.goto(page.as_uri())
             shown.wait_for_selector("html[data-ready]", state="attached")

@@ -2,7 +2,8 @@
 
     python docs/make_picture.py
 
-Runs ``graphdoctor explain`` on a sample model, takes what it prints with its colors, and writes docs/explain.svg.
+Runs ``graphdoctor explain`` on a sample model, takes what it prints with its colors, and writes
+docs/explain.svg.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def main() -> None:
     """Run, draw, write."""
     command = [sys.executable, "-m", "graphdoctor", "explain", SAMPLE, "--color", "always"]
     environment = {**os.environ, "COLUMNS": str(WIDTH)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, encoding="utf-8")
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, encoding="utf-8"
+    )
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
     console.print(Text("$ ", "bold green").append(f"graphdoctor explain {SAMPLE}", "bold"))
     console.print()

@@ -1,7 +1,8 @@
 """graphdoctor reports what ``torch.compile`` did to your model, and why.
 
-``explain`` and ``record`` do so in the running process, for scripts and notebooks. The command line runs user code and
-torch in a child process. Importing this package imports neither torch nor any other module of the package.
+``explain`` and ``record`` do so in the running process, for scripts and notebooks. The command line
+runs user code and torch in a child process. Importing this package imports neither torch nor any
+other module of the package.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ["explain", "Explainer", "record", "BlockRecording", "Report", "GraphDoctorError", "__version__"]
+__all__ = [
+    "explain",
+    "Explainer",
+    "record",
+    "BlockRecording",
+    "Report",
+    "GraphDoctorError",
+    "__version__",
+]
 
 _HOMES = {
     "explain": "api.explainer",

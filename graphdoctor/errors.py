@@ -16,7 +16,8 @@ class GraphDoctorError(Exception):
     Args:
         message: What happened and where, one sentence.
         hint: What to do next, or None if the message says it all.
-        exit_code: The process's exit status: 2 for bad usage, configuration or target, 130 if interrupted.
+        exit_code: The process's exit status: 2 for bad usage, configuration or target, 130 if
+            interrupted.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, exit_code: int = 2) -> None:

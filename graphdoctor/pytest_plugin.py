@@ -1,7 +1,8 @@
-"""The pytest plugin: the ``graphdoctor`` fixture, the marker of the same name, and ``--graphdoctor-report``.
+"""The pytest plugin: the ``graphdoctor`` fixture, the marker of the same name, and
+``--graphdoctor-report``.
 
-pytest imports this module for every project in an environment with graphdoctor, so it doesn't import torch or the rest
-of graphdoctor until a test needs it.
+pytest imports this module for every project in an environment with graphdoctor, so it doesn't
+import torch or the rest of graphdoctor until a test needs it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def graphdoctor(request: pytest.FixtureRequest) -> Iterator[TestDoctor]:
     """Compile a model, or record a block, and assert what torch.compile did.
 
-    Use ``rec = graphdoctor.compile(model)`` or ``with graphdoctor.record() as rec:``, then assertions such as
-    ``rec.assert_no_graph_breaks()``. Dynamo is reset before and after the test, and torch's config is restored.
+    Use ``rec = graphdoctor.compile(model)`` or ``with graphdoctor.record() as rec:``, then
+    assertions such as ``rec.assert_no_graph_breaks()``. Dynamo is reset before and after the test,
+    and torch's config is restored.
     """
     from graphdoctor.api.testing.fixture import opened
 

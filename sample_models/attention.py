@@ -1,7 +1,7 @@
 """Multi-head attention with an optional mask: one graph a kind of call, nothing is broken.
 
-A call with a mask takes another way through ``forward`` than a call without: torch compiles the function
-twice, and that is as it should be.
+A call with a mask takes another way through ``forward`` than a call without: torch compiles the
+function twice, and that is as it should be.
 
 graphdoctor finds:
     calls=2 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0

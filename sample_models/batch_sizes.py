@@ -1,7 +1,7 @@
 """Batches of 16, 32, 64 and 128 rows: one recompile.
 
-The first batch size is compiled in as a constant. At the second, torch.compile makes that dimension dynamic,
-and the code then serves every batch of two rows or more.
+The first batch size is compiled in as a constant. At the second, torch.compile makes that dimension
+dynamic, and the code then serves every batch of two rows or more.
 
 graphdoctor finds:
     calls=4 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0

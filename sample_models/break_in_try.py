@@ -1,7 +1,7 @@
 """A graph break inside ``try``: the whole function runs eagerly.
 
-torch.compile can't go on in the middle of a ``try`` block, so it gives up the frame, the linear layers before
-and behind it included.
+torch.compile can't go on in the middle of a ``try`` block, so it gives up the frame, the linear
+layers before and behind it included.
 
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=1 break_records=1 skipped_frames=1

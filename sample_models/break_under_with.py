@@ -1,7 +1,7 @@
 """A context manager that torch.compile does not know: nothing is compiled.
 
-It could not restore the lock in a resume function, so it gives up the whole ``forward``: the layer before the
-``with`` and the multiplication behind it run eagerly too.
+It could not restore the lock in a resume function, so it gives up the whole ``forward``: the layer
+before the ``with`` and the multiplication behind it run eagerly too.
 
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=1 break_records=1 skipped_frames=1

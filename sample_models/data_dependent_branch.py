@@ -1,7 +1,8 @@
 """An ``if`` on a tensor's value splits the model, and each outcome gets a graph of its own.
 
-Which way to go is known only when the numbers are there, so torch.compile ends the graph at the ``if``. Two
-calls that take different ways make three graphs: the shared beginning and the two endings.
+Which way to go is known only when the numbers are there, so torch.compile ends the graph at the
+``if``. Two calls that take different ways make three graphs: the shared beginning and the two
+endings.
 
 graphdoctor finds:
     calls=2 compiles=3 graphs=3 break_sites=1 break_records=1 skipped_frames=0

@@ -1,7 +1,7 @@
 """``copy.deepcopy`` in ``forward`` breaks the graph.
 
-torch.compile follows ``deepcopy`` through plain Python objects but not into tensors. Its stack ends inside
-the standard library's ``copy.py``; the line to change is the one that calls it.
+torch.compile follows ``deepcopy`` through plain Python objects but not into tensors. Its stack ends
+inside the standard library's ``copy.py``; the line to change is the one that calls it.
 
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0

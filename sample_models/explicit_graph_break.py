@@ -1,6 +1,7 @@
 """A graph break on purpose: ``torch._dynamo.graph_break()``.
 
-It splits the model as any other break does, though every operation still runs in one of the two graphs.
+It splits the model as any other break does, though every operation still runs in one of the two
+graphs.
 
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0

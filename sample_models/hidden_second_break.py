@@ -1,7 +1,7 @@
 """Three lines break the graph; the third shows only when the second is gone.
 
-The print before the loop splits ``forward``. The print in the loop makes torch give up the rest of it, so
-torch never gets to the ``if`` below, which would break the graph too.
+The print before the loop splits ``forward``. The print in the loop makes torch give up the rest of
+it, so torch never gets to the ``if`` below, which would break the graph too.
 
 graphdoctor finds:
     calls=1 compiles=1 graphs=1 break_sites=2 break_records=2 skipped_frames=1

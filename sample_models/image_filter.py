@@ -1,7 +1,8 @@
-"""A filter for images whose loop prints once: nothing is compiled, and compiled it is several times faster.
+"""A filter for images whose loop prints once: nothing is compiled, and compiled it is several times
+faster.
 
-Each step is dozens of small operations on the whole image, which inductor fuses into a few kernels. One ``print``
-in the loop makes torch give up the whole ``forward``.
+Each step is dozens of small operations on the whole image, which inductor fuses into a few kernels.
+One ``print`` in the loop makes torch give up the whole ``forward``.
 
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=1 break_records=1 skipped_frames=1

@@ -1,7 +1,7 @@
 """An int argument that changes its sign: two recompiles, then the two ways are known.
 
-The first call is compiled for ``n == 3`` alone. The second number makes ``n`` dynamic, but the ``if`` ties
-the compiled code to ``n >= 0``; the first negative number needs code of its own.
+The first call is compiled for ``n == 3`` alone. The second number makes ``n`` dynamic, but the
+``if`` ties the compiled code to ``n >= 0``; the first negative number needs code of its own.
 
 graphdoctor finds:
     calls=6 compiles=3 graphs=3 break_sites=0 break_records=0 skipped_frames=0

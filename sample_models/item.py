@@ -1,7 +1,8 @@
 """``.item()`` splits the model, and the number it yields makes torch compile again.
 
-The rest of ``forward`` is compiled for the very number of the first call. The second call has another one:
-torch compiles the rest once more, now for any number, and the third call needs nothing new.
+The rest of ``forward`` is compiled for the very number of the first call. The second call has
+another one: torch compiles the rest once more, now for any number, and the third call needs nothing
+new.
 
 graphdoctor finds:
     calls=3 compiles=3 graphs=3 break_sites=1 break_records=1 skipped_frames=0

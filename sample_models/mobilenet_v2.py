@@ -1,7 +1,7 @@
 """A small MobileNet v2: many layers, Python loops and branches, one graph.
 
-Loops over modules and branches on their attributes are no problem for torch.compile: it follows them while
-it traces, and only the tensor operations are left.
+Loops over modules and branches on their attributes are no problem for torch.compile: it follows
+them while it traces, and only the tensor operations are left.
 
 graphdoctor finds:
     calls=1 compiles=1 graphs=1 break_sites=0 break_records=0 skipped_frames=0
@@ -14,9 +14,13 @@ import torch
 from torch import Tensor, nn
 
 
-def conv_norm(in_channels: int, out_channels: int, kernel: int, stride: int, groups: int) -> nn.Sequential:
+def conv_norm(
+    in_channels: int, out_channels: int, kernel: int, stride: int, groups: int
+) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.Conv2d(
+            in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False
+        ),
         nn.BatchNorm2d(out_channels),
     )
 

@@ -1,7 +1,7 @@
 """A number argument that varies: one recompile.
 
-torch.compile takes a Python number for a constant until it sees a second value; then it compiles once more
-and treats the number as an input of the graph.
+torch.compile takes a Python number for a constant until it sees a second value; then it compiles
+once more and treats the number as an input of the graph.
 
 graphdoctor finds:
     calls=4 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0

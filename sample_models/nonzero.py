@@ -1,7 +1,7 @@
 """``nonzero`` yields as many rows as there are non-zero values: the graph ends there.
 
-The shape of the result depends on the numbers, and torch.compile keeps such operators out of its graphs
-unless it is told otherwise.
+The shape of the result depends on the numbers, and torch.compile keeps such operators out of its
+graphs unless it is told otherwise.
 
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0

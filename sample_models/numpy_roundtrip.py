@@ -1,7 +1,8 @@
-"""A detour through numpy: ``.numpy()`` is traced, a function that torch does not know breaks the graph.
+"""A detour through numpy: ``.numpy()`` is traced, a function that torch does not know breaks the
+graph.
 
-torch.compile turns numpy functions into tensor operations where it has a counterpart. ``np.interp`` has none:
-it runs in Python, between two graphs.
+torch.compile turns numpy functions into tensor operations where it has a counterpart. ``np.interp``
+has none: it runs in Python, between two graphs.
 
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0

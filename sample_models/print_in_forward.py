@@ -1,7 +1,7 @@
 """A print in ``forward`` splits the model into two graphs.
 
-torch.compile can't put ``print`` into a graph: it compiles what comes before the line, runs the line in
-Python and goes on behind it with a second graph.
+torch.compile can't put ``print`` into a graph: it compiles what comes before the line, runs the
+line in Python and goes on behind it with a second graph.
 
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0

@@ -1,7 +1,8 @@
 """A print in a function that ``forward`` calls: one line, two records, three graphs.
 
-torch.compile meets the print first while it traces ``forward``, and again when it compiles ``scaled`` on its
-own. The graphs are: ``forward`` up to the call, ``scaled`` behind the print, ``forward`` behind the call.
+torch.compile meets the print first while it traces ``forward``, and again when it compiles
+``scaled`` on its own. The graphs are: ``forward`` up to the call, ``scaled`` behind the print,
+``forward`` behind the call.
 
 graphdoctor finds:
     calls=1 compiles=4 graphs=3 break_sites=1 break_records=2 skipped_frames=0

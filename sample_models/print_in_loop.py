@@ -1,7 +1,7 @@
 """A print in a loop over the layers: nothing is compiled.
 
-torch.compile can't go on in the middle of a loop, so it gives up the whole ``forward``, without a warning:
-every layer runs eagerly, although the print happens only once.
+torch.compile can't go on in the middle of a loop, so it gives up the whole ``forward``, without a
+warning: every layer runs eagerly, although the print happens only once.
 
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=1 break_records=1 skipped_frames=1

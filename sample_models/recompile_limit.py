@@ -1,8 +1,9 @@
-"""Eleven calls that differ in a size and in a number on the module: torch gives up after eight compiles.
+"""Eleven calls that differ in a size and in a number on the module: torch gives up after eight
+compiles.
 
-The size becomes dynamic at the second call. The number ``step`` does not: torch.compile takes numbers on a
-module for constants, so every call compiles again until the limit is hit; from then on ``forward`` runs
-eagerly.
+The size becomes dynamic at the second call. The number ``step`` does not: torch.compile takes
+numbers on a module for constants, so every call compiles again until the limit is hit; from then on
+``forward`` runs eagerly.
 
 graphdoctor finds:
     calls=11 compiles=8 graphs=8 break_sites=0 break_records=0 skipped_frames=0

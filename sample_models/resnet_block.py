@@ -1,6 +1,7 @@
 """A residual block with batch normalisation: one graph, nothing to find.
 
-In training mode the running statistics change in place; torch.compile puts that into the graph as well.
+In training mode the running statistics change in place; torch.compile puts that into the graph as
+well.
 
 graphdoctor finds:
     calls=1 compiles=1 graphs=1 break_sites=0 break_records=0 skipped_frames=0
@@ -21,7 +22,8 @@ class ResidualBlock(nn.Module):
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(out_channels)
         self.shortcut = nn.Sequential(
-            nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
+            nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False),
+            nn.BatchNorm2d(out_channels),
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Sequences of 100, 200 and 300 tokens: one recompile.
 
-The length of the first sequence is compiled in as a constant. At the second, torch.compile makes that
-dimension dynamic, and the third needs nothing new.
+The length of the first sequence is compiled in as a constant. At the second, torch.compile makes
+that dimension dynamic, and the third needs nothing new.
 
 graphdoctor finds:
     calls=3 compiles=2 graphs=2 break_sites=0 break_records=0 skipped_frames=0

@@ -1,8 +1,9 @@
 """A whole training step in the compiled function: ``backward`` and the optimizer can't be traced.
 
-torch.compile is meant for the forward pass and the loss; the backward pass comes along by itself. Here three
-lines split the step, and what is left are three graphs: forward and loss, the optimizer's update, the last
-``detach``. One call makes two records at ``optimizer.step()``, both pointing into torch's own code.
+torch.compile is meant for the forward pass and the loss; the backward pass comes along by itself.
+Here three lines split the step, and what is left are three graphs: forward and loss, the
+optimizer's update, the last ``detach``. One call makes two records at ``optimizer.step()``, both
+pointing into torch's own code.
 
 graphdoctor finds:
     calls=1 compiles=6 graphs=3 break_sites=3 break_records=4 skipped_frames=0
@@ -20,7 +21,9 @@ import torch
 from torch import Tensor, nn
 
 
-def make_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[Tensor, Tensor], Tensor]:
+def make_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Callable[[Tensor, Tensor], Tensor]:
     def training_step(x: Tensor, target: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), target)

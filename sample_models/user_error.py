@@ -1,7 +1,7 @@
 """The model's own mistake, met inside the compiled region.
 
-``hidden`` yields 16 features and ``out`` expects 8. The program fails without torch.compile just the same;
-compiled, the error comes as torch's ``TorchRuntimeError``.
+``hidden`` yields 16 features and ``out`` expects 8. The program fails without torch.compile just
+the same; compiled, the error comes as torch's ``TorchRuntimeError``.
 
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=0 break_records=0 skipped_frames=0

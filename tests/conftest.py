@@ -1,7 +1,7 @@
 """What every test may use: the command line in a process of its own.
 
-Commands and the probes that they start are forked from a Python that has loaded its modules (``tests/forking``);
-``pytest --cold`` starts each anew.
+Commands and the probes that they start are forked from a Python that has loaded its modules
+(``tests/forking``); ``pytest --cold`` starts each anew.
 """
 
 from __future__ import annotations
@@ -47,7 +47,18 @@ PROBE = ["-u", "-X", "faulthandler", str(REPOSITORY / "graphdoctor" / "probe" / 
 COMMAND = ["-P", "-m", "graphdoctor"]
 """-P, so that no file of the working directory hides a module of Python."""
 
-PROBING = {"baseline", "bench", "check", "cure", "explain", "export", "fix", "guards", "profile", "recompiles"}
+PROBING = {
+    "baseline",
+    "bench",
+    "check",
+    "cure",
+    "explain",
+    "export",
+    "fix",
+    "guards",
+    "profile",
+    "recompiles",
+}
 """Commands that start probes."""
 
 _servers = contextlib.ExitStack()
@@ -58,13 +69,16 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cold", action="store_true", help="start each probe and each command anew, none is forked")
+    parser.addoption(
+        "--cold", action="store_true", help="start each probe and each command anew, none is forked"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # Looking for garbage in some thousand tests and in torch takes half a second, each time.
     gc.disable()
-    # Each worker would rewrite the assertions of all tests anew, and no probe that a test starts from here be forked.
+    # Each worker would rewrite the assertions of all tests anew, and no probe that a test starts
+    # from here be forked.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell starts a background job deaf to Ctrl-C, and so would be all that tests start.
@@ -75,7 +89,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     # How long an example takes says more about the machine.
     # CI tries the same ones each time: what others find by chance is no reason to refuse a change.
-    settings.register_profile("any machine", settings(), deadline=None, derandomize="CI" in os.environ)
+    settings.register_profile(
+        "any machine", settings(), deadline=None, derandomize="CI" in os.environ
+    )
     settings.load_profile("any machine")
     # No test writes into the state folder of the person who runs it.
     os.environ["XDG_STATE_HOME"] = _servers.enter_context(tempfile.TemporaryDirectory())
@@ -88,9 +104,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    # What Inductor and Ray put into the environment of this process, such as their folder of caches and their debugger,
-    # is read when Python or torch starts: no probe that a later test starts could be forked.
-    for name in [name for name in os.environ if name.startswith(("PYTHON", "TORCH")) and name not in _began_with]:
+    # What Inductor and Ray put into the environment of this process, such as their folder of caches
+    # and their debugger, is read when Python or torch starts: no probe that a later test starts
+    # could be forked.
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith(("PYTHON", "TORCH")) and name not in _began_with
+    ]:
         del os.environ[name]
 
 
@@ -110,8 +131,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 def pytest_collection_finish() -> None:
     from graphdoctor.commands import explain, running
 
-    # Commands in this process import nothing in a thread that goes on beside later tests: pytest parses what is
-    # imported, and Python before 3.11.8 and 3.12.2 can't parse in two threads (CPython issue 106905).
+    # Commands in this process import nothing in a thread that goes on beside later tests: pytest
+    # parses what is imported, and Python before 3.11.8 and 3.12.2 can't parse in two threads
+    # (CPython issue 106905).
     for module in (explain, running):
         module.import_meanwhile = lambda *_: None
     gc.freeze()
@@ -128,7 +150,15 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
     Args:
         changes: Variables to set; None removes one.
     """
-    ours = ("GRAPHDOCTOR_", "TORCH", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    ours = (
+        "GRAPHDOCTOR_",
+        "TORCH",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "COLUMNS",
+        "PYTHONPATH",
+        "PYTHONDONTWRITEBYTECODE",
+    )
     # pytest names the test in it, and the environment of two commands is compared.
     ours += ("PYTEST_CURRENT_TEST",)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -172,7 +202,9 @@ def _scripts() -> Forking:
 @functools.cache
 def _commands(imported: Imported) -> Forking:
     probes = _probes(imported).python
-    forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment(), executable=probes)
+    forking = Forking(
+        COMMAND, load="graphdoctor", environment=clean_environment(), executable=probes
+    )
     _servers.callback(forking.close)
     forking.start()
     return forking
@@ -202,7 +234,8 @@ def _command_folder() -> Path:
 
 
 def interrupted(*args: object, cwd: Path, once: str) -> tuple[str, str]:
-    """What a command printed and said that gets Ctrl-C once there is a file like that; its status is right."""
+    """What a command printed and said that gets Ctrl-C once there is a file like that; its status
+    is right."""
     process = subprocess.Popen(
         command_line(*args),
         cwd=cwd,
@@ -240,8 +273,10 @@ def run_command(
         env: The environment; a clean one when None.
         timeout: Seconds after which it is killed.
         is_forked: False where the start of a process is what a test is about.
-        imported: What needn't be imported anew in each probe: ``packages`` where many probes import a large one.
-        is_brief: A bench takes fewer and shorter turns, where it isn't the point of a test how close its times are.
+        imported: What needn't be imported anew in each probe: ``packages`` where many probes import
+            a large one.
+        is_brief: A bench takes fewer and shorter turns, where it isn't the point of a test how
+            close its times are.
         status: What it must exit with; None for anything.
     """
     command = command_line(*args)
@@ -277,31 +312,45 @@ def probe_python() -> str:
     return str(_probes("torch").python)
 
 
-def run_script(script: Path, *args: object, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_script(
+    script: Path, *args: object, cwd: Path, env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     """Run a script that uses torch and nothing of graphdoctor's; it must not fail."""
     command = [probe_python(), str(script), *map(str, args)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True, timeout=600)
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, check=True, timeout=600
+    )
 
 
 @pytest.fixture
 def run_cli(tmp_path: Path) -> RunCli:
-    """Run ``graphdoctor`` with arguments, by default in ``tmp_path``; returns the completed process."""
+    """Run ``graphdoctor`` with arguments, by default in ``tmp_path``; returns the completed
+    process."""
 
-    def run(*args: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: object, cwd: Path | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
         return run_command(*args, cwd=cwd or tmp_path, **options)
 
     return run
 
 
 @pytest.fixture
-def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCli:
+def run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> RunCli:
     """As ``run_cli``, but in this process: for what starts no probe, and ten times as quick."""
 
     def run(
-        *args: object, cwd: Path = tmp_path, env: dict[str, str] | None = None, status: int | None = None
+        *args: object,
+        cwd: Path = tmp_path,
+        env: dict[str, str] | None = None,
+        status: int | None = None,
     ) -> subprocess.CompletedProcess[str]:
         # In place: rich keeps the mapping that it found when it was imported.
-        environment = mock.patch.dict(os.environ, clean_environment() if env is None else env, clear=True)
+        environment = mock.patch.dict(
+            os.environ, clean_environment() if env is None else env, clear=True
+        )
         with environment, monkeypatch.context() as patch:
             patch.chdir(cwd)
             patch.setattr(sys, "argv", ["graphdoctor", *map(str, args)])
@@ -319,7 +368,8 @@ def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 @pytest.fixture
 def explain_json(run_cli: RunCli) -> Callable[..., dict[str, Any]]:
-    """Run ``graphdoctor explain TARGET --format json`` with more arguments; returns the document."""
+    """Run ``graphdoctor explain TARGET --format json`` with more arguments; returns the
+    document."""
 
     def explain(target: object, *args: object, **options: Any) -> dict[str, Any]:
         process = run_cli("explain", target, "--format", "json", *args, **options)

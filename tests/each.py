@@ -13,10 +13,12 @@ _WITH_ID = type(pytest.param())
 
 
 def for_each(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
-    """As ``pytest.mark.parametrize``, with one id: for cases that take no time and leave nothing behind."""
+    """As ``pytest.mark.parametrize``, with one id: for cases that take no time and leave nothing
+    behind."""
     given = [name.strip() for name in names.split(",")]
     listed = [
-        case.values if isinstance(case, _WITH_ID) else (case,) if len(given) == 1 else tuple(case) for case in cases
+        case.values if isinstance(case, _WITH_ID) else (case,) if len(given) == 1 else tuple(case)
+        for case in cases
     ]
 
     def made(test: Test) -> Test:
@@ -32,7 +34,11 @@ def for_each(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
         signature = inspect.signature(test)
         left = [one for name, one in signature.parameters.items() if name not in given]
         whole.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
-        whole.__name__, whole.__doc__, whole.__module__ = test.__name__, test.__doc__, test.__module__
+        whole.__name__, whole.__doc__, whole.__module__ = (
+            test.__name__,
+            test.__doc__,
+            test.__module__,
+        )
         return whole
 
     return made

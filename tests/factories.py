@@ -43,7 +43,9 @@ PRINT = BreakReason(
     context="builtin print [<class 'torch._dynamo.variables.constant.ConstantVariable'>] False",
 )
 FULL_COVERAGE = Coverage(graph_ops=4, eager_ops=0, extra_calls=1, extra_compiles=0)
-LOOP = BreakReason(gb_type="graph break in loop", torch_id="GB7000", explanation="torch cannot resume in a loop.")
+LOOP = BreakReason(
+    gb_type="graph break in loop", torch_id="GB7000", explanation="torch cannot resume in a loop."
+)
 
 
 def entry(
@@ -116,7 +118,9 @@ def compiled(
     )
 
 
-def frame(frame_id: int = 0, *, function: str = "forward", line: int = 10, resumes_at: int | None = None) -> Frame:
+def frame(
+    frame_id: int = 0, *, function: str = "forward", line: int = 10, resumes_at: int | None = None
+) -> Frame:
     """One frame of ``FILE``."""
     name = function if resumes_at is None else f"torch_dynamo_resume_in_{function}_at_{resumes_at}"
     return Frame(
@@ -140,7 +144,14 @@ def graph(compile_id: str = "0/0", *, index: int = 0, error: str | None = None) 
         op_count=2,
         tensor_op_count=2,
         inputs=(
-            GraphInput(name="l_x_", source="L['x']", kind="tensor", dtype="f32", shape=("s0", 8), is_parameter=False),
+            GraphInput(
+                name="l_x_",
+                source="L['x']",
+                kind="tensor",
+                dtype="f32",
+                shape=("s0", 8),
+                is_parameter=False,
+            ),
             GraphInput(
                 name="l_w_",
                 source="L['self']._modules['fc']._parameters['weight']",
@@ -242,7 +253,8 @@ def diagnosed(
     selection: Selection | None = None,
     **values: object,
 ) -> Diagnosis:
-    """What the rules find in a recording, by default in a plain one of a whole run, with some of its facts replaced."""
+    """What the rules find in a recording, by default in a plain one of a whole run, with some of
+    its facts replaced."""
     known = (facts or recording()).replace(**values)
     return diagnose(known, RULES, root=root, version=version, selection=selection)
 
@@ -288,4 +300,6 @@ def recompiled(
 
 def said_of(change: RunChange) -> dict[str, object]:
     """What a change says, without what it leaves as it is."""
-    return {name: value for name, value in vars(change).items() if value != getattr(RunChange(), name)}
+    return {
+        name: value for name, value in vars(change).items() if value != getattr(RunChange(), name)
+    }

@@ -1,4 +1,5 @@
-"""Programs whose calls take a known time, however busy the machine is, and another once torch compiles them."""
+"""Programs whose calls take a known time, however busy the machine is, and another once torch
+compiles them."""
 
 import time
 

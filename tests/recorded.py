@@ -1,4 +1,5 @@
-"""Recordings of sample programs, made by a probe of their own, and logs of the recordings that are kept."""
+"""Recordings of sample programs, made by a probe of their own, and logs of the recordings that are
+kept."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from graphdoctor.trials.launch.request import Measured, Request
 from tests.conftest import RECORDED_LOGS, probe_python
 
 
-def recorded(folder: Path, program: str, measured: Measured, *, name: str | None = None, **asked: Any) -> Path:
+def recorded(
+    folder: Path, program: str, measured: Measured, *, name: str | None = None, **asked: Any
+) -> Path:
     """Write a program into a folder, and record it, or what it calls ``name``."""
     path, recording = folder / "model.py", folder / "recording"
     path.write_text(program)

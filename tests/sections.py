@@ -7,9 +7,13 @@ from pathlib import Path
 
 
 def sections(path: Path) -> dict[str, str]:
-    """The texts of a file by their headings, lines that begin with ``## ``; above the first, it says what it is."""
+    """The texts of a file by their headings, lines that begin with ``## ``; above the first, it
+    says what it is."""
     _, *parts = re.split(r"^## (.+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {heading: text.strip("\n") + "\n" for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {
+        heading: text.strip("\n") + "\n"
+        for heading, text in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def texts_beside(file: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""A training step of a deep GPT-2 at two lengths: few compiles, each with long graphs and much code.
+"""A training step of a deep GPT-2 at two lengths: few compiles, each with long graphs and much
+code.
 
 The number of layers is the argument.
 """

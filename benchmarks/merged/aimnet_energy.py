@@ -1,4 +1,6 @@
-"""AIMNet2 with small random weights, on two molecules as flat atoms with a neighbor list (mode 1)."""
+"""AIMNet2 with small random weights, on two molecules as flat atoms with a neighbor list (mode
+1).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,18 @@ _CONFIG = {
         "outputs": {
             "energy_mlp": {
                 "class": "aimnet.modules.Output",
-                "kwargs": {"n_in": 8, "n_out": 1, "key_in": "aim", "key_out": "energy", "mlp": _MLP},
+                "kwargs": {
+                    "n_in": 8,
+                    "n_out": 1,
+                    "key_in": "aim",
+                    "key_out": "energy",
+                    "mlp": _MLP,
+                },
             },
-            "atomic_sum": {"class": "aimnet.modules.AtomicSum", "kwargs": {"key_in": "energy", "key_out": "energy"}},
+            "atomic_sum": {
+                "class": "aimnet.modules.AtomicSum",
+                "kwargs": {"key_in": "energy", "key_out": "energy"},
+            },
         },
     },
 }
@@ -36,9 +47,17 @@ class Energy(nn.Module):
         super().__init__()
         self.model = build_module(_CONFIG)
 
-    def forward(self, coord: Tensor, numbers: Tensor, charge: Tensor, mol_idx: Tensor, nbmat: Tensor) -> Tensor:
+    def forward(
+        self, coord: Tensor, numbers: Tensor, charge: Tensor, mol_idx: Tensor, nbmat: Tensor
+    ) -> Tensor:
         """One value for each molecule."""
-        data = {"coord": coord, "numbers": numbers, "charge": charge, "mol_idx": mol_idx, "nbmat": nbmat}
+        data = {
+            "coord": coord,
+            "numbers": numbers,
+            "charge": charge,
+            "mol_idx": mol_idx,
+            "nbmat": nbmat,
+        }
         energy: Tensor = self.model(data)["energy"]
         return energy
 

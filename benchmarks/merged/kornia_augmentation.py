@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 
 def build() -> nn.Module:
-    return nn.Sequential(RandomBrightness((0.7, 1.3), p=0.5), RandomHorizontalFlip(p=0.5, p_batch=0.5))
+    return nn.Sequential(
+        RandomBrightness((0.7, 1.3), p=0.5), RandomHorizontalFlip(p=0.5, p_batch=0.5)
+    )
 
 
 def example_inputs() -> Iterator[tuple[Tensor, ...]]:

@@ -1,4 +1,6 @@
-"""Multi-head attention with its softmax written out: matrix products, and a little to fuse between them."""
+"""Multi-head attention with its softmax written out: matrix products, and a little to fuse between
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Functions of single elements, and a sum of them: one kernel, which computes much for each element that it reads."""
+"""Functions of single elements, and a sum of them: one kernel, which computes much for each element
+that it reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""EfficientNet-b0 with random weights, as torchvision has it: so many small kernels that a GPU waits for its host."""
+"""EfficientNet-b0 with random weights, as torchvision has it: so many small kernels that a GPU
+waits for its host.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 torch.manual_seed(0)
-model = nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation="gelu"), 2)
+model = nn.TransformerEncoder(
+    nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation="gelu"), 2
+)
 
 
 def example_inputs() -> tuple[Tensor]:

@@ -8,7 +8,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 torch.manual_seed(0)
 model = GPT2LMHeadModel(
     GPT2Config(
-        n_layer=2, n_head=2, n_embd=32, vocab_size=128, n_positions=64, bos_token_id=0, eos_token_id=0, use_cache=False
+        n_layer=2,
+        n_head=2,
+        n_embd=32,
+        vocab_size=128,
+        n_positions=64,
+        bos_token_id=0,
+        eos_token_id=0,
+        use_cache=False,
     )
 ).eval()
 

@@ -1,4 +1,6 @@
-"""Longformer from a small configuration, random weights: it breaks in a logger call and in ``.item()``."""
+"""Longformer from a small configuration, random weights: it breaks in a logger call and in
+``.item()``.
+"""
 
 from __future__ import annotations
 

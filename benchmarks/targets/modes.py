@@ -1,4 +1,6 @@
-"""An MLP with a text argument that is another one in each call: as many cache entries as torch allows."""
+"""An MLP with a text argument that is another one in each call: as many cache entries as torch
+allows.
+"""
 
 from __future__ import annotations
 

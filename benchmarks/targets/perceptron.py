@@ -7,7 +7,12 @@ from torch import nn
 
 torch.manual_seed(0)
 model = nn.Sequential(
-    nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Linear(1024, 10)
+    nn.Linear(256, 1024),
+    nn.GELU(),
+    nn.Linear(1024, 1024),
+    nn.GELU(),
+    nn.LayerNorm(1024),
+    nn.Linear(1024, 10),
 ).eval()
 
 

@@ -1,4 +1,6 @@
-"""A command's name -> what its ``--help-all`` prints; asked of the command line itself, so the pages can't go stale."""
+"""A command's name -> what its ``--help-all`` prints; asked of the command line itself, so the
+pages can't go stale.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def help_text(*command: str) -> str:
 
 
 def command_names() -> list[str]:
-    """Every command, in the order of ``graphdoctor --help``, and last those that it only names, for tools."""
+    """Every command, in the order of ``graphdoctor --help``, and last those that it only names, for
+    tools.
+    """
     listed, _, rest = help_text().partition("\nOptions:\n")
     _, _, for_tools = rest.partition("For tools: ")
     return re.findall(r"^  ([a-z]+) {2,}", listed, re.MULTILINE) + re.findall("[a-z]+", for_tools)

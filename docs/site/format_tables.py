@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.studies.documents import JOB, SURVEY, SURVEY_COMPARISON
-from graphdoctor.views.formats import BENCH, CHECK, COMPARISON, DIAGNOSIS, FIXES, LINT, RECOMPILES, RULES, Document
+from graphdoctor.views.formats import (
+    BENCH,
+    CHECK,
+    COMPARISON,
+    DIAGNOSIS,
+    FIXES,
+    LINT,
+    RECOMPILES,
+    RULES,
+    Document,
+)
 
 _DOCUMENTS: dict[str, Document[Any]] = {
     "explain, report": DIAGNOSIS,

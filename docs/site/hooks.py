@@ -1,4 +1,5 @@
-"""What MkDocs calls while it builds the site: generated pages, and the parts of pages that are generated.
+"""What MkDocs calls while it builds the site: generated pages, and the parts of pages that are
+generated.
 
 A page asks for a part with a comment of its own line: ``<!-- generated: help explain -->``.
 """
@@ -19,7 +20,9 @@ from settings_tables import settings_table, targets_table
 from graphdoctor.facts.links import DOCS_URL
 from graphdoctor.servers.mcp.texts import skill
 
-_PART = re.compile(r"^<!-- generated: (?P<kind>[\w-]+)(?: (?P<argument>[\w-]+))? -->$", re.MULTILINE)
+_PART = re.compile(
+    r"^<!-- generated: (?P<kind>[\w-]+)(?: (?P<argument>[\w-]+))? -->$", re.MULTILINE
+)
 
 
 def _help_block(*command: str) -> str:

@@ -1,6 +1,7 @@
 """Codes -> their pages.
 
-Comes in: the pages of ``graphdoctor.rules.catalog``. Goes out: Markdown by path, made of their docstrings.
+Comes in: the pages of ``graphdoctor.rules.catalog``. Goes out: Markdown by path, made of their
+docstrings.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def _overview() -> str:
     for heading, rules in families():
         lines += [f"## {heading}", "", "| code | name | severity | finds |", "|---|---|---|---|"]
         lines += [
-            f"| [{rule.code}]({rule.code}.md) | `{rule.name}` | {rule.severity} | {rule.title()} |" for rule in rules
+            f"| [{rule.code}]({rule.code}.md) | `{rule.name}` | {rule.severity} | {rule.title()} |"
+            for rule in rules
         ]
         lines.append("")
     return "\n".join(lines)

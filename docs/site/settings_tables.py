@@ -1,7 +1,7 @@
 """Settings and targets -> the tables of the settings page.
 
-Comes in: the dataclasses ``Settings``, ``RunSpec`` and ``GateTarget`` with what they say of their fields. Goes out:
-Markdown.
+Comes in: the dataclasses ``Settings``, ``RunSpec`` and ``GateTarget`` with what they say of their
+fields. Goes out: Markdown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _FIRST = ("target", "name", "inputs")
 
 
 def settings_table() -> str:
-    """``[tool.graphdoctor]``: each key with its default, its environment variable, and what it is."""
+    """``[tool.graphdoctor]``: each key with its default, its environment variable, and what it
+    is.
+    """
     lines = ["| key | default | what it sets | environment variable |", "|---|---|---|---|"]
     for found in fields(Settings):
         variable = "" if found.name in _ONLY_IN_FILES else f"`GRAPHDOCTOR_{found.name.upper()}`"
@@ -30,7 +32,9 @@ def settings_table() -> str:
 
 def targets_table() -> str:
     """``[[tool.graphdoctor.targets]]``: each key with its default and what it is."""
-    keys = [found for settings in (RunSpec, GateTarget) for found in fields(settings) if _is_set(found)]
+    keys = [
+        found for settings in (RunSpec, GateTarget) for found in fields(settings) if _is_set(found)
+    ]
     keys.sort(key=lambda found: _FIRST.index(found.name) if found.name in _FIRST else len(_FIRST))
     lines = ["| key | default | what it sets |", "|---|---|---|"]
     lines += [f"| `{_key(found)}` | {_default(found)} | {_help(found)} |" for found in keys]

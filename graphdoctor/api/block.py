@@ -28,7 +28,8 @@ def recording_alone() -> Iterator[None]:
     """Be the only recording in this process.
 
     Raises:
-        GraphDoctorError: Another explain or record is running, in any thread, or ``graphdoctor run`` runs this program.
+        GraphDoctorError: Another explain or record is running, in any thread, or ``graphdoctor
+            run`` runs this program.
     """
     from graphdoctor.probe.torch_private.torch_loan import BusyError
 
@@ -43,7 +44,9 @@ def recording_alone() -> Iterator[None]:
 
 
 def _busy(message: str) -> GraphDoctorError:
-    return GraphDoctorError(message, hint="Only one recording can run at a time: torch has one trace per process.")
+    return GraphDoctorError(
+        message, hint="Only one recording can run at a time: torch has one trace per process."
+    )
 
 
 class RecordingFolder:
@@ -61,13 +64,19 @@ def _remove(path: Path, pid: int) -> None:
 
 
 class BlockRecording:
-    """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record`` creates it.
+    """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record``
+    creates it.
 
-    ``outside``: frames to leave out of stacks; None for those above the frame that enters the block.
+    ``outside``: frames to leave out of stacks; None for those above the frame that enters the
+    block.
     """
 
     def __init__(
-        self, *, reset: bool, name: str = "graphdoctor.record()", outside: Collection[FrameType] | None = None
+        self,
+        *,
+        reset: bool,
+        name: str = "graphdoctor.record()",
+        outside: Collection[FrameType] | None = None,
     ) -> None:
         self._is_reset, self._name, self._outside = reset, name, outside
         self._folder = RecordingFolder()
@@ -80,17 +89,29 @@ class BlockRecording:
         from graphdoctor.probe.ways_in.uncompiled import uncompiled
 
         if self._started is not None:
-            raise GraphDoctorError("This recording was already used.", hint="Call graphdoctor.record() again.")
+            raise GraphDoctorError(
+                "This recording was already used.", hint="Call graphdoctor.record() again."
+            )
         with contextlib.ExitStack() as opening:
             opening.enter_context(recording_alone())
             self._started = time.monotonic()
-            outside = frozenset(frames_above(sys._getframe(1))) if self._outside is None else self._outside
-            uncompiled(opening.enter_context, recorded(self._folder.path, outside=outside, is_reset=self._is_reset))
+            outside = (
+                frozenset(frames_above(sys._getframe(1)))
+                if self._outside is None
+                else self._outside
+            )
+            uncompiled(
+                opening.enter_context,
+                recorded(self._folder.path, outside=outside, is_reset=self._is_reset),
+            )
             self._open = opening.pop_all()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         if self._open is None or self._started is None:
             return
@@ -99,7 +120,9 @@ class BlockRecording:
 
         opened, self._open = self._open, None
         uncompiled(opened.__exit__, kind, error, traceback)
-        ended = end_of_block(last_events(self._folder.path), duration_s=time.monotonic() - self._started)
+        ended = end_of_block(
+            last_events(self._folder.path), duration_s=time.monotonic() - self._started
+        )
         write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
 
     @property
@@ -120,7 +143,8 @@ class BlockRecording:
         """
         if not self.has_ended:
             raise GraphDoctorError(
-                "There is nothing to report until the block has ended.", hint="Call it after the with block."
+                "There is nothing to report until the block has ended.",
+                hint="Call it after the with block.",
             )
         if self._report is None:
             self._report = Report(self._folder)
@@ -143,15 +167,16 @@ class BlockRecording:
 def record(*, reset: bool = False) -> BlockRecording:
     """Record what the program's own calls of torch.compile do inside a ``with`` block.
 
-    Code compiled before the block is neither recorded nor compiled again, unless ``reset`` is set. No call is repeated,
-    so coverage isn't measured and nothing but the program itself changes its state.
+    Code compiled before the block is neither recorded nor compiled again, unless ``reset`` is set.
+    No call is repeated, so coverage isn't measured and nothing but the program itself changes its
+    state.
 
     Args:
         reset: Reset torch's compiler state (``torch.compiler.reset()``) when the block begins.
 
     Returns:
-        A context manager. After the block, ``report()`` and ``diagnosis`` say what happened. An exception in the block
-        propagates, and everything recorded up to that point is kept.
+        A context manager. After the block, ``report()`` and ``diagnosis`` say what happened. An
+        exception in the block propagates, and everything recorded up to that point is kept.
     """
     return BlockRecording(reset=reset)
 

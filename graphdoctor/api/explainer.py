@@ -21,10 +21,12 @@ from graphdoctor.trials.launch.request import Measured, Request, TargetText
 class Explainer(CallSpec):
     """How to compile and call a function to explain it.
 
-    ``backend``, ``mode``, ``dynamic``, ``fullgraph`` and ``options`` are ``torch.compile``'s own arguments.
+    ``backend``, ``mode``, ``dynamic``, ``fullgraph`` and ``options`` are ``torch.compile``'s own
+    arguments.
 
     Args:
-        backend: A registered backend's name. ``eager`` is the fastest and shows everything that Dynamo does.
+        backend: A registered backend's name. ``eager`` is the fastest and shows everything that
+            Dynamo does.
         mode: A compile mode, such as ``reduce-overhead``.
         dynamic: Whether to use dynamic shapes; None lets torch decide.
         fullgraph: Raise an error on a graph break.
@@ -34,7 +36,8 @@ class Explainer(CallSpec):
         backward: Sum the floating-point outputs and run backward in each call.
         no_grad: Make the calls under ``torch.no_grad()``.
         coverage: Repeat the last call to measure how much of it runs in graphs.
-        guards: Repeat the last call to time its guard checks, and include all guards in the diagnosis.
+        guards: Repeat the last call to time its guard checks, and include all guards in the
+            diagnosis.
         lanes: Record where the time of each call goes, repeating the calls under the profiler.
         own: Installed packages that are your own code, too.
     """
@@ -47,8 +50,9 @@ class Explainer(CallSpec):
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
         """Compile a function, call it, and report what torch.compile did.
 
-        Resets torch's compiler state before and after (``torch.compiler.reset()``). Restores what the calls change:
-        the module's state, the arguments, and random number generators. docs/api.md lists what can't be restored.
+        Resets torch's compiler state before and after (``torch.compiler.reset()``). Restores what
+        the calls change: the module's state, the arguments, and random number generators.
+        docs/api.md lists what can't be restored.
 
         Args:
             function: A module or function. Pass the original, not the result of ``torch.compile``.
@@ -56,18 +60,21 @@ class Explainer(CallSpec):
             kwargs: The call's keyword arguments.
 
         Returns:
-            The report, even if the call raises an ``Exception``. Its traceback is then printed to standard error and
-            available as ``report.traceback``.
+            The report, even if the call raises an ``Exception``. Its traceback is then printed to
+            standard error and available as ``report.traceback``.
 
         Raises:
-            GraphDoctorError: ``function`` or an option can't be used, or this process is already being recorded.
+            GraphDoctorError: ``function`` or an option can't be used, or this process is already
+                being recorded.
         """
         from graphdoctor.probe.ways_in.uncompiled import uncompiled
 
         report: Report = uncompiled(self._explain, function, args, kwargs)
         return report
 
-    def _explain(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
+    def _explain(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Report:
         from graphdoctor.facts.run import ProbeExit
         from graphdoctor.probe.record.errors import RequestError, TargetError
         from graphdoctor.probe.ways_in.in_process import explain, live_target
@@ -80,10 +87,18 @@ class Explainer(CallSpec):
             try:
                 target = live_target(function)
                 text = TargetText(file=None, module=None, name=target.name, is_call=False)
-                measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
+                measured = Measured(
+                    coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes
+                )
                 spec = replace(RunSpec.of(self, target=target.name), own=self.own)
                 request = Request(spec, text, measured=measured)
-                explain(request.for_probe(), target, (args, kwargs), folder.path, complain=lambda _text: None)
+                explain(
+                    request.for_probe(),
+                    target,
+                    (args, kwargs),
+                    folder.path,
+                    complain=lambda _text: None,
+                )
             except RequestError as error:
                 message, hint = words(error.code, error.values, PYTHON)
                 raise GraphDoctorError(message, hint=hint) from None
@@ -109,8 +124,10 @@ class Explainer(CallSpec):
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
-    """Compile a function with the ``eager`` backend, call it once, and report what torch.compile did.
+    """Compile a function with the ``eager`` backend, call it once, and report what torch.compile
+    did.
 
-    ``graphdoctor.Explainer`` has other ``torch.compile`` arguments and other measurements; its ``explain`` says more.
+    ``graphdoctor.Explainer`` has other ``torch.compile`` arguments and other measurements; its
+    ``explain`` says more.
     """
     return Explainer().explain(function, *args, **kwargs)

@@ -28,7 +28,8 @@ _REST = '\n\n*Cut here: `report.save("report.html")` writes all of it.*\n'
 class Report:
     """What torch.compile did, and what it means.
 
-    A notebook displays it as Markdown. The recording is in a temporary folder that is removed with the report.
+    A notebook displays it as Markdown. The recording is in a temporary folder that is removed with
+    the report.
 
     Args:
         folder: The recording.
@@ -61,20 +62,28 @@ class Report:
         from graphdoctor.views.terminal import write_view
 
         # Plain text in a notebook too: rich would print HTML there.
-        write_view(report_view(self._diagnosis), Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
+        write_view(
+            report_view(self._diagnosis),
+            Console(file=sys.stdout, force_jupyter=False),
+            is_verbose=verbose,
+        )
 
     def save(self, path: str | Path, *, format: str | None = None) -> None:
         """Write the report to a file, replacing an existing one.
 
         Args:
             path: The file. Its extension sets the format, such as ``.html``, ``.json`` or ``.txt``.
-            format: The format's name as for ``graphdoctor explain --format``; None to go by the extension.
+            format: The format's name as for ``graphdoctor explain --format``; None to go by the
+                extension.
 
         Raises:
             GraphDoctorError: The format or the extension is unknown, or the file can't be written.
         """
         path = Path(path)
-        write_file(self._rendered(DIAGNOSIS.of_path(path) if format is None else DIAGNOSIS.named(format)), path)
+        write_file(
+            self._rendered(DIAGNOSIS.of_path(path) if format is None else DIAGNOSIS.named(format)),
+            path,
+        )
 
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
@@ -91,12 +100,18 @@ class Report:
         return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
 
     def _repr_markdown_(self) -> str:
-        """The report for a notebook's cell; the end of a long one is left out, between paragraphs."""
+        """The report for a notebook's cell; the end of a long one is left out, between
+        paragraphs.
+        """
         text = str(self._rendered(DIAGNOSIS.named("markdown")))
         whole = text.encode()
         if len(whole) <= _MOST_IN_A_CELL:
             return text
-        kept = whole[: _MOST_IN_A_CELL - len(_REST.encode())].decode(errors="ignore").rpartition("\n\n")[0]
+        kept = (
+            whole[: _MOST_IN_A_CELL - len(_REST.encode())]
+            .decode(errors="ignore")
+            .rpartition("\n\n")[0]
+        )
         # A block of code that is cut ends there.
         return kept + ("\n```" if kept.count("\n```") % 2 else "") + _REST
 
@@ -123,4 +138,6 @@ class Report:
         # Imports libcst, which a process that is fine does without.
         from graphdoctor.fixes.options import with_declined
 
-        return replace(result, diagnosis=with_declined(result.diagnosis, self._folder.path, self._root))
+        return replace(
+            result, diagnosis=with_declined(result.diagnosis, self._folder.path, self._root)
+        )

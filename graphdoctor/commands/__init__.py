@@ -19,8 +19,8 @@ from graphdoctor.commands.streams import (
 from graphdoctor.errors import GraphDoctorError
 
 _GARBAGE = (100_000, 20, 20)
-"""How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking as often as by
-default takes a third of the time that a page does."""
+"""How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking
+as often as by default takes a third of the time that a page does."""
 
 
 def main() -> None:
@@ -80,7 +80,11 @@ def _run(arguments: list[str]) -> None:
         return
     from graphdoctor.commands.app import application
 
-    if arguments and arguments[0] not in NAMES and (command := _command_for(arguments[0])) is not None:
+    if (
+        arguments
+        and arguments[0] not in NAMES
+        and (command := _command_for(arguments[0])) is not None
+    ):
         arguments.insert(0, command)
         sys.argv.insert(1, command)
     first = next((argument for argument in arguments if not argument.startswith("-")), None)
@@ -90,7 +94,9 @@ def _run(arguments: list[str]) -> None:
 
 
 def _command_for(text: str) -> str | None:
-    """The command for a file that stands in a command's place: ``run`` for a script, or ``explain``; None for none."""
+    """The command for a file that stands in a command's place: ``run`` for a script, or
+    ``explain``; None for none.
+    """
     from pathlib import Path
 
     from graphdoctor.trials.launch.discover import is_script

@@ -19,8 +19,29 @@ from graphdoctor.views.printable import printable
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
-        *("-m", "--files", "--from", "--only", "--exclude", "--shard", "--resume", "--input", "--calls", "--backward"),
-        *("--train", "--no-grad", "--seed", "--device", "--dtype", "--batch", "--python", "--own", "--timeout"),
+        *(
+            "-m",
+            "--files",
+            "--from",
+            "--only",
+            "--exclude",
+            "--shard",
+            "--resume",
+            "--input",
+            "--calls",
+            "--backward",
+        ),
+        *(
+            "--train",
+            "--no-grad",
+            "--seed",
+            "--device",
+            "--dtype",
+            "--batch",
+            "--python",
+            "--own",
+            "--timeout",
+        ),
     ),
     "torch.compile": (
         "--backend",
@@ -35,31 +56,76 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "--config",
     ),
     "What to measure": (
-        *("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--export", "--fix"),
+        *(
+            "--coverage",
+            "--measure",
+            "--bench",
+            "--variant",
+            "--sweep",
+            "--minify",
+            "--export",
+            "--fix",
+        ),
         "--pages",
     ),
     "Trials": (
         *("--proposer", "--rounds", "--proposer-timeout", "--allow-edit"),
-        *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
+        *(
+            "--try",
+            "--unsafe-fixes",
+            "--apply",
+            "--diff",
+            "--again",
+            "--what-if",
+            "--vary",
+            "--run",
+            "--budget",
+        ),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What reads logs": ("--on", "--follow"),
     "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
-        *("--read-only", "--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
+        *(
+            "--read-only",
+            "--max-breaks",
+            "--max-recompiles",
+            "--max-graphs",
+            "--min-coverage",
+            "--fail-on",
+        ),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
     ),
     "What to report": (
-        *("--rank", "--own-code", "--select", "--ignore", "--stages", "--stage", "--graph", "--compile"),
+        *(
+            "--rank",
+            "--own-code",
+            "--select",
+            "--ignore",
+            "--stages",
+            "--stage",
+            "--graph",
+            "--compile",
+        ),
         *("--recording", "--all", "--redact", "--with-trials", "--with-environment", "--drop"),
     ),
     "Output": (
-        *("--output", "--format", "--html", "--open", "--report", "--force", "--source", "--stdout"),
+        *(
+            "--output",
+            "--format",
+            "--html",
+            "--open",
+            "--report",
+            "--force",
+            "--source",
+            "--stdout",
+        ),
         *("--recordings", "--verbose", "--quiet", "--color"),
     ),
     "Help": ("--help", "--help-all"),
 }
-"""Options by what they are about, in the order in which they are shown; the same in every command."""
+"""Options by what they are about, in the order in which they are shown; the same in every
+command."""
 
 _NAMES_OF_SELDOM = """
     --batch --export --calls --train --no-grad --seed --device --dtype --python --own --timeout --exclude
@@ -79,7 +145,9 @@ _LONGEST = 120
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help is its docstring, the examples in it as a list, and its options under headings."""
+    """A command whose help is its docstring, the examples in it as a list, and its options under
+    headings.
+    """
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click has no public name
         """What it does, then examples."""
@@ -88,11 +156,17 @@ class Command(typer.core.TyperCommand):
         super().format_help_text(ctx, formatter)
         self.help = whole
         with formatter.section("Examples"):
-            formatter.write_dl([line.strip().partition(": ")[::2] for line in examples.splitlines()])
+            formatter.write_dl(
+                [line.strip().partition(": ")[::2] for line in examples.splitlines()]
+            )
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Arguments, and options under headings."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in HEADINGS}, _REST: []}
+        sections: dict[str, list[tuple[str, str]]] = {
+            "Arguments": [],
+            **{name: [] for name in HEADINGS},
+            _REST: [],
+        }
         seldom = 0
         for parameter in self._in_order(self.get_params(ctx)):
             record = parameter.get_help_record(ctx)
@@ -116,7 +190,10 @@ class Command(typer.core.TyperCommand):
     @staticmethod
     def _in_order(parameters: Sequence[Any]) -> list[Any]:
         order = [flag for flags in HEADINGS.values() for flag in flags]
-        return sorted(parameters, key=lambda one: min((order.index(f) for f in one.opts if f in order), default=0))
+        return sorted(
+            parameters,
+            key=lambda one: min((order.index(f) for f in one.opts if f in order), default=0),
+        )
 
 
 def _in_short(text: str) -> str:
@@ -154,7 +231,9 @@ class _Overview(typer.core.TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401 - as above
-        """As typer's, where the command's own options are read; typer says nothing of an interrupt."""
+        """As typer's, where the command's own options are read; typer says nothing of an
+        interrupt.
+        """
         from graphdoctor.commands import reported
 
         try:
@@ -195,7 +274,9 @@ def command_of(name: str) -> Callable[..., None]:
     """The function that runs a command."""
     # `try` is no name in Python.
     known = f"{name}_" if keyword.iskeyword(name) else name
-    command: Callable[..., None] = getattr(importlib.import_module(f"graphdoctor.commands.{known}"), known)
+    command: Callable[..., None] = getattr(
+        importlib.import_module(f"graphdoctor.commands.{known}"), known
+    )
     return command
 
 
@@ -224,7 +305,10 @@ def _show_version(is_asked: bool) -> None:
 
 def graphdoctor(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """See what torch.compile did to your model, why, and what to change."""

@@ -15,21 +15,33 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BaselineEntry
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.gate.baseline import Baseline, Found, Update, release, run_of, updated, write_baseline
+from graphdoctor.rules.gate.baseline import (
+    Baseline,
+    Found,
+    Update,
+    release,
+    run_of,
+    updated,
+    write_baseline,
+)
 from graphdoctor.rules.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
 
 
 def _troubles(
     ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool
 ) -> Iterator[tuple[str, str | None]]:
-    """Of targets that give nothing to write down, because they ended early or compiled nothing: why, and a hint."""
+    """Of targets that give nothing to write down, because they ended early or compiled nothing:
+    why, and a hint.
+    """
     for found in ran:
         name = found.target.name
         if found.diagnosis is None:
             yield f"{name}: {found.error}", found.hint
         elif (error := trouble_of(found.diagnosis)) is not None:
             yield f"{name}: {error}", found.diagnosis.recording.exit.hint
-        elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):
+        elif not is_empty_allowed and (
+            empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))
+        ):
             yield f"{name}: {empty}", "--allow-empty writes it down nevertheless."
 
 
@@ -61,7 +73,9 @@ def baseline(
         flag="--allow-empty",
     ),
     path: Path | None = option(
-        None, "The file. By default, graphdoctor-baseline.json beside pyproject.toml.", flag="--baseline"
+        None,
+        "The file. By default, graphdoctor-baseline.json beside pyproject.toml.",
+        flag="--baseline",
     ),
 ) -> None:
     """Run the configured targets and allow the findings they have.
@@ -78,7 +92,8 @@ def baseline(
     file = (path or project.baseline).absolute()
     if file.exists() and not is_update:
         raise GraphDoctorError(
-            f"{file} exists.", hint="graphdoctor baseline --update brings it up to date and says what changed."
+            f"{file} exists.",
+            hint="graphdoctor baseline --update brings it up to date and says what changed.",
         )
     check_writable(file, force=True)
     before = read_baseline_at(file)
@@ -88,7 +103,9 @@ def baseline(
     if troubles := list(_troubles(ran, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:
             complain(*trouble)
-        raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down.")
+        raise GraphDoctorError(
+            f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down."
+        )
     is_whole = chosen.targets == project.targets and not chosen.skipped
     update = updated(
         before or Baseline(),
@@ -106,7 +123,9 @@ def _show(update: Update) -> None:
     for name, added in update.added.items():
         dropped = update.dropped[name]
         lines.append(f"{name}: {counted(len(added), 'finding')} added, {len(dropped)} dropped")
-        lines += [f"  {text}" for text in run_changes(update.before.get(name), update.found[name].run)]
+        lines += [
+            f"  {text}" for text in run_changes(update.before.get(name), update.found[name].run)
+        ]
         lines += [f"  + {_entry_text(entry)}" for entry in added]
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]

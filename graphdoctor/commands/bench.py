@@ -47,7 +47,10 @@ def bench(
         metavar="SIZE=N,N",
     ),
     is_cold: bool = option(
-        False, "Also measure a start with an empty cache, and a restart.", flag="--cold", heading=_WHAT
+        False,
+        "Also measure a start with an empty cache, and a restart.",
+        flag="--cold",
+        heading=_WHAT,
     ),
     has_results: bool = option(
         False,
@@ -62,16 +65,21 @@ def bench(
         heading=_WHAT,
     ),
     is_thorough: bool = option(
-        False, "All of these, and times as precise as can be: takes minutes.", flag="--thorough", heading=_WHAT
+        False,
+        "All of these, and times as precise as can be: takes minutes.",
+        flag="--thorough",
+        heading=_WHAT,
     ),
     is_minified: bool = option(
-        False, "With --why: let torch make the smallest program of a variant that fails.", flag="--minify"
+        False,
+        "With --why: let torch make the smallest program of a variant that fails.",
+        flag="--minify",
     ),
 ) -> None:
     """Measure what torch.compile is worth, beside eager mode.
 
-    Each way to run the target has a process of its own; their calls are timed in turns, until it is plain which is
-    faster.
+    Each way to run the target has a process of its own; their calls are timed in turns, until it is
+    plain which is faster.
 
     Examples:
         graphdoctor bench model.py: did it pay, and from which call on
@@ -83,7 +91,11 @@ def bench(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse_run(*_MEASURED)
-        output.write(kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")))
+        output.write(
+            kept_report(
+                place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")
+            )
+        )
         return
     request = Request.of(spec, target=target)
     asked = {"cold": is_cold, "results": has_results, "causes": has_causes or is_minified}
@@ -98,7 +110,9 @@ def bench(
     diagnosis = None
     with set_up(settings, common, given, is_warm=True) as setup:
         if wanted.needs_recording:
-            recorded = record_target(replace(request, measured=Measured(coverage=True)).quick, settings.store, setup)
+            recorded = record_target(
+                replace(request, measured=Measured(coverage=True)).quick, settings.store, setup
+            )
             diagnosis = diagnose_recording(recorded.folder).diagnosis
             if recorded.exit.reason != "finished":
                 finish(recorded, diagnosis)
@@ -118,5 +132,14 @@ def bench(
         raise typer.Exit(EXIT_FAILED)
 
 
-_MEASURED = ("variant", "is_every_mode", "sweep", "is_cold", "has_results", "has_causes", "is_thorough", "is_minified")
+_MEASURED = (
+    "variant",
+    "is_every_mode",
+    "sweep",
+    "is_cold",
+    "has_results",
+    "has_causes",
+    "is_thorough",
+    "is_minified",
+)
 """Parameters that say what to measure."""

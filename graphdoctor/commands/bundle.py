@@ -32,21 +32,27 @@ def bundle(
     output: Path = option(Path("bundle.zip"), "Write the zip to this file.", flag="--output -o"),
     force: bool = option(False, "Overwrite the file that -o names."),
     redact: bool = option(False, "Leave out source, paths, values and the program's own names."),
-    with_trials: bool = option(False, "Include the recordings of the fixes and remedies that were tried."),
-    with_environment: bool = option(False, "Include the values of environment variables that torch guards."),
+    with_trials: bool = option(
+        False, "Include the recordings of the fixes and remedies that were tried."
+    ),
+    with_environment: bool = option(
+        False, "Include the values of environment variables that torch guards."
+    ),
     is_tried: bool = option(
         True,
         "Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
         flag="--try/--no-try",
     ),
     is_run: bool = option(
-        False, "Run reproduce.py of any recording: show the interpreter and the code, then run.", flag="--run"
+        False,
+        "Run reproduce.py of any recording: show the interpreter and the code, then run.",
+        flag="--run",
     ),
 ) -> None:
     """Put a recording into a zip file to attach to a PyTorch issue.
 
-    It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script
-    that makes the same calls, if one can be made from the recording.
+    It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the
+    recording, and a script that makes the same calls, if one can be made from the recording.
 
     Examples:
         graphdoctor bundle: the last recording, in bundle.zip
@@ -56,9 +62,13 @@ def bundle(
     from graphdoctor.studies.bundle.contents import Wanted, bundle_of, zipped
 
     if redact and with_trials:
-        raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
+        raise GraphDoctorError(
+            "--redact and --with-trials exclude each other.", hint="Trials hold edited source."
+        )
     if redact and with_environment:
-        raise GraphDoctorError("--redact and --with-environment exclude each other.", hint="Give one of them.")
+        raise GraphDoctorError(
+            "--redact and --with-environment exclude each other.", hint="Give one of them."
+        )
     if is_run and (redact or not is_tried):
         without = "--redact" if redact else "--no-try"
         raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
@@ -69,7 +79,8 @@ def bundle(
     place = place_named(recording, settings)
     if place.kind == "document":
         raise GraphDoctorError(
-            f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
+            f"{place.path} is a JSON document; a bundle holds a recording.",
+            hint="Name the recording itself.",
         )
     _refuse_several_ranks(place)
     with Progress(is_quiet=process.quiet) as progress:
@@ -94,11 +105,18 @@ def _refuse_several_ranks(place: Place) -> None:
     ranks = ranks_at(place.path)
     if len(ranks) < 2:
         return
-    logs = [str(log.location) for rank in ranks for process in rank.folder.processes or () for log in process.logs]
+    logs = [
+        str(log.location)
+        for rank in ranks
+        for process in rank.folder.processes or ()
+        for log in process.logs
+    ]
     one = next((log for log in logs if log != str(place.path)), None)
     raise GraphDoctorError(
         f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one rank.",
-        hint=None if one is None else f"Name the log of one: {shlex.join(['graphdoctor', 'bundle', one])}",
+        hint=None
+        if one is None
+        else f"Name the log of one: {shlex.join(['graphdoctor', 'bundle', one])}",
     )
 
 

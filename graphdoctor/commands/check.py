@@ -52,8 +52,12 @@ def check(
         "with its own pyproject.toml and baseline.",
         flag="--files",
     ),
-    format: str = option(CHECK.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"),
-    output: list[str] | None = option(None, "FORMAT=FILE: also write the result to a file. Repeatable."),
+    format: str = option(
+        CHECK.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"
+    ),
+    output: list[str] | None = option(
+        None, "FORMAT=FILE: also write the result to a file. Repeatable."
+    ),
     force: bool = option(False, "Overwrite files that --output names."),
     verbose: bool = VERBOSE,
     color: Color = COLOR,
@@ -73,7 +77,9 @@ def check(
     project = this_project(run.recordings)
     outputs = parse_outputs(output or (), is_quiet=run.quiet)
     check_outputs(outputs, force=force)
-    shown_as = Output(CHECK.named(format), None, RenderOptions(Path.cwd(), is_verbose=verbose), color)
+    shown_as = Output(
+        CHECK.named(format), None, RenderOptions(Path.cwd(), is_verbose=verbose), color
+    )
     if not shown_as.is_text:
         given.refuse(("verbose",), without="--format text")
     if is_files:
@@ -82,12 +88,21 @@ def check(
         chosen = [(project, choose_targets(project, targets or ()))]
     if baseline is not None and len(chosen) > 1:
         folders = ", ".join(str(one.root) for one, _ in chosen)
-        raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
+        raise GraphDoctorError(
+            "--baseline is of one project.", hint=f"These files reach several: {folders}."
+        )
     waiting = []
     # All of them before anything runs, so that a wrong code costs nothing.
     for one, reached in chosen:
         place, known = known_baseline(one, baseline, is_without=is_without_baseline)
-        judged_by = policies(reached.targets, one, shown=shown, limits=budgets.limits, fail_on=fail_on, baseline=known)
+        judged_by = policies(
+            reached.targets,
+            one,
+            shown=shown,
+            limits=budgets.limits,
+            fail_on=fail_on,
+            baseline=known,
+        )
         waiting.append((reached, one, judged_by, place if known is not None else None))
     reports = [
         judge(run_all(reached.targets, one, run), reached, one, policy, place)

@@ -1,7 +1,7 @@
 """The commands by name, in groups, and the help that names them all; nothing is imported for it.
 
-A command's module is imported when the command runs, so that ``graphdoctor --help`` takes little more than Python's
-own start.
+A command's module is imported when the command runs, so that ``graphdoctor --help`` takes little
+more than Python's own start.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def overview(width: int = _WIDEST) -> str:
 
 
 def columns() -> int:
-    """Columns of the terminal that standard output goes to, at most 80, which is also what a file gets."""
+    """Columns of the terminal that standard output goes to, at most 80, which is also what a file
+    gets.
+    """
     asked = os.environ.get("COLUMNS", "")
     if asked.isdigit() and int(asked):
         return min(int(asked), _WIDEST)
@@ -102,4 +104,6 @@ def columns() -> int:
 def _folded(text: str, indent: int, width: int, *, label: str = "") -> list[str]:
     """A text in lines that fit, indented; the label stands before the first."""
     before = f"{label:<{indent}}"
-    return textwrap.wrap(text, width, initial_indent=before, subsequent_indent=" " * indent, break_long_words=False)
+    return textwrap.wrap(
+        text, width, initial_indent=before, subsequent_indent=" " * indent, break_long_words=False
+    )

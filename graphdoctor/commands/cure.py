@@ -7,7 +7,14 @@ from pathlib import Path
 
 import typer
 
-from graphdoctor.commands.options import APPLY, UNSAFE_FIXES, CommonOptions, Given, TargetArgument, with_options
+from graphdoctor.commands.options import (
+    APPLY,
+    UNSAFE_FIXES,
+    CommonOptions,
+    Given,
+    TargetArgument,
+    with_options,
+)
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, recording_of, tell_place
 from graphdoctor.commands.terminal import say
 from graphdoctor.facts.spec import RunSpec, option
@@ -55,17 +62,30 @@ def cure(
         from graphdoctor.studies.cure.cure import cure as search
 
         options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)
-        # What must not be written is refused before the search; the target's own file before anything is timed.
+        # What must not be written is refused before the search; the target's own file before
+        # anything is timed.
         refused = partial(check, force=common.force) if is_applied else None
         if refused is not None and diagnosis.findings and (file := request.target.file) is not None:
             content = Path(file).read_bytes()
             refused([FileChange(Path(file), content, content)])
-        found = search(request, recorded.folder, diagnosis, options, setup, refused, budget_s=budget, is_cold=is_cold)
+        found = search(
+            request,
+            recorded.folder,
+            diagnosis,
+            options,
+            setup,
+            refused,
+            budget_s=budget,
+            is_cold=is_cold,
+        )
     output.write(found.report)
     if is_applied:
         write(found.changes, force=common.force)
         if not common.quiet:
-            say(*[f"Wrote {change.path}" for change in found.changes] or ["There is nothing to write."])
+            say(
+                *[f"Wrote {change.path}" for change in found.changes]
+                or ["There is nothing to write."]
+            )
     tell_place(recorded.made)
     if found.report.best is None:
         raise typer.Exit(EXIT_FAILED)

@@ -43,10 +43,14 @@ def diff(
     page: PageOptions,
     given: Given,
     before: Annotated[
-        str, argument(f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder.")
+        str,
+        argument(
+            f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder."
+        ),
     ],
     after: Annotated[
-        str | None, typer.Argument(help="What to compare it with. By default, the last recording or survey.")
+        str | None,
+        typer.Argument(help="What to compare it with. By default, the last recording or survey."),
     ] = None,
     ranks: list[int] | None = option(
         None,
@@ -61,8 +65,8 @@ def diff(
 
     -v also shows the findings that stayed the same.
 
-    Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did, and 2 if something
-    can't be told any more; of two runs, always with 0.
+    Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did,
+    and 2 if something can't be told any more; of two runs, always with 0.
 
     Examples:
         graphdoctor diff before.json: against the last recording
@@ -106,11 +110,17 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
         return None
     survey, other = (before, after) if known[0] else (after, before)
     if not Path(other).exists():
-        raise GraphDoctorError(f"There is no survey at {other}.", hint=f"{survey} is one; name another to compare.")
-    raise GraphDoctorError(f"{survey} is a survey, and {other} isn't.", hint="diff compares two surveys, or two runs.")
+        raise GraphDoctorError(
+            f"There is no survey at {other}.", hint=f"{survey} is one; name another to compare."
+        )
+    raise GraphDoctorError(
+        f"{survey} is a survey, and {other} isn't.", hint="diff compares two surveys, or two runs."
+    )
 
 
-def _compared(before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None) -> SurveyComparison:
+def _compared(
+    before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None
+) -> SurveyComparison:
     from graphdoctor.commands.survey_store import last_survey, read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
 
@@ -119,13 +129,17 @@ def _compared(before: Path, after: Path | None, settings: Settings, *, fail_on: 
     second = last_survey(settings) if after is None else after
     one, other = read_survey(before), read_survey(second)
     if after is None and (one.name, one.started) == (other.name, other.started):
-        raise GraphDoctorError(f"{before} is itself the last survey.", hint="Run one again, or name a second one.")
+        raise GraphDoctorError(
+            f"{before} is itself the last survey.", hint="Run one again, or name a second one."
+        )
     return compare_surveys(
         one,
         other,
         version=__version__,
         paths=(str(before), str(second)),
-        folder=None if repository in (None, here) else here.relative_to(repository or here).as_posix(),
+        folder=None
+        if repository in (None, here)
+        else here.relative_to(repository or here).as_posix(),
         fail_on=fail_on or "warning",
     )
 

@@ -36,10 +36,14 @@ def explain(
     trials: TrialOptions,
     staged: StagesOptions,
     given: Given,
-    coverage: bool = option(True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"),
+    coverage: bool = option(
+        True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"
+    ),
     is_tried: bool = TRY,
     is_benched: bool = option(
-        False, "Also measure what torch.compile is worth, under inductor unless you name another.", flag="--bench"
+        False,
+        "Also measure what torch.compile is worth, under inductor unless you name another.",
+        flag="--bench",
     ),
 ) -> None:
     """Compile a model, call it, and report its graphs and graph breaks.
@@ -59,12 +63,21 @@ def explain(
     has_page = output.needs.picture
     request = Request.of(
         spec,
-        Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
+        Measured(
+            coverage=coverage,
+            guard_cost=has_page,
+            lanes=has_page,
+            stages=stages is not None,
+            reads=is_tried,
+        ),
         target=target,
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
     import_meanwhile("graphdoctor.fixes.options")
-    with recording_of(request, settings, common, given, is_warm=is_tried or is_benched) as (recorded, setup):
+    with recording_of(request, settings, common, given, is_warm=is_tried or is_benched) as (
+        recorded,
+        setup,
+    ):
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
 
@@ -77,7 +90,9 @@ def explain(
     if not is_tried:
         from graphdoctor.fixes.options import with_declined
 
-        result = replace(result, diagnosis=with_declined(result.diagnosis, recorded.folder, Path.cwd()))
+        result = replace(
+            result, diagnosis=with_declined(result.diagnosis, recorded.folder, Path.cwd())
+        )
     recording = result.diagnosis.recording
     # The error below is all there is to say of a program that fails without torch.compile, too.
     is_told = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
@@ -90,7 +105,11 @@ def explain(
 
 def _fails_alone(recording: Recording) -> bool:
     errors = [call.error for call in recording.calls]
-    return not recording.graphs and bool(errors) and all(error and error.eager not in (None, "ok") for error in errors)
+    return (
+        not recording.graphs
+        and bool(errors)
+        and all(error and error.eager not in (None, "ok") for error in errors)
+    )
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:

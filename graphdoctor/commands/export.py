@@ -1,4 +1,6 @@
-"""``graphdoctor export``: whether torch.export takes a target, what blocks it, and which sizes can stay dynamic."""
+"""``graphdoctor export``: whether torch.export takes a target, what blocks it, and which sizes can
+stay dynamic.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from graphdoctor.trials.launch.request import Measured, Request
 
 
 @with_options(
-    formats=EXPORT.names, without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward")
+    formats=EXPORT.names,
+    without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward"),
 )
 def export(
     target: TargetArgument,
@@ -44,6 +47,8 @@ def export(
         from graphdoctor.studies.export.export import export as exported
 
         # What torch.compile alone refuses, torch.export may take.
-        report = exported(request, recorded.folder, diagnosis, setup, is_tried=is_tried, dynamic=is_dynamic)
+        report = exported(
+            request, recorded.folder, diagnosis, setup, is_tried=is_tried, dynamic=is_dynamic
+        )
     output.write(report)
     tell_place(recorded.made)

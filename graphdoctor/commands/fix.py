@@ -1,4 +1,6 @@
-"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write the verified ones when asked."""
+"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write the verified
+ones when asked.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,17 @@ def fix(
     given: Given,
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
-    is_diff: bool = option(False, "Write the verified edits to standard output as one patch.", flag="--diff"),
-    is_tried: bool = option(
-        True, "Try each fix by running the target with it; or only suggest fixes.", flag="--try/--no-try"
+    is_diff: bool = option(
+        False, "Write the verified edits to standard output as one patch.", flag="--diff"
     ),
-    is_again: bool = option(False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"),
+    is_tried: bool = option(
+        True,
+        "Try each fix by running the target with it; or only suggest fixes.",
+        flag="--try/--no-try",
+    ),
+    is_again: bool = option(
+        False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"
+    ),
 ) -> None:
     """Try fixes by running the target with each, and show which work.
 
@@ -77,7 +85,9 @@ def fix(
     if not is_tried:
         given.refuse((*OF_TRIALS, "proposer"), without="trials")
     if is_diff and (common.output is not None or common.format is not None):
-        raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
+        raise GraphDoctorError(
+            "--diff writes a patch to standard output.", hint="Leave out -o and --format."
+        )
     settings, output = begin(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
@@ -86,7 +96,11 @@ def fix(
         proposer=proposing.proposer_asked(given),
     )
     python = interpreter(common.python)
-    before = None if is_again or not is_tried else kept_fixes(request, asked.choices, settings.store, python)
+    before = (
+        None
+        if is_again or not is_tried
+        else kept_fixes(request, asked.choices, settings.store, python)
+    )
     if before is not None and not common.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):
@@ -94,7 +108,11 @@ def fix(
         if is_applied:
             check(treated.changes, force=common.force)
     else:
-        asked = asked if is_again else replace(asked, earlier=interrupted_fixes(request, settings.store))
+        asked = (
+            asked
+            if is_again
+            else replace(asked, earlier=interrupted_fixes(request, settings.store))
+        )
         if asked.earlier and not common.quiet:
             say("Going on with what was verified before the interrupt.")
 
@@ -139,7 +157,9 @@ def fix(
 
 @contextlib.contextmanager
 def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]]:
-    """Report what was verified before an interrupt; yields a list to add the recording to, once there is one."""
+    """Report what was verified before an interrupt; yields a list to add the recording to, once
+    there is one.
+    """
     made: list[Path] = []
     try:
         yield made
@@ -187,13 +207,20 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
     if change is None:
         why = "its recording changed"
     else:
-        name = _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
+        name = (
+            _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
+        )
         why = _CHANGES[change.kind].format(name)
     return f"Trying anew what was tried {about_time(before.age_s)} ago: {why}."
 
 
 def _flags(fields: str) -> str:
-    known = {"is_unsafe_tried": "unsafe-fixes", "is_own_code_only": "own-code", "inputs": "input", "options": "option"}
+    known = {
+        "is_unsafe_tried": "unsafe-fixes",
+        "is_own_code_only": "own-code",
+        "inputs": "input",
+        "options": "option",
+    }
     return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
 
 
@@ -205,7 +232,10 @@ def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
     if by_hand:
         yield "Not written, because it isn't an edit:"
     for place, snippet in by_hand:
-        yield from (*([f"  {place}:"] if place else []), *(f"    {line}" for line in snippet.splitlines()))
+        yield from (
+            *([f"  {place}:"] if place else []),
+            *(f"    {line}" for line in snippet.splitlines()),
+        )
 
 
 def _print_rest(treatment: Treatment) -> None:

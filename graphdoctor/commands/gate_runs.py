@@ -52,19 +52,27 @@ class Ran:
 def run_all(targets: Sequence[GateTarget], project: Project, asked: ProcessOptions) -> list[Ran]:
     """Run targets, saying which one; one that can't be run says why, and costs no other.
 
-    As many at once as there are cores; one after the other where there is a GPU, whose memory they would share.
+    As many at once as there are cores; one after the other where there is a GPU, whose memory they
+    would share.
 
     Raises:
         KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
     """
     import_report_meanwhile()
     jobs = 1 if gpus() else max(min(cores(), len(targets)), 1)
-    with Progress(is_quiet=asked.quiet) as progress, _Runs(project, asked, progress, len(targets), jobs) as runs:
-        return runs.finished([runs.begin(number, target) for number, target in enumerate(targets, start=1)])
+    with (
+        Progress(is_quiet=asked.quiet) as progress,
+        _Runs(project, asked, progress, len(targets), jobs) as runs,
+    ):
+        return runs.finished(
+            [runs.begin(number, target) for number, target in enumerate(targets, start=1)]
+        )
 
 
 class _Runs(contextlib.ExitStack):
-    def __init__(self, project: Project, asked: ProcessOptions, progress: Progress, total: int, jobs: int) -> None:
+    def __init__(
+        self, project: Project, asked: ProcessOptions, progress: Progress, total: int, jobs: int
+    ) -> None:
         super().__init__()
         self._project, self._asked, self._progress, self._total = project, asked, progress, total
         self._is_cancelled = threading.Event()
@@ -97,14 +105,18 @@ class _Runs(contextlib.ExitStack):
         """What came of all."""
         try:
             with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
-                wait([one for one in begun if not isinstance(one, Ran)], return_when=FIRST_EXCEPTION)
+                wait(
+                    [one for one in begun if not isinstance(one, Ran)], return_when=FIRST_EXCEPTION
+                )
         finally:
             # All have ended, unless this was interrupted.
             self._is_cancelled.set()
             self._pool.shutdown(cancel_futures=True)
         return [one if isinstance(one, Ran) else one.result() for one in begun]
 
-    def _run(self, number: int, target: GateTarget, request: Request, store: Store, setup: Setup) -> Ran:
+    def _run(
+        self, number: int, target: GateTarget, request: Request, store: Store, setup: Setup
+    ) -> Ran:
         if not self._asked.quiet:
             self._progress.say(f"Checking {target.name} ({number} of {self._total})")
         printed: list[bytes] = []
@@ -122,25 +134,35 @@ class _Runs(contextlib.ExitStack):
         from graphdoctor.fixes.options import with_declined
 
         root = self._project.root
-        diagnosis = with_declined(diagnose_recording(recorded.folder, root=root).diagnosis, recorded.folder, root)
+        diagnosis = with_declined(
+            diagnose_recording(recorded.folder, root=root).diagnosis, recorded.folder, root
+        )
         recording = diagnosis.recording
-        diagnosis = diagnosis.replace(recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION)))
+        diagnosis = diagnosis.replace(
+            recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION))
+        )
         return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
 
 
 def _absolute(python: str | None) -> str | None:
-    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual environment."""
+    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual
+    environment.
+    """
     if python is None or (os.sep not in python and not Path(python).exists()):
         return python
     return str(Path(python).expanduser().absolute())
 
 
 def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
-    """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
+    """The user's own files that a run touched, as they were then, else as they are; by the name
+    that findings use.
+    """
     from graphdoctor.trace.files import read_files
 
     texts: dict[str, str | None] = {
-        finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
+        finding.location.file: None
+        for finding in diagnosis.findings
+        if finding.location.origin == "user"
     }
     for source in read_files(recording, diagnosis.recording.environment):
         if source.origin == "user":

@@ -1,4 +1,6 @@
-"""The gate, for check, baseline, lint and init: which targets to run, one run each, and what they are judged by."""
+"""The gate, for check, baseline, lint and init: which targets to run, one run each, and what they
+are judged by.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from graphdoctor import __version__
 from graphdoctor.commands.gate_runs import Ran
 from graphdoctor.commands.options import ShownOptions, argument
 from graphdoctor.commands.running import project_in
-from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
+from graphdoctor.commands.settings import (
+    GateTarget,
+    Project,
+    Settings,
+    project_folder,
+    projects_below,
+    repository_of,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
 from graphdoctor.facts.hints import nearest
@@ -34,7 +43,9 @@ class Chosen:
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
-    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured."""
+    """The targets to run: those asked for, by name or by text, configured or not, else all that are
+    configured.
+    """
     if not asked:
         if not project.targets:
             raise _no_targets(project)
@@ -43,7 +54,11 @@ def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
     chosen: dict[str, GateTarget] = {}
     for text in asked:
         name = _name_from(project.root, text)
-        found = [configured[text]] if text in configured else [item for item in project.targets if item.target == name]
+        found = (
+            [configured[text]]
+            if text in configured
+            else [item for item in project.targets if item.target == name]
+        )
         chosen.update((item.name, item) for item in found or [_named_by_text(project, text, name)])
     return Chosen(tuple(chosen.values()))
 
@@ -59,8 +74,12 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
     )
 
 
-def reached_projects(own: Project, files: Sequence[str], recordings: Path | None) -> list[tuple[Project, Chosen]]:
-    """The projects whose targets given files can reach: the working directory's, those below it, and each file's."""
+def reached_projects(
+    own: Project, files: Sequence[str], recordings: Path | None
+) -> list[tuple[Project, Chosen]]:
+    """The projects whose targets given files can reach: the working directory's, those below it,
+    and each file's.
+    """
     owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
     folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
     projects = [own if folder == own.root else project_in(folder, recordings) for folder in folders]
@@ -68,7 +87,11 @@ def reached_projects(own: Project, files: Sequence[str], recordings: Path | None
     for project in projects:
         if project.targets:
             # Another project's data is its own business; its modules may be imported.
-            mine = [file for file, owner in owners.items() if owner in (None, project.root) or file.endswith(".py")]
+            mine = [
+                file
+                for file, owner in owners.items()
+                if owner in (None, project.root) or file.endswith(".py")
+            ]
             found.append((project, reached_targets(project, mine)))
     if not found:
         raise _no_targets(own)
@@ -81,10 +104,16 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
         return reports[0]
     moved = [(_prefix(report, root), rebased(report, root)) for report in reports]
     baselines = [report.baseline for report in reports if report.baseline is not None]
-    is_changed = any(target.failing or target.fixed for report in reports for target in report.targets)
+    is_changed = any(
+        target.failing or target.fixed for report in reports for target in report.targets
+    )
     note = "Each project has a baseline of its own: run graphdoctor baseline in its folder."
     return reports[0].replace(
-        targets=tuple(target.replace(name=prefix + target.name) for prefix, one in moved for target in one.targets),
+        targets=tuple(
+            target.replace(name=prefix + target.name)
+            for prefix, one in moved
+            for target in one.targets
+        ),
         skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
         unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
         baseline=", ".join(baselines) or None,
@@ -107,7 +136,9 @@ def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
 
 
 def _name_from(root: Path, text: str) -> str:
-    """A target's text as it would be written in the project's folder: the baseline knows it by that everywhere."""
+    """A target's text as it would be written in the project's folder: the baseline knows it by that
+    everywhere.
+    """
     file, colon, name = text.rpartition(":")
     if not colon or Path(text).is_file():
         file, name = text, ""
@@ -139,17 +170,22 @@ def read_baseline_at(path: Path) -> Baseline | None:
     return read_baseline(content, str(path))
 
 
-def known_baseline(project: Project, asked: Path | None, *, is_without: bool) -> tuple[Path, Baseline | None]:
+def known_baseline(
+    project: Project, asked: Path | None, *, is_without: bool
+) -> tuple[Path, Baseline | None]:
     """The baseline to compare with: that asked for, else the project's, which may not exist."""
     path = (asked or project.baseline).absolute()
     if is_without:
         if asked is not None:
-            raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
+            raise GraphDoctorError(
+                "--baseline and --no-baseline exclude each other.", hint="Give one of them."
+            )
         return path, None
     known = read_baseline_at(path)
     if known is None and asked is not None:
         raise GraphDoctorError(
-            f"There is no baseline at {asked}.", hint=f"graphdoctor baseline --baseline {asked} writes one."
+            f"There is no baseline at {asked}.",
+            hint=f"graphdoctor baseline --baseline {asked} writes one.",
         )
     return path, known
 
@@ -163,7 +199,8 @@ def policies(
     fail_on: FailOn | None = None,
     baseline: Baseline | None = None,
 ) -> dict[str, Policy]:
-    """What each target is judged by, by its name: what is asked for, then the target's own, then the project's.
+    """What each target is judged by, by its name: what is asked for, then the target's own, then
+    the project's.
 
     Decided before anything runs, so that a wrong code costs nothing.
     """
@@ -191,11 +228,18 @@ def _selection(target: GateTarget, settings: Settings, shown: ShownOptions) -> S
 
 def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
     """``per-path-ignores``, their codes checked."""
-    return tuple(PathIgnore(pattern, code_prefixes(codes)) for pattern, codes in project.settings.per_path_ignores)
+    return tuple(
+        PathIgnore(pattern, code_prefixes(codes))
+        for pattern, codes in project.settings.per_path_ignores
+    )
 
 
 def judge(
-    ran: Sequence[Ran], chosen: Chosen, project: Project, judged_by: Mapping[str, Policy], baseline: Path | None
+    ran: Sequence[Ran],
+    chosen: Chosen,
+    project: Project,
+    judged_by: Mapping[str, Policy],
+    baseline: Path | None,
 ) -> CheckReport:
     """What the gate says."""
     checks = tuple(_judged(found, judged_by[found.target.name]) for found in ran)
@@ -215,22 +259,35 @@ def judge(
 def _judged(ran: Ran, policy: Policy) -> TargetCheck:
     name, target = ran.target.name, ran.target.target
     if ran.diagnosis is not None:
-        return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
+        return check_target(
+            ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy
+        )
     return TargetCheck(
-        name=name, target=target, state="crashed", error=ran.error, hint=ran.hint, fail_on=policy.fail_on
+        name=name,
+        target=target,
+        state="crashed",
+        error=ran.error,
+        hint=ran.hint,
+        fail_on=policy.fail_on,
     )
 
 
-def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:
+def _unused(
+    ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project
+) -> tuple[UnusedIgnore, ...]:
     """Judged only where all targets ran to their end: an ignore may be for one of the others."""
     names = {check.name for check in checks if check.state != "crashed" and check.error is None}
     if len(names) < len(checks) or not {target.name for target in project.targets} <= names:
         return ()
-    runs = [(found.comments, found.diagnosis.findings) for found in ran if found.diagnosis is not None]
+    runs = [
+        (found.comments, found.diagnosis.findings) for found in ran if found.diagnosis is not None
+    ]
     return unused_ignores(runs, path_ignores(project), pyproject="pyproject.toml")
 
 
 TargetsArgument = Annotated[
     list[str] | None,
-    argument("Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured."),
+    argument(
+        "Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured."
+    ),
 ]

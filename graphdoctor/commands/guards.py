@@ -1,4 +1,6 @@
-"""``graphdoctor guards``: what torch checks before it runs compiled code, and what the checks cost."""
+"""``graphdoctor guards``: what torch checks before it runs compiled code, and what the checks
+cost.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def guards(
         given.refuse_run()
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "guards")
-        output.write(diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor()))
+        output.write(
+            diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor())
+        )
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(spec, Measured(guard_cost=True), target=target)

@@ -80,7 +80,11 @@ def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
 
 
 def _budgets(ran: Ran) -> Iterator[str]:
-    trouble = ran.error if ran.diagnosis is None else trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
+    trouble = (
+        ran.error
+        if ran.diagnosis is None
+        else trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
+    )
     if ran.diagnosis is None or trouble:
         yield f"# Not measured: {_comment(trouble or '')}\n"
         return
@@ -127,12 +131,15 @@ def _checked(path: Path) -> str:
     tool = document.get("tool", {})
     if isinstance(tool, dict) and TABLE in tool:
         raise GraphDoctorError(
-            f"{path} already has a [tool.{TABLE}] section.", hint="graphdoctor init --stdout shows what it would add."
+            f"{path} already has a [tool.{TABLE}] section.",
+            hint="graphdoctor init --stdout shows what it would add.",
         )
     return text
 
 
-def _section(found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[str, str]) -> Iterator[str]:
+def _section(
+    found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[str, str]
+) -> Iterator[str]:
     yield _HEAD
     for candidate, target in zip(found.ready, targets, strict=True):
         yield f"\n[[tool.graphdoctor.targets]]  # {candidate.why}\n"
@@ -167,7 +174,9 @@ def _comment(text: str) -> str:
 
 @with_options
 def init(
-    is_shown_only: bool = option(False, "Print the section to standard output and write nothing.", flag="--stdout"),
+    is_shown_only: bool = option(
+        False, "Print the section to standard output and write nothing.", flag="--stdout"
+    ),
     is_measured: bool = option(
         False, "Run each target that was found, and write budgets that hold now.", flag="--measure"
     ),

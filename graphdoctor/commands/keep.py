@@ -19,7 +19,9 @@ from graphdoctor.trials.launch.store import name_of
 def keep(
     name: Annotated[str, argument("The name: letters, digits, dots, - and _.")],
     recording: Annotated[str | None, argument("The recording. By default, the last one.")] = None,
-    is_dropped: bool = option(False, "Take the name away again, so that the recording goes with time.", flag="--drop"),
+    is_dropped: bool = option(
+        False, "Take the name away again, so that the recording goes with time.", flag="--drop"
+    ),
     recordings: Path | None = RECORDINGS,
 ) -> None:
     """Name a recording, so that it stays and every command finds it by that name.
@@ -32,18 +34,28 @@ def keep(
     named = settings.store.find(name)
     if is_dropped:
         if named is None or name_of(named) is None:
-            raise GraphDoctorError(f"No recording is kept as {name}.", hint="graphdoctor list shows their names.")
+            raise GraphDoctorError(
+                f"No recording is kept as {name}.", hint="graphdoctor list shows their names."
+            )
         settings.store.keep(named, None)
         say(f"{named.name} is no longer kept as {name}.")
         return
     if not re.fullmatch(r"[A-Za-z0-9_][\w.-]{0,59}", name):
-        raise GraphDoctorError(f"{name!r} can't be a recording's name.", hint="Use letters, digits, dots, - and _.")
+        raise GraphDoctorError(
+            f"{name!r} can't be a recording's name.", hint="Use letters, digits, dots, - and _."
+        )
     if named is not None and recording is None and named.name == name:
-        raise GraphDoctorError(f"{name} is a recording.", hint=f"Give it a name: graphdoctor keep NAME {name}")
+        raise GraphDoctorError(
+            f"{name} is a recording.", hint=f"Give it a name: graphdoctor keep NAME {name}"
+        )
     place = place_named(recording, settings)
     if place.kind != "folder" or settings.store.find(place.path.name) is None:
-        raise GraphDoctorError(f"{place.location} is no recording of this folder.", hint="graphdoctor list shows them.")
+        raise GraphDoctorError(
+            f"{place.location} is no recording of this folder.", hint="graphdoctor list shows them."
+        )
     if named is not None and named.resolve() != place.path.resolve():
-        raise GraphDoctorError(f"{named.name} is kept as {name} already.", hint=f"graphdoctor keep --drop {name}")
+        raise GraphDoctorError(
+            f"{named.name} is kept as {name} already.", hint=f"graphdoctor keep --drop {name}"
+        )
     settings.store.keep(place.path, name)
     say(f"{place.path.name} is kept as {name}.")

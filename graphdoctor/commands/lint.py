@@ -12,10 +12,24 @@ import typer
 from graphdoctor import __version__
 from graphdoctor.commands.gating import known_baseline, policies
 from graphdoctor.commands.named import last_recording
-from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, ShownOptions, argument, with_options
+from graphdoctor.commands.options import (
+    BASELINE,
+    COLOR,
+    NO_BASELINE,
+    Color,
+    ShownOptions,
+    argument,
+    with_options,
+)
 from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import this_project
-from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
+from graphdoctor.commands.settings import (
+    GateTarget,
+    Project,
+    Settings,
+    load_project,
+    project_folder,
+)
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.grouping import grouped
@@ -32,7 +46,9 @@ def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
 
 
 def _home(folder: Path) -> Path:
-    """Where to look for the project of a folder's files: the working directory, unless they belong to another one."""
+    """Where to look for the project of a folder's files: the working directory, unless they belong
+    to another one.
+    """
     own, here = project_folder(folder), project_folder(Path.cwd())
     return Path.cwd() if own is None or own == here else own
 
@@ -44,14 +60,20 @@ def _files_of_targets(project: Project) -> list[Path]:
         folder = target.folder or project.root
         name = target.target.rpartition(":")[0] if ":" in target.target else target.target
         module = folder.joinpath(*name.split("."))
-        found += [path for path in (folder / name, module.with_suffix(".py"), module / "__init__.py") if path.is_file()]
+        found += [
+            path
+            for path in (folder / name, module.with_suffix(".py"), module / "__init__.py")
+            if path.is_file()
+        ]
     return list(dict.fromkeys(found))
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
     """The reports of several projects, their counts and lists added up."""
     if not reports:
-        return LintReport(graphdoctor_version=__version__, file_count=0, function_count=0, findings=())
+        return LintReport(
+            graphdoctor_version=__version__, file_count=0, function_count=0, findings=()
+        )
     added = {
         name: sum((vars(report)[name] for report in reports), start=type(value)())
         for name, value in vars(reports[0]).items()
@@ -61,7 +83,9 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
 
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
-    """The last recording and what it saw, where there is one that can be read: lint doesn't need it."""
+    """The last recording and what it saw, where there is one that can be read: lint doesn't need
+    it.
+    """
     from graphdoctor.trace.reader import read_recording
 
     try:
@@ -74,11 +98,15 @@ def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
 @with_options(formats=LINT.names, without=("own_code",))
 def lint(
     shown: ShownOptions,
-    files: Annotated[list[Path] | None, argument("Python files, or folders with Python files.")] = None,
+    files: Annotated[
+        list[Path] | None, argument("Python files, or folders with Python files.")
+    ] = None,
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(
-        True, "Include functions that the last recording saw compiled.", flag="--recording/--no-recording"
+        True,
+        "Include functions that the last recording saw compiled.",
+        flag="--recording/--no-recording",
     ),
     format: str = option(LINT.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,
@@ -100,7 +128,8 @@ def lint(
     files = files or _files_of_targets(this_project())
     if not files:
         raise GraphDoctorError(
-            "No file is named, and no target is configured.", hint="graphdoctor lint model.py, or graphdoctor lint src/"
+            "No file is named, and no target is configured.",
+            hint="graphdoctor lint model.py, or graphdoctor lint src/",
         )
     places: list[str] = []
     reports = []

@@ -23,8 +23,8 @@ from graphdoctor.views.words import first_sentence
 def list(recordings: Path | None = RECORDINGS, color: Color = COLOR) -> None:
     """List the recordings that are kept here, the newest first.
 
-    Those with a name stay. Of the others the newest stay, as many as the setting keep_recordings says: single runs, and
-    as many that took many runs.
+    Those with a name stay. Of the others the newest stay, as many as the setting keep_recordings
+    says: single runs, and as many that took many runs.
 
     Examples:
         graphdoctor list: what ran, when, what came out, and how large it is
@@ -32,14 +32,20 @@ def list(recordings: Path | None = RECORDINGS, color: Color = COLOR) -> None:
     """
     from graphdoctor.views.terminal import write_view
 
-    found = [row for path in project_settings(recordings).store.newest() if (row := _row(path)) is not None]
+    found = [
+        row
+        for path in project_settings(recordings).store.newest()
+        if (row := _row(path)) is not None
+    ]
     parts = (Rows(found, "recording"),) if found else ("There are no recordings here.",)
     then = "graphdoctor report" if found else "graphdoctor --help"
     write_view(View(("recordings",), "recordings", parts, then=then), console_of(color))
 
 
 def _row(path: Path) -> Row | None:
-    """When it was made, what ran, its name, its size and what came out; None if it was removed meanwhile."""
+    """When it was made, what ran, its name, its size and what came out; None if it was removed
+    meanwhile.
+    """
     when = made_at(path)
     try:
         command, target, said = _result(path)

@@ -32,9 +32,15 @@ def lsp() -> None:
     try:
         from graphdoctor.servers.lsp.server import Server
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("anyio", "lsprotocol", "pygls"):
+        if error.name is None or error.name.partition(".")[0] not in (
+            "anyio",
+            "lsprotocol",
+            "pygls",
+        ):
             raise
-        raise GraphDoctorError("The package pygls isn't installed.", hint='pip install "graphdoctor[lsp]"') from error
+        raise GraphDoctorError(
+            "The package pygls isn't installed.", hint='pip install "graphdoctor[lsp]"'
+        ) from error
     say_serving()
     Server(_home_of).start_io()
 

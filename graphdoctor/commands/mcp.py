@@ -21,7 +21,9 @@ from graphdoctor.views.words import first_sentence
 
 @with_options()
 def mcp(
-    is_read_only: bool = option(False, "Offer only what executes nothing: lint, report, rule.", flag="--read-only"),
+    is_read_only: bool = option(
+        False, "Offer only what executes nothing: lint, report, rule.", flag="--read-only"
+    ),
 ) -> None:
     """Serve these commands to coding agents (Model Context Protocol).
 
@@ -37,11 +39,19 @@ def mcp(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("anyio", "mcp"):
             raise
-        raise GraphDoctorError("The package mcp isn't installed.", hint='pip install "graphdoctor[mcp]"') from error
+        raise GraphDoctorError(
+            "The package mcp isn't installed.", hint='pip install "graphdoctor[mcp]"'
+        ) from error
     summaries = {name: text for group in COMMANDS.values() for name, text in group.items()}
-    offers = {name: offer for name, offer in OFFERS.items() if offer.executes == "nothing" or not is_read_only}
+    offers = {
+        name: offer
+        for name, offer in OFFERS.items()
+        if offer.executes == "nothing" or not is_read_only
+    }
     say_serving()
-    offered = {name: (summaries[name], list(_taken(name, offer.takes))) for name, offer in offers.items()}
+    offered = {
+        name: (summaries[name], list(_taken(name, offer.takes))) for name, offer in offers.items()
+    }
     Server(offered, _store_of).run("stdio")
 
 
@@ -56,10 +66,17 @@ def _taken(name: str, flags: tuple[str, ...]) -> Iterator[Any]:
             continue
         kind, told = get_args(parameter.annotation)[:2]
         if isinstance(told, ArgumentInfo):
-            yield Parameter(parameter.name, Annotated[kind, Field(description=told.help)], parameter.default)
+            yield Parameter(
+                parameter.name, Annotated[kind, Field(description=told.help)], parameter.default
+            )
         elif (flag := str(told.default).partition("/")[0]) in flags:
             annotation = Annotated[kind, Field(description=first_sentence(told.help))]  # type: ignore[valid-type]
-            yield Parameter(flag.removeprefix("--").replace("-", "_"), annotation, parameter.default, told.default)
+            yield Parameter(
+                flag.removeprefix("--").replace("-", "_"),
+                annotation,
+                parameter.default,
+                told.default,
+            )
 
 
 def _store_of(folder: Path) -> Store:

@@ -1,6 +1,8 @@
-"""What a RECORDING argument names: a recording, a trace log, a JSON document. The same for every command.
+"""What a RECORDING argument names: a recording, a trace log, a JSON document. The same for every
+command.
 
-Goes out: a ``Place``, and what is read from there: diagnoses, or the report that an earlier command left.
+Goes out: a ``Place``, and what is read from there: diagnoses, or the report that an earlier command
+left.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from graphdoctor.facts.result import Result
 from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_diagnosis, read_document
+from graphdoctor.rules.gate.documents import (
+    BOM,
+    file_content,
+    parsed_json,
+    read_diagnosis,
+    read_document,
+)
 from graphdoctor.trace.logs import hindrance, logs_of
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
@@ -85,14 +93,20 @@ def place_named(text: str | None, settings: Settings) -> Place:
 
 
 def location_named(text: str | None, settings: Settings) -> Location:
-    """Where something lies that may become a recording or log: as ``place_named``, without a look into it."""
+    """Where something lies that may become a recording or log: as ``place_named``, without a look
+    into it.
+    """
     if text is None:
         return last_recording(settings).location
     location = _existing(text, settings)
     if location is None:
-        raise GraphDoctorError(f"There is nothing at {text}.", hint="Name a folder or file that is there.")
+        raise GraphDoctorError(
+            f"There is nothing at {text}.", hint="Name a folder or file that is there."
+        )
     if location.endswith(".json") if isinstance(location, Url) else location.suffix == ".json":
-        raise GraphDoctorError(f"{text} is a JSON document, to which nothing is added.", hint="Leave out --follow.")
+        raise GraphDoctorError(
+            f"{text} is a JSON document, to which nothing is added.", hint="Leave out --follow."
+        )
     return location
 
 
@@ -107,11 +121,19 @@ def place_or_target(text: str | None, settings: Settings) -> Place | None:
 
 
 def _place(location: Location) -> Place:
-    if isinstance(location, Path) and location.is_symlink() and location.absolute().parent.name == FOLDER:
-        raise GraphDoctorError(f"{location} is a symbolic link, and recordings don't go through links.")
+    if (
+        isinstance(location, Path)
+        and location.is_symlink()
+        and location.absolute().parent.name == FOLDER
+    ):
+        raise GraphDoctorError(
+            f"{location} is a symbolic link, and recordings don't go through links."
+        )
     found = place_at(location)
     if found is None:
-        raise GraphDoctorError(f"There is nothing at {location}.", hint="Name a folder or file that is there.")
+        raise GraphDoctorError(
+            f"There is nothing at {location}.", hint="Name a folder or file that is there."
+        )
     if not isinstance(found, LogFile):
         return Place(location, "folder")
     try:
@@ -124,7 +146,9 @@ def _place(location: Location) -> Place:
         raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
         return Place(location, "document")
-    what = "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
+    what = (
+        "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
+    )
     raise GraphDoctorError(
         f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
         hint=f"graphdoctor explain {location} records a run."
@@ -143,14 +167,25 @@ def _existing(text: str, settings: Settings) -> Location | None:
         return None  # a name that no file can have
 
 
-def diagnose_place(place: Place, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None) -> Result:
+def diagnose_place(
+    place: Place, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None
+) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
-        piece = partial(diagnose_recording, place.location, selection, needs, root=place.root or Path.cwd(), rank=rank)
+        piece = partial(
+            diagnose_recording,
+            place.location,
+            selection,
+            needs,
+            root=place.root or Path.cwd(),
+            rank=rank,
+        )
         (result,) = diagnose_on(executor, [piece])
         return result
     if rank is not None:
-        raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
+        raise GraphDoctorError(
+            f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank."
+        )
     diagnosis = _read_document(place.location)
     lacking = {
         "is a JSON document, which holds counts and findings but no pictures": needs.picture,
@@ -165,28 +200,46 @@ def diagnose_place(place: Place, selection: Selection, needs: Needs, *, executor
     return Result(_selected(diagnosis, selection))
 
 
-def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:
+def diagnoses_to_compare(
+    places: Sequence[Place], ranks: Sequence[int | None], executor: Executor
+) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
 
-    Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
+    Paths are as seen from where each recording was made, so that two checkouts of one project name
+    files alike.
     """
-    documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
+    documents = {
+        place: _read_document(place.location) for place in places if place.kind == "document"
+    }
     # Rules about guards need guards: they are read on all sides or on none.
-    needs = Needs(guards=any(document.recording.guards is not None for document in documents.values()))
+    needs = Needs(
+        guards=any(document.recording.guards is not None for document in documents.values())
+    )
     sides = list(zip(places, ranks, strict=True))
     read = [(place, rank) for place, rank in sides if place not in documents]
     pieces = [
-        partial(diagnose_recording, place.location, needs=needs, root=place.root or Path.cwd(), rank=rank)
+        partial(
+            diagnose_recording,
+            place.location,
+            needs=needs,
+            root=place.root or Path.cwd(),
+            rank=rank,
+        )
         for place, rank in read
     ]
     results = dict(zip(read, diagnose_on(executor, pieces), strict=True))
-    return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
+    return [
+        documents[place] if place in documents else results[place, rank].diagnosis
+        for place, rank in sides
+    ]
 
 
 def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
     hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
-    return diagnosis.replace(findings=kept, summary=diagnosis.summary.replace(hidden_findings=hidden))
+    return diagnosis.replace(
+        findings=kept, summary=diagnosis.summary.replace(hidden_findings=hidden)
+    )
 
 
 def _read_document(location: Location) -> Diagnosis:
@@ -203,7 +256,9 @@ def _read_document(location: Location) -> Diagnosis:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study found, as an earlier command left it; ``said`` is its answer, None for a profile or an export."""
+    """What a study found, as an earlier command left it; ``said`` is its answer, None for a profile
+    or an export.
+    """
 
     command: str
     document: Document[Any]
@@ -222,7 +277,9 @@ def kept_study(place: Place) -> Study | None:
         cure = kept_report(place, CureReport, file=CURE_FILE, command="cure", has=("steps",))
         return Study("cure", CURE, cure, cure.text)
     if (place.path / BENCH_FILE).is_file():
-        bench = kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict"))
+        bench = kept_report(
+            place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")
+        )
         return Study("bench", BENCH, bench, bench.verdict.text)
     if (place.path / EXPORT_FILE).is_file():
         export = kept_report(place, ExportReport, file=EXPORT_FILE, command="export", has=("ways",))
@@ -230,7 +287,9 @@ def kept_study(place: Place) -> Study | None:
     return None
 
 
-def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:
+def kept_report(
+    place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]
+) -> _Report:
     """What an earlier command found."""
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path

@@ -1,7 +1,9 @@
-"""Options that several commands share, and the decorator that makes typer's options of all that commands declare.
+"""Options that several commands share, and the decorator that makes typer's options of all that
+commands declare.
 
-A command declares an option as ``RunSpec`` does, by ``option``: as a parameter's default, or in a dataclass that is a
-group of them and comes as one parameter. A parameter of the type ``Given`` gets the options that were written out.
+A command declares an option as ``RunSpec`` does, by ``option``: as a parameter's default, or in a
+dataclass that is a group of them and comes as one parameter. A parameter of the type ``Given`` gets
+the options that were written out.
 """
 
 from __future__ import annotations
@@ -31,26 +33,44 @@ if TYPE_CHECKING:
 Color = Literal["auto", "always", "never"]
 
 COLOR: Any = option("auto", "When to color text.")
-FAIL_ON: Any = option(None, "The least severity of what is new or worse that fails. By default, warning.")
-PYTHON: Any = option(None, "Run the target with this interpreter. It needs torch, not graphdoctor.", metavar="PATH")
+FAIL_ON: Any = option(
+    None, "The least severity of what is new or worse that fails. By default, warning."
+)
+PYTHON: Any = option(
+    None, "Run the target with this interpreter. It needs torch, not graphdoctor.", metavar="PATH"
+)
 RECORDINGS: Any = option(
     None,
     "The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is read-only.",
     metavar="DIR",
 )
 QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
-VERBOSE: Any = option(False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v")
+VERBOSE: Any = option(
+    False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v"
+)
 RANK: Any = option(None, "Of a recording of several ranks, show this one.", metavar="N", least=0)
 ON: Any = option(
     None,
     "Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
     metavar="CLUSTER",
 )
-TRY: Any = option(False, "Try fixes, unsafe ones too, and report what each did. Writes nothing.", flag="--try")
-APPLY: Any = option(False, "Write the verified edits; with --force also where git could not undo it.", flag="--apply")
-UNSAFE_FIXES: Any = option(False, "Also try fixes that may change results for other inputs.", flag="--unsafe-fixes")
-BASELINE: Any = option(None, "The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml.")
-NO_BASELINE: Any = option(False, "Compare with no baseline: every finding is new.", flag="--no-baseline")
+TRY: Any = option(
+    False, "Try fixes, unsafe ones too, and report what each did. Writes nothing.", flag="--try"
+)
+APPLY: Any = option(
+    False,
+    "Write the verified edits; with --force also where git could not undo it.",
+    flag="--apply",
+)
+UNSAFE_FIXES: Any = option(
+    False, "Also try fixes that may change results for other inputs.", flag="--unsafe-fixes"
+)
+BASELINE: Any = option(
+    None, "The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."
+)
+NO_BASELINE: Any = option(
+    False, "Compare with no baseline: every finding is new.", flag="--no-baseline"
+)
 
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
@@ -108,7 +128,8 @@ class PageOptions:
     """The page that is opened."""
 
     html: bool = option(
-        False, "Write a page and open it: -o FILE.html, else graphdoctor-report.html (graphdoctor-diff.html for diff)."
+        False,
+        "Write a page and open it: -o FILE.html, else graphdoctor-report.html (graphdoctor-diff.html for diff).",
     )
     is_opened: bool = option(True, "Open the file of --html in a browser.", flag="--open/--no-open")
 
@@ -121,9 +142,13 @@ class ShownOptions:
         None, "Show only findings in your own files, not in packages.", flag="--own-code/--all-code"
     )
     select: list[str] | None = option(
-        None, "Show only rules whose code begins with this, such as GD1. Repeatable.", metavar="CODE"
+        None,
+        "Show only rules whose code begins with this, such as GD1. Repeatable.",
+        metavar="CODE",
     )
-    ignore: list[str] | None = option(None, "Leave out rules whose code begins with this. Repeatable.", metavar="CODE")
+    ignore: list[str] | None = option(
+        None, "Leave out rules whose code begins with this. Repeatable.", metavar="CODE"
+    )
 
     def selection(self, settings: Settings) -> Selection:
         """Which findings to show: what was asked for, else the settings."""
@@ -163,16 +188,22 @@ class StagesOptions:
         names = self.stage or ()
         for name in names:
             if name not in STAGES:
-                hint = nearest(name.replace("_", "-"), STAGES, otherwise=f"Choose {', '.join(STAGES)}.")
+                hint = nearest(
+                    name.replace("_", "-"), STAGES, otherwise=f"Choose {', '.join(STAGES)}."
+                )
                 raise GraphDoctorError(f"There is no stage {name!r}.", hint=hint)
-        return StagesAsked(tuple(known for known in STAGES if known in names), tuple(self.graph or ()))
+        return StagesAsked(
+            tuple(known for known in STAGES if known in names), tuple(self.graph or ())
+        )
 
 
 @dataclass(frozen=True)
 class OutputOptions(ProcessOptions):
     """Where a result goes and how it looks, too."""
 
-    format: str | None = option(None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT")
+    format: str | None = option(
+        None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT"
+    )
     output: Path | None = option(
         None,
         "Write the result to this file, in the format that its ending names; - is standard output.",
@@ -182,7 +213,11 @@ class OutputOptions(ProcessOptions):
     force: bool = option(False, "Overwrite the file that -o names.")
     verbose: bool = VERBOSE
     color: Color = COLOR
-    source: bool = option(True, "Show lines of code in an HTML report, or leave them out.", flag="--source/--no-source")
+    source: bool = option(
+        True,
+        "Show lines of code in an HTML report, or leave them out.",
+        flag="--source/--no-source",
+    )
 
 
 @dataclass(frozen=True)
@@ -227,7 +262,8 @@ class TrialOptions:
         least=1,
     )
     timing: Timing = option(
-        "final", "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing."
+        "final",
+        "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
     )
     no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
@@ -258,7 +294,10 @@ class ProposerOptions:
         metavar="COMMAND",
     )
     rounds: int = option(
-        3, "How often it is asked about a finding, each time with why the edit before failed.", metavar="N", least=1
+        3,
+        "How often it is asked about a finding, each time with why the edit before failed.",
+        metavar="N",
+        least=1,
     )
     proposer_timeout: float = option(300.0, "Stop it after this many seconds.", metavar="SECONDS")
     allow_edit: list[str] | None = option(
@@ -274,7 +313,9 @@ class ProposerOptions:
         if self.proposer is None:
             given.refuse(("rounds", "proposer_timeout", "allow_edit"), without="--proposer")
             return None
-        found = Proposer(self.proposer, self.rounds, self.proposer_timeout, tuple(self.allow_edit or ()))
+        found = Proposer(
+            self.proposer, self.rounds, self.proposer_timeout, tuple(self.allow_edit or ())
+        )
         found.check()
         return found
 
@@ -295,18 +336,36 @@ _HELP_ALL = inspect.Parameter(
     inspect.Parameter.KEYWORD_ONLY,
     default=False,
     annotation=Annotated[
-        bool, typer.Option("--help-all", help="Show every option in full and exit.", is_eager=True, callback=_show_all)
+        bool,
+        typer.Option(
+            "--help-all",
+            help="Show every option in full and exit.",
+            is_eager=True,
+            callback=_show_all,
+        ),
     ],
 )
 
-_CHANGE_NO_PHASE = ("is_help_all", "quiet", "color", "force", "is_again", "is_applied", "is_diff", "timeout")
+_CHANGE_NO_PHASE = (
+    "is_help_all",
+    "quiet",
+    "color",
+    "force",
+    "is_again",
+    "is_applied",
+    "is_diff",
+    "timeout",
+)
 
 
 class Given(dict[str, str]):
-    """The options that were written out on the command line: the flag as it is called, by parameter name."""
+    """The options that were written out on the command line: the flag as it is called, by parameter
+    name.
+    """
 
     command: tuple[str, ...] = ()
-    """The command, its target and the values of all options, but for those that change no phase of it."""
+    """The command, its target and the values of all options, but for those that change no phase of
+    it."""
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect."""
@@ -314,16 +373,22 @@ class Given(dict[str, str]):
             if name in self:
                 raise GraphDoctorError(
                     f"{self[name]} has no effect without {without}.",
-                    hint=f"Add {without}, or leave out {self[name]}." if without.startswith("-") else None,
+                    hint=f"Add {without}, or leave out {self[name]}."
+                    if without.startswith("-")
+                    else None,
                 )
 
     def refuse_run(self, *more: str) -> None:
-        """Refuse what only a run reads: the options of a target and of its process, and more of the command's own."""
+        """Refuse what only a run reads: the options of a target and of its process, and more of the
+        command's own.
+        """
         self.refuse((*RUN_OPTIONS, *more, "timeout", "python"), without="a target")
 
 
 def run_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The part of a ``RunSpec`` that options say, all but the target, from the values that typer gives."""
+    """The part of a ``RunSpec`` that options say, all but the target, from the values that typer
+    gives.
+    """
     from graphdoctor.facts.values import RUN
     from graphdoctor.trials.launch.request import parse_assignments
 
@@ -349,12 +414,16 @@ def with_options(
     if command is None:
         return functools.partial(with_options, formats=formats, defaults=defaults, without=without)
     hints = typing.get_type_hints(command, include_extras=True)
-    groups = {name: list(_of_group(hint, without)) for name, hint in hints.items() if is_dataclass(hint)}
+    groups = {
+        name: list(_of_group(hint, without)) for name, hint in hints.items() if is_dataclass(hint)
+    }
     found = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     for parameter in inspect.signature(command).parameters.values():
         if hints[parameter.name] is not Given:
             own = (parameter.name, hints[parameter.name], parameter.default)
-            found += [_parameter(*each, formats, defaults) for each in groups.get(parameter.name, [own])]
+            found += [
+                _parameter(*each, formats, defaults) for each in groups.get(parameter.name, [own])
+            ]
     found.append(_HELP_ALL)
 
     @functools.wraps(command)
@@ -385,7 +454,9 @@ def _parameter(
     defaults: Mapping[str, object],
 ) -> inspect.Parameter:
     if not isinstance(found, Field):
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint
+        )
     told: RunOption = found.metadata["option"]
     # A text each, read once all are there.
     if is_repeated := typing.get_origin(hint) in (tuple, Mapping):
@@ -395,14 +466,18 @@ def _parameter(
     typed = typer.Option(
         *told.flags(name).split(),
         metavar=told.metavar,
-        help=told.help.replace("{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))),
+        help=told.help.replace(
+            "{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))
+        ),
         min=_SMALLEST if is_float and told.least is None else told.least,
         max=told.most,
         show_default=default is not None,
         callback=_number if is_float else None,
         rich_help_panel=told.heading,
     )
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, typed])
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, typed]
+    )
 
 
 _SMALLEST = 0.001
@@ -420,11 +495,20 @@ def _given(ctx: typer.Context) -> Given:
     found = Given()
     found.command = (
         ctx.command.name or "",
-        *(f"{name}={value}" for name, value in sorted(ctx.params.items()) if name not in _CHANGE_NO_PHASE),
+        *(
+            f"{name}={value}"
+            for name, value in sorted(ctx.params.items())
+            if name not in _CHANGE_NO_PHASE
+        ),
     )
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE" and parameter.name and parameter.opts:
+        if (
+            source is not None
+            and source.name == "COMMANDLINE"
+            and parameter.name
+            and parameter.opts
+        ):
             is_off = ctx.params.get(parameter.name) is False and parameter.secondary_opts
             found[parameter.name] = (parameter.secondary_opts if is_off else parameter.opts)[0]
     return found

@@ -43,7 +43,11 @@ class Output(Generic[C]):
     @property
     def needs(self) -> Needs:
         """What must be read of a recording for it."""
-        return Needs(guards=self.format.needs_guards, picture=self.format.needs_picture, is_page=self.format.is_page)
+        return Needs(
+            guards=self.format.needs_guards,
+            picture=self.format.needs_picture,
+            is_page=self.format.is_page,
+        )
 
     @property
     def is_text(self) -> bool:
@@ -71,12 +75,19 @@ class Output(Generic[C]):
 
     def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""
-        console = console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None
+        console = (
+            console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None
+        )
         return self.format.render(result, replace(self.options, console=console))
 
 
 def choose_output(
-    document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True, is_applied: bool = False
+    document: Document[C],
+    asked: OutputOptions,
+    given: Given,
+    *,
+    is_on_stdout: bool = True,
+    is_applied: bool = False,
 ) -> Output[C]:
     """Decide before anything runs, so that a wrong file name costs nothing.
 
@@ -99,7 +110,9 @@ def choose_output(
         given.refuse(("verbose",), without="--format text")
     if format.name != "html" and "html" in document.names:
         given.refuse(("source",), without="--format html")
-    options = RenderOptions(Path.cwd(), has_source=asked.source, is_verbose=asked.verbose, is_written=is_applied)
+    options = RenderOptions(
+        Path.cwd(), has_source=asked.source, is_verbose=asked.verbose, is_written=is_applied
+    )
     return Output(format, path, options, asked.color, asked.quiet)
 
 
@@ -111,7 +124,9 @@ def choose_page(
         given.refuse(("is_opened",), without="--html")
         return choose_output(document, asked, given)
     if asked.format not in (None, "html"):
-        raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
+        raise GraphDoctorError(
+            f"--html and --format {asked.format} exclude each other.", hint="Give one of them."
+        )
     path = asked.output or name
     chosen = replace(asked, format="html", output=path, force=asked.force or path == name)
     if asked.output is None:
@@ -134,7 +149,9 @@ def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) ->
 def check_shown(format: Format[C]) -> None:
     """Check before anything runs whether standard output can take a format."""
     if format.is_binary and sys.stdout.isatty():
-        raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")
+        raise GraphDoctorError(
+            f"A terminal can't show {format.name}.", hint="Name a file: -o FILE."
+        )
 
 
 def check_writable(path: Path, *, force: bool) -> None:
@@ -149,33 +166,44 @@ def check_writable(path: Path, *, force: bool) -> None:
         if not path.parent.is_dir():
             raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
         if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")
+            raise GraphDoctorError(
+                f"The folder {path.parent} isn't writable.", hint="Name another one with -o."
+            )
 
 
-def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:
+def parse_outputs(
+    texts: Sequence[str], *, is_quiet: bool = False
+) -> tuple[Output[CheckReport], ...]:
     """The pairs of ``--output``, in order."""
     outputs: list[Output[CheckReport]] = []
     for text in texts:
         name, equals, file = text.partition("=")
         if not equals:
             raise GraphDoctorError(
-                f"--output {text} isn't a pair of format and file.", hint=f"Write --output {_guess(text)}={text}."
+                f"--output {text} isn't a pair of format and file.",
+                hint=f"Write --output {_guess(text)}={text}.",
             )
         format = CHECK.named(name)
         if not file:
-            raise GraphDoctorError(f"--output {text} names no file.", hint=f"Write --output {name}=FILE.")
+            raise GraphDoctorError(
+                f"--output {text} names no file.", hint=f"Write --output {name}=FILE."
+            )
         path = None if file == "-" else Path(file)
         outputs.append(Output(format, path, RenderOptions(Path.cwd()), is_quiet=is_quiet))
     return tuple(outputs)
 
 
 def check_outputs(outputs: Sequence[Output[C]], *, force: bool) -> None:
-    """Check before anything runs that all files can be written, and that no two results go to the same place."""
+    """Check before anything runs that all files can be written, and that no two results go to the
+    same place.
+    """
     taken: set[Path | None] = set()
     for output in outputs:
         place = None if output.path is None else output.path.resolve()
         if place in taken:
-            raise GraphDoctorError(f"{output.path or 'Standard output'} is named twice.", hint="Name a file for each.")
+            raise GraphDoctorError(
+                f"{output.path or 'Standard output'} is named twice.", hint="Name a file for each."
+            )
         taken.add(place)
         if output.path is not None:
             check_writable(output.path, force=force)

@@ -1,4 +1,6 @@
-"""The phases of a command, and how long the same command took for them last time. Nothing is estimated without that."""
+"""The phases of a command, and how long the same command took for them last time. Nothing is
+estimated without that.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Phases:
 
     Args:
         command: What makes two runs comparable.
-        earlier: The phases of the last run, in order, each with its seconds; empty if there was none.
+        earlier: The phases of the last run, in order, each with its seconds; empty if there was
+            none.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class Phases:
         self.text = "starting"
 
     def show(self, text: str) -> None:
-        """A phase begins, or says something new: what comes after the first comma doesn't tell phases apart."""
+        """A phase begins, or says something new: what comes after the first comma doesn't tell
+        phases apart.
+        """
         self.text = text
         if (name := text.partition(", ")[0]) == self._name:
             return
@@ -65,7 +70,9 @@ class Phases:
 
     @property
     def share(self) -> float | None:
-        """How much of the last run's time the phases have that are over now, and of this one; None without a run."""
+        """How much of the last run's time the phases have that are over now, and of this one; None
+        without a run.
+        """
         total = self._seconds(0)
         return 1 - (self._seconds(self._next) + self._rest()) / total if total else None
 
@@ -84,18 +91,29 @@ class Phases:
         return sum(seconds for _, seconds in self._earlier[first:])
 
     def _rest(self) -> float:
-        return 0.0 if self._at is None else max(self._earlier[self._at][1] - (self._clock() - self._since), 0.0)
+        return (
+            0.0
+            if self._at is None
+            else max(self._earlier[self._at][1] - (self._clock() - self._since), 0.0)
+        )
 
     def keep(self, recording: Path) -> None:
-        """Keep what the phases took with the recording of a command that did what it was asked for."""
+        """Keep what the phases took with the recording of a command that did what it was asked
+        for.
+        """
         self._end()
         self._name, self._at, self._next = "", None, len(self._earlier)
         with contextlib.suppress(OSError):  # only an estimate
-            write_fact(CommandPhases(command=self.command, phases=tuple(self._took)), recording / PHASES_FILE)
+            write_fact(
+                CommandPhases(command=self.command, phases=tuple(self._took)),
+                recording / PHASES_FILE,
+            )
 
 
 def phases_of(command: tuple[str, ...], store: Store, python: str | None) -> Phases:
-    """The phases of a command, beside those of the newest recording that the same command made with the same torch."""
+    """The phases of a command, beside those of the newest recording that the same command made with
+    the same torch.
+    """
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         # Another interpreter's torch isn't known before that has been started.
         torch = importlib.metadata.version("torch") if python in (None, sys.executable) else ""

@@ -57,6 +57,10 @@ def kept_profile(place: Place, needs: Needs) -> ProfileResult:
     """What an earlier ``profile`` found."""
     from graphdoctor.trace.reader import read_recording
 
-    report = kept_report(place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines"))
+    report = kept_report(
+        place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines")
+    )
     has_picture = needs.picture and place.kind == "folder"
-    return ProfileResult(report, read_recording(place.path, picture=True).picture if has_picture else None)
+    return ProfileResult(
+        report, read_recording(place.path, picture=True).picture if has_picture else None
+    )

@@ -1,4 +1,6 @@
-"""What standard error shows while programs run: phases on a terminal, the program's own output and verdicts always."""
+"""What standard error shows while programs run: phases on a terminal, the program's own output and
+verdicts always.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.commands.phases import Phases
 from graphdoctor.commands.terminal import live_console, say
-from graphdoctor.facts.progress import PHASES_VARIABLE, DecidedStep, DecidedTrial, TimedPrograms, TrialEvent
+from graphdoctor.facts.progress import (
+    PHASES_VARIABLE,
+    DecidedStep,
+    DecidedTrial,
+    TimedPrograms,
+    TrialEvent,
+)
 from graphdoctor.trials.launch.child import Setup
 
 if TYPE_CHECKING:
@@ -24,7 +32,9 @@ _BAR_WIDTH = 20
 
 
 class _Line:
-    """The phase, the time so far and what is left, on one line, after a bar where something is known of that."""
+    """The phase, the time so far and what is left, on one line, after a bar where something is
+    known of that.
+    """
 
     def __init__(self, phases: Phases) -> None:
         self._phases = phases
@@ -59,14 +69,22 @@ class Progress:
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._is_line_open = False
-        # Not the program's: a graphdoctor in it would write to a descriptor that is something else there.
+        # Not the program's: a graphdoctor in it would write to a descriptor that is something else
+        # there.
         self._told = os.environ.pop(PHASES_VARIABLE, None)
         if (console := live_console(is_quiet=is_quiet)) is not None:
             self._status = console.status(_Line(self._phases))
 
     def setup(self, python: str | None, timeout_s: float | None) -> Setup:
         """How processes are run while this shows what they do."""
-        return Setup(python, timeout_s, self.show_phase, self._pass_on, self.show_trial, on_done=self._phases.keep)
+        return Setup(
+            python,
+            timeout_s,
+            self.show_phase,
+            self._pass_on,
+            self.show_trial,
+            on_done=self._phases.keep,
+        )
 
     def __enter__(self) -> Progress:
         if self._status is not None:
@@ -74,7 +92,10 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._lock:
             if self._status is not None:

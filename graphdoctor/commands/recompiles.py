@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from graphdoctor.commands.named import diagnose_place, place_or_target
-from graphdoctor.commands.options import ON, RANK, CommonOptions, Given, TargetOrRecordingArgument, with_options
+from graphdoctor.commands.options import (
+    ON,
+    RANK,
+    CommonOptions,
+    Given,
+    TargetOrRecordingArgument,
+    with_options,
+)
 from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
@@ -21,8 +28,12 @@ def recompiles(
     given: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
-    what_if: bool = option(False, "Replay the calls under each remedy to find which cause matters."),
-    vary: bool = option(False, "Change one property of the first call at a time: which ones recompile?"),
+    what_if: bool = option(
+        False, "Replay the calls under each remedy to find which cause matters."
+    ),
+    vary: bool = option(
+        False, "Change one property of the first call at a time: which ones recompile?"
+    ),
     jobs: int | None = option(
         None,
         "How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "
@@ -41,7 +52,9 @@ def recompiles(
         graphdoctor recompiles model.py --what-if: which cause matters most
     """
     if what_if and vary:
-        raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
+        raise GraphDoctorError(
+            "--what-if and --vary are separate runs.", hint="Leave out one of them."
+        )
     settings, output = begin(VARIATIONS if vary else RECOMPILES, common, given)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
@@ -49,7 +62,9 @@ def recompiles(
         given.refuse_run("what_if", "vary")
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "recompiles")
-        result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
+        result = diagnose_place(
+            place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on)
+        )
         if result.diagnosis.recording.variations is not None:
             output = output.showing(VARIATIONS)
         output.write(result)

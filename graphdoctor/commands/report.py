@@ -30,10 +30,13 @@ from graphdoctor.views.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
 _AS_FOUND = ("text", "markdown")
-"""Formats in which what a study found is shown; the others hold the run that it was made of, with its graphs."""
+"""Formats in which what a study found is shown; the others hold the run that it was made of, with
+its graphs."""
 
 
-def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
+def _of_one_rank(
+    staged: StagesOptions, compiles: Sequence[str], output: Output[Result]
+) -> Iterator[tuple[str, ...]]:
     if staged.stages:
         yield ("--stages",)
     if compiles:
@@ -49,7 +52,9 @@ def report(
     reading: ExecutorOptions,
     page: PageOptions,
     given: Given,
-    recording: Annotated[str | None, argument(f"A {NAMED_HELP}. By default, the last recording.")] = None,
+    recording: Annotated[
+        str | None, argument(f"A {NAMED_HELP}. By default, the last recording.")
+    ] = None,
     rank: int | None = RANK,
     is_followed: bool = option(
         False,
@@ -85,14 +90,24 @@ def report(
         from graphdoctor.commands.following import follow
 
         location = location_named(recording, settings)
-        follow(location, common.color, is_on_stdout=output.is_text and output.path is None, is_quiet=common.quiet)
+        follow(
+            location,
+            common.color,
+            is_on_stdout=output.is_text and output.path is None,
+            is_quiet=common.quiet,
+        )
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:
         for flags in _of_one_rank(staged, compiles or (), output):
             raise several_ranks(place.location, ranks, "report", *flags)
         output.showing(JOB).write(job_report(place.location, ranks, executor, selection))
-    elif output.format.name in _AS_FOUND and not staged.stages and rank is None and (study := kept_study(place)):
+    elif (
+        output.format.name in _AS_FOUND
+        and not staged.stages
+        and rank is None
+        and (study := kept_study(place))
+    ):
         output.showing(study.document).write(study.content)
     else:
         # Names are those of the folder that it was made in, as its fixes' are.

@@ -16,7 +16,9 @@ from graphdoctor.views.formats import RULES, RenderOptions
 
 @with_options(formats=RULES.names)
 def rule(
-    codes: Annotated[list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")] = None,
+    codes: Annotated[
+        list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")
+    ] = None,
     is_all: bool = option(False, "Every rule, as without a code.", flag="--all"),
     format: str = option(RULES.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,
@@ -37,7 +39,9 @@ def rule(
 
 
 def _named(code: str, rules: dict[str, Page]) -> list[Page]:
-    found = [rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code]
+    found = [
+        rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code
+    ]
     if found:
         return found
     near = near_names(code.upper(), rules, most=len(rules))

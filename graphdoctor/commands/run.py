@@ -23,7 +23,12 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output, choose_output
-from graphdoctor.commands.running import import_meanwhile, import_report_meanwhile, project_settings, tell_place
+from graphdoctor.commands.running import (
+    import_meanwhile,
+    import_report_meanwhile,
+    project_settings,
+    tell_place,
+)
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
@@ -54,10 +59,13 @@ def run(
     process: ProcessOptions,
     given: Given,
     arguments: Annotated[
-        list[str] | None, argument("The script's own arguments. Our options come before the script.")
+        list[str] | None,
+        argument("The script's own arguments. Our options come before the script."),
     ] = None,
     module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
-    report: Path | None = option(None, "Also write the report to this file: .html, .md, .json or .txt."),
+    report: Path | None = option(
+        None, "Also write the report to this file: .html, .md, .json or .txt."
+    ),
     force: bool = option(False, "Overwrite the file that --report names."),
     own: list[str] | None = option(
         None, "An installed package that is your own code, too. Repeatable.", metavar="PACKAGE"
@@ -81,11 +89,15 @@ def run(
     from graphdoctor.studies.ranks.trials import UNTOUCHED
 
     if str(report) == "-":
-        raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
+        raise GraphDoctorError(
+            "Standard output belongs to the script.", hint="Name a file: --report out.json."
+        )
     if report is None:
         given.refuse(("force",), without="--report")
     settings = project_settings(process.recordings)
-    asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=process.quiet, color=color)
+    asked = OutputOptions(
+        output=report, force=force, verbose=verbose, quiet=process.quiet, color=color
+    )
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
@@ -95,13 +107,28 @@ def run(
     import_report_meanwhile()
     import_meanwhile("graphdoctor.fixes.options")
     change = UNTOUCHED if is_trying else None
-    ended = run_script(found, recording.path, python=python, timeout_s=process.timeout, change=change, own=own or ())
+    ended = run_script(
+        found,
+        recording.path,
+        python=python,
+        timeout_s=process.timeout,
+        change=change,
+        own=own or (),
+    )
     sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not process.quiet:
-        limit = process.timeout if process.timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
-        again = partial(_tried, script=found, python=process.python, timeout_s=limit) if is_trying else None
+        limit = (
+            process.timeout
+            if process.timeout is not None
+            else ended.seconds * _SLOWEST + _PATIENCE_S
+        )
+        again = (
+            partial(_tried, script=found, python=process.python, timeout_s=limit)
+            if is_trying
+            else None
+        )
         _report(recording.path, selection, output, again)
         tell_place(recording)
     raise typer.Exit(ended.status)
@@ -115,7 +142,10 @@ def _tried(job: Job, recording: Path, **how: Any) -> Job:  # noqa: ANN401 - what
 
 
 def _report(
-    recording: Path, selection: Selection, output: Output[Result], tried: Callable[[Job, Path], Job] | None
+    recording: Path,
+    selection: Selection,
+    output: Output[Result],
+    tried: Callable[[Job, Path], Job] | None,
 ) -> None:
     """Show the report on standard error, and write it where that was asked for.
 
@@ -130,7 +160,8 @@ def _report(
             _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
         elif tried is not None:
             raise GraphDoctorError(
-                "--try is for jobs of several ranks.", hint="graphdoctor fix tries fixes of a target."
+                "--try is for jobs of several ranks.",
+                hint="graphdoctor fix tries fixes of a target.",
             )
         else:
             from graphdoctor.fixes.options import with_declined

@@ -71,11 +71,15 @@ def begin(
     document: Document[C], asked: OutputOptions, given: Given, *, is_applied: bool = False
 ) -> tuple[Settings, Output[C]]:
     """The settings, and where a command's result goes."""
-    return project_settings(asked.recordings), choose_output(document, asked, given, is_applied=is_applied)
+    return project_settings(asked.recordings), choose_output(
+        document, asked, given, is_applied=is_applied
+    )
 
 
 @contextlib.contextmanager
-def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False) -> Iterator[Setup]:
+def set_up(
+    settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False
+) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.phases import phases_of
     from graphdoctor.commands.progress import Progress
@@ -85,7 +89,9 @@ def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm
         import_meanwhile("graphdoctor.fixes.search")
     phases = phases_of(given.command, settings.store, process.python)
     with Progress(phases, is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
-        setup = progress.setup(process.python, settings.timeout if process.timeout is None else process.timeout)
+        setup = progress.setup(
+            process.python, settings.timeout if process.timeout is None else process.timeout
+        )
         if is_warm:
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))
@@ -94,7 +100,12 @@ def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm
 
 @contextlib.contextmanager
 def recording_of(
-    request: Request, settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False
+    request: Request,
+    settings: Settings,
+    process: ProcessOptions,
+    given: Given,
+    *,
+    is_warm: bool = False,
 ) -> Iterator[tuple[Recorded, Setup]]:
     """As ``set_up``, once the target has been run in a new recording."""
     with set_up(settings, process, given, is_warm=is_warm) as setup:
@@ -130,7 +141,12 @@ def import_meanwhile(*modules: str) -> None:
 
 
 def trials_of(
-    asked: TrialOptions, given: Given, selection: Selection, *, is_unsafe_tried: bool, is_tried: bool = True
+    asked: TrialOptions,
+    given: Given,
+    selection: Selection,
+    *,
+    is_unsafe_tried: bool,
+    is_tried: bool = True,
 ) -> SearchOptions:
     """How fixes are tried, from the options of the command line."""
     from graphdoctor.fixes.kept import SearchOptions
@@ -150,7 +166,9 @@ def trials_of(
 
 
 def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
-    """Print how the run ended where that is a problem, and exit as a command whose job is the diagnosis."""
+    """Print how the run ended where that is a problem, and exit as a command whose job is the
+    diagnosis.
+    """
     tell_place(recorded.made)
     if recorded.exit.message:
         complain(recorded.exit.message, _with_script(recorded.exit.hint, diagnosis))
@@ -178,4 +196,6 @@ def tell_place(made: NewRecording) -> None:
     if made.is_elsewhere:
         say(f"Read-only folder; recording saved to {made.path}")
     if made.removed:
-        say(f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}: {', '.join(made.removed)}")
+        say(
+            f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}: {', '.join(made.removed)}"
+        )

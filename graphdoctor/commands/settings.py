@@ -1,6 +1,7 @@
 """``[tool.graphdoctor]`` in pyproject.toml, then ``GRAPHDOCTOR_*``, then flags: the last one wins.
 
-Comes in: a folder and the environment. Goes out: its ``Settings``, or its ``Project`` with the gate's targets.
+Comes in: a folder and the environment. Goes out: its ``Settings``, or its ``Project`` with the
+gate's targets.
 """
 
 from __future__ import annotations
@@ -36,28 +37,42 @@ _FAIL_ON = {name: name for name in get_args(FailOn)}
 class Settings:
     """A project's settings."""
 
-    recordings: Path | None = option(None, "The folder for recordings; unset for `.graphdoctor` here.")
-    keep_recordings: int = option(20, "How many recordings to keep, and as many of the gate's.", least=1)
+    recordings: Path | None = option(
+        None, "The folder for recordings; unset for `.graphdoctor` here."
+    )
+    keep_recordings: int = option(
+        20, "How many recordings to keep, and as many of the gate's.", least=1
+    )
     own_code: bool = option(False, "Show only findings in the user's own code.")
     select: tuple[str, ...] = option((), "Code prefixes of the findings to show; empty for all.")
     ignore: tuple[str, ...] = option((), "Code prefixes of the findings to leave out.")
-    timeout: float | None = option(None, "Seconds until a run is stopped; unset for no limit.", metavar="SECONDS")
+    timeout: float | None = option(
+        None, "Seconds until a run is stopped; unset for no limit.", metavar="SECONDS"
+    )
     vary_count: int = option(60, "The most properties that `recompiles --vary` varies.", least=1)
     vary_seconds: float = option(
-        300.0, "Seconds after which `recompiles --vary` starts no further property.", metavar="SECONDS"
+        300.0,
+        "Seconds after which `recompiles --vary` starts no further property.",
+        metavar="SECONDS",
     )
     fail_on: FailOn = option(
         "warning",
         "The lowest severity of a new finding that fails `check`; `never` if only budgets do.",
         choices=_FAIL_ON,
     )
-    baseline: Path | None = option(None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder.")
+    baseline: Path | None = option(
+        None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder."
+    )
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (), "Path patterns, each with the code prefixes that don't count there."
     )
 
-    log_line_mib: int = option(Limits.log_line_mib, "The longest line of a compressed log, in MiB.", least=1)
-    log_record_mib: int = option(Limits.log_record_mib, "The longest record of a compressed log, in MiB.", least=1)
+    log_line_mib: int = option(
+        Limits.log_line_mib, "The longest line of a compressed log, in MiB.", least=1
+    )
+    log_record_mib: int = option(
+        Limits.log_record_mib, "The longest record of a compressed log, in MiB.", least=1
+    )
     log_ratio: int = option(
         Limits.log_ratio,
         "How many times its size a compressed log may hold; what is over any limit isn't read.",
@@ -84,8 +99,13 @@ class Budgets:
     @property
     def limits(self) -> dict[BudgetName, float]:
         """The budgets that are set."""
-        budgets = {found.name.replace("_", "-"): getattr(self, found.name) for found in fields(Budgets)}
-        return cast("dict[BudgetName, float]", {name: limit for name, limit in budgets.items() if limit is not None})
+        budgets = {
+            found.name.replace("_", "-"): getattr(self, found.name) for found in fields(Budgets)
+        }
+        return cast(
+            "dict[BudgetName, float]",
+            {name: limit for name, limit in budgets.items() if limit is not None},
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +116,9 @@ class GateTarget(Budgets):
     name: str = option("", "What people call it; the target's text unless a name is given.")
     folder: Path | None = None
     """The folder to run it in, which its paths are relative to; None for the project's."""
-    python: str | None = option(None, "The interpreter to run it with; unset for the one that runs graphdoctor.")
+    python: str | None = option(
+        None, "The interpreter to run it with; unset for the one that runs graphdoctor."
+    )
     timeout: float | None = option(
         None, "Seconds until it's stopped; unset for the project's setting.", metavar="SECONDS"
     )
@@ -111,7 +133,9 @@ class GateTarget(Budgets):
 
 
 _KINDS = kinds_of(Settings)
-_TARGET_KINDS = RUN | {name: kind for name, kind in kinds_of(GateTarget).items() if name not in ("spec", "folder")}
+_TARGET_KINDS = RUN | {
+    name: kind for name, kind in kinds_of(GateTarget).items() if name not in ("spec", "folder")
+}
 
 
 @dataclass(frozen=True)
@@ -144,11 +168,15 @@ def load_project(start: Path, environment: Mapping[str, str] = os.environ) -> Pr
     path = find_pyproject(start)
     table = _section(path)
     targets = _read_targets(path, table.get(_TARGETS, []))
-    return Project(path.parent if path else start, path, _settings_of(path, table, start, environment), targets)
+    return Project(
+        path.parent if path else start, path, _settings_of(path, table, start, environment), targets
+    )
 
 
 def project_folder(start: Path) -> Path | None:
-    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a baseline."""
+    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a
+    baseline.
+    """
     path = find_pyproject(start)
     while path is not None:
         if _section(path) or (path.parent / BASELINE).is_file():
@@ -164,7 +192,9 @@ def repository_of(start: Path) -> Path | None:
 
 
 def projects_below(folder: Path) -> Iterator[Path]:
-    """Folders from this one down whose pyproject.toml configures graphdoctor; no environments and hidden ones."""
+    """Folders from this one down whose pyproject.toml configures graphdoctor; no environments and
+    hidden ones.
+    """
     for place, files in project_folders(folder, ("node_modules", "site-packages", "__pycache__")):
         if PYPROJECT in files and _section(place / PYPROJECT):
             yield place
@@ -172,7 +202,9 @@ def projects_below(folder: Path) -> Iterator[Path]:
 
 def find_pyproject(start: Path) -> Path | None:
     """The nearest pyproject.toml in a directory or above it, or None."""
-    return next((path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None)
+    return next(
+        (path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None
+    )
 
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -182,11 +214,19 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     """
     known = [field.name.upper() for field in fields(Settings)]
     unread = sorted(name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX))
-    return [f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}" for name in unread if name not in known]
+    return [
+        f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}"
+        for name in unread
+        if name not in known
+    ]
 
 
-def ruling_variables(overruled: Container[str], environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The ``GRAPHDOCTOR_*`` variables that say what fails, as they are set; without those that an option overrules."""
+def ruling_variables(
+    overruled: Container[str], environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """The ``GRAPHDOCTOR_*`` variables that say what fails, as they are set; without those that an
+    option overrules.
+    """
     names = {_PREFIX + name.upper(): name for name in ("fail_on", "baseline", "select", "ignore")}
     found = (key for key, name in names.items() if key in environment and name not in overruled)
     return tuple(f"{key}={environment[key]}" for key in found)
@@ -218,14 +258,22 @@ def _settings_of(
     settings = {key: value for key, value in table.items() if key != _TARGETS}
     values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent if path else start)
     names = {_PREFIX + name.upper(): name for name in _KINDS}
-    given = {names[name]: _from_text(name, names[name], text) for name, text in environment.items() if name in names}
-    found = Settings(**values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start))
+    given = {
+        names[name]: _from_text(name, names[name], text)
+        for name, text in environment.items()
+        if name in names
+    }
+    found = Settings(
+        **values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start)
+    )
     LIMITS.set(Limits(**{limit.name: getattr(found, limit.name) for limit in fields(Limits)}))
     return found
 
 
 def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    return values | {name: folder / values[name] for name in ("recordings", "baseline") if name in values}
+    return values | {
+        name: folder / values[name] for name in ("recordings", "baseline") if name in values
+    }
 
 
 def _from_text(variable: str, name: str, text: str) -> object:
@@ -248,7 +296,8 @@ def _read_targets(path: Path | None, value: object) -> tuple[GateTarget, ...]:
         found = _target(path, number, table)
         if found.name in targets:
             raise GraphDoctorError(
-                f"{path}: two targets are named {found.name!r}.", hint="Give each target its own name = …"
+                f"{path}: two targets are named {found.name!r}.",
+                hint="Give each target its own name = …",
             )
         targets[found.name] = found
     return tuple(targets.values())
@@ -256,7 +305,9 @@ def _read_targets(path: Path | None, value: object) -> tuple[GateTarget, ...]:
 
 def _target(path: Path | None, number: int, table: Mapping[str, object]) -> GateTarget:
     called = table.get("name", table.get("target"))
-    where = f"{path}: target {called!r}: " if isinstance(called, str) else f"{path}: target {number}: "
+    where = (
+        f"{path}: target {called!r}: " if isinstance(called, str) else f"{path}: target {number}: "
+    )
     checked = read_table(table, _TARGET_KINDS, where)
     if "target" not in checked:
         raise GraphDoctorError(

@@ -13,12 +13,31 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_OF_THE_SYSTEM = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE)
+_OF_THE_SYSTEM = (
+    *_FULL,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EBADF,
+    errno.EMFILE,
+    errno.ENFILE,
+)
 """Errors that are nobody's mistake in graphdoctor."""
 STANDARD_OUTPUT = "Standard output"
 """The name of its file in errors."""
 _IN_ASCII = {
-    **{"µ": "u", "·": "-", "→": "->", "×": "x", "…": "...", "–": "-", "│": "|", "§": "section ", "±": "+-"},
+    **{
+        "µ": "u",
+        "·": "-",
+        "→": "->",
+        "×": "x",
+        "…": "...",
+        "–": "-",
+        "│": "|",
+        "§": "section ",
+        "±": "+-",
+    },
     **{"━": "-", "╸": "-", "╺": "-", "•": "*"},
 }
 
@@ -62,20 +81,25 @@ class ClosedStream(io.TextIOBase):
 
 
 def prepare_streams() -> None:
-    """Let errors name standard output, and put something in the place of each standard stream that is closed.
+    """Let errors name standard output, and put something in the place of each standard stream that
+    is closed.
 
-    Otherwise the next file that is opened gets its number, and whatever is printed goes into that file.
+    Otherwise the next file that is opened gets its number, and whatever is printed goes into that
+    file.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number; a child doesn't inherit it, so there the stream is closed as well.
+            # The lowest free number; a child doesn't inherit it, so there the stream is closed as
+            # well.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = ClosedStream()
     elif sys.stdout is sys.__stdout__:
-        kept = {name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")}
+        kept = {
+            name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")
+        }
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Results(1, "wb", closefd=False)), **kept)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
@@ -89,13 +113,17 @@ def drop_results() -> None:
 
 
 def system_error_text(error: OSError) -> str | None:
-    """What the system refused, in a sentence; None for an error that the system alone doesn't explain."""
+    """What the system refused, in a sentence; None for an error that the system alone doesn't
+    explain.
+    """
     if error.errno not in _OF_THE_SYSTEM:
         return None
     reason = error.strerror or "unknown error"
     if error.filename is None:
         return f"The system refused to go on: {reason}."
-    what = "can't be written" if error.errno in (*_FULL, errno.EROFS, errno.EBADF) else "can't be used"
+    what = (
+        "can't be written" if error.errno in (*_FULL, errno.EROFS, errno.EBADF) else "can't be used"
+    )
     return f"{error.filename} {what}: {reason}."
 
 

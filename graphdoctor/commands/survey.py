@@ -41,7 +41,12 @@ from graphdoctor.facts.wording import counted
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import check_installed
-from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyFile, SurveyOptions, read_survey_file
+from graphdoctor.studies.survey.survey_file import (
+    ListedTargets,
+    SurveyFile,
+    SurveyOptions,
+    read_survey_file,
+)
 from graphdoctor.trials.launch.child import handling, interrupt
 from graphdoctor.views.formats import RenderOptions
 
@@ -61,10 +66,14 @@ class ListOptions:
         metavar="LIBRARY",
     )
     only: list[str] | None = option(
-        None, "Of --from, only architectures of this name, such as 'gpt*'. Repeatable.", metavar="PATTERN"
+        None,
+        "Of --from, only architectures of this name, such as 'gpt*'. Repeatable.",
+        metavar="PATTERN",
     )
     exclude: list[str] | None = option(
-        None, "Of --from and of patterns, leave out what has this name. Repeatable.", metavar="PATTERN"
+        None,
+        "Of --from and of patterns, leave out what has this name. Repeatable.",
+        metavar="PATTERN",
     )
     variants: list[str] | None = option(
         None,
@@ -75,14 +84,18 @@ class ListOptions:
         metavar="NAME=VALUE",
     )
     shard: str | None = option(None, "Run one part of several, such as 3/8.", metavar="N/COUNT")
-    resume: bool = option(False, "Go on with the last survey of this name: run what is missing or has changed.")
+    resume: bool = option(
+        False, "Go on with the last survey of this name: run what is missing or has changed."
+    )
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Where the table goes, and how it looks."""
 
-    format: str = option(SURVEY.names[0], "What to write to standard output: {formats}.", metavar="FORMAT")
+    format: str = option(
+        SURVEY.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"
+    )
     output: list[Path] | None = option(
         None,
         "Also write the table to this file, as what its ending says. Repeatable.",
@@ -150,7 +163,10 @@ def survey(
     if not listed.libraries:
         given.refuse(("only",), without="--from")
     if not listed.libraries and all(_is_kept(text) for text in texts):
-        given.refuse((*RUN_OPTIONS, *names_of(ListOptions, SurveyOptions), "where", "python"), without="a list")
+        given.refuse(
+            (*RUN_OPTIONS, *names_of(ListOptions, SurveyOptions), "where", "python"),
+            without="a list",
+        )
         report, folder = _kept(texts, settings)
         _write(report, outputs, folder)
         return
@@ -191,10 +207,14 @@ def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path 
 def _file(texts: Sequence[str]) -> SurveyFile:
     files = [text for text in texts if text.lower().endswith(".toml")]
     if len(files) > 1:
-        raise GraphDoctorError(f"There are {len(files)} lists: {', '.join(files)}.", hint="Name one of them.")
+        raise GraphDoctorError(
+            f"There are {len(files)} lists: {', '.join(files)}.", hint="Name one of them."
+        )
     kept = next((text for text in texts if _is_kept(text)), None)
     if kept is not None:
-        raise GraphDoctorError(f"{kept} is a survey that has run, not a list.", hint="Leave it out, or name it alone.")
+        raise GraphDoctorError(
+            f"{kept} is a survey that has run, not a list.", hint="Leave it out, or name it alone."
+        )
     return read_survey_file(Path(files[0])) if files else SurveyFile()
 
 
@@ -211,8 +231,14 @@ def _asked(
     exclude, only = tuple(listed.exclude or ()), tuple(listed.only or ())
     targets = [
         *file.targets,
-        *(replace(entry, exclude=exclude) if entry.pattern else entry for entry in map(listed_text, others)),
-        *(ListedTargets(library=name, only=only, exclude=exclude) for name in listed.libraries or ()),
+        *(
+            replace(entry, exclude=exclude) if entry.pattern else entry
+            for entry in map(listed_text, others)
+        ),
+        *(
+            ListedTargets(library=name, only=only, exclude=exclude)
+            for name in listed.libraries or ()
+        ),
     ]
     run: dict[str, Any] = {"backend": "inductor" if options.bench else "eager", **file.run}
     run |= values_of(spec, *(name for name in RUN_OPTIONS if name in given))
@@ -237,10 +263,16 @@ def _check_any_loaded(rows: Sequence[SurveyRow]) -> None:
 def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
     """What a survey without a file is called: its entries, the first alone if there are many."""
     entries = [*libraries, *texts]
-    return " ".join(entries) if len(entries) <= _MOST_NAMED else f"{entries[0]} and {len(entries) - 1} more"
+    return (
+        " ".join(entries)
+        if len(entries) <= _MOST_NAMED
+        else f"{entries[0]} and {len(entries) - 1} more"
+    )
 
 
-def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *, resume: bool) -> Working:
+def _working(
+    options: SurveyOptions, cluster: str | None, nodes: Environment, *, resume: bool
+) -> Working:
     is_local, jobs, cpus = cluster is None, options.jobs, options.cpus
     if is_local and options.bench:
         # Times are only worth something on cores that nobody else has.
@@ -257,7 +289,9 @@ def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *,
     return Working(executor, Share(cpus, gpu_count, options.memory_bytes), resume)
 
 
-def _write(report: SurveyReport, outputs: Sequence[Output[SurveyReport]], folder: Path | None) -> None:
+def _write(
+    report: SurveyReport, outputs: Sequence[Output[SurveyReport]], folder: Path | None
+) -> None:
     for output in outputs:
         if output.path is not None and output.format.name == "html" and folder is not None:
             beside = _kept_beside(output.path, report, folder)
@@ -268,7 +302,11 @@ def _write(report: SurveyReport, outputs: Sequence[Output[SurveyReport]], folder
 def _kept_beside(page: Path, report: SurveyReport, folder: Path) -> str | None:
     """Put the pages of pieces beside a table that links to them."""
     beside = page.with_name(f"{page.stem}-files")
-    found = [row.report for row in report.rows if row.report is not None and (folder / row.report).is_file()]
+    found = [
+        row.report
+        for row in report.rows
+        if row.report is not None and (folder / row.report).is_file()
+    ]
     with os_errors(beside, "written"):
         for name in found:
             (beside / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """One piece of a survey: a target in one variant, from its program to its row.
 
-Comes in: a ``SurveyPiece``, which can be sent to another process or machine. Goes out: a ``PieceResult``, all that is
-kept of it; its recordings are removed. What fails becomes the row, so that it costs no other piece.
+Comes in: a ``SurveyPiece``, which can be sent to another process or machine. Goes out: a
+``PieceResult``, all that is kept of it; its recordings are removed. What fails becomes the row, so
+that it costs no other piece.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.facts.survey_comparison import COUNTS_OF_RECORDS
 from graphdoctor.rules.gate.check import missing_records
-from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
+from graphdoctor.studies.survey.outcome import (
+    OK,
+    PieceOutcome,
+    cut,
+    ended_early,
+    outcome_of,
+    outcome_of_bench,
+)
 from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.trace.folder import is_in_use
 from graphdoctor.trials.launch.child import Setup, handling, interpreter, probe_command, record
@@ -136,14 +144,17 @@ def work_on(piece: SurveyPiece) -> PieceResult:
 
 
 class _Deadline(contextlib.ExitStack):
-    """Interrupts this process as Ctrl-C would when a piece has taken too long, until it's closed."""
+    """Interrupts this process as Ctrl-C would when a piece has taken too long, until it's
+    closed.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
         self.is_over = False
         self._end = time.monotonic() + seconds
-        # Only the main thread gets signals; elsewhere each process has its limit, but not all of them together.
+        # Only the main thread gets signals; elsewhere each process has its limit, but not all of
+        # them together.
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
             self.enter_context(handling((signal.SIGALRM,), self._interrupt))
             self.callback(signal.setitimer, signal.ITIMER_REAL, 0)
@@ -189,7 +200,8 @@ class _Worker:
             status: SurveyStatus = "crashed" if is_loaded else "load_failed"
             outcome = PieceOutcome(status, self._stage, error.message)
         if self._deadline.is_over and outcome.status != "timeout":
-            # Whatever was going on ended as it does when it's interrupted, which says nothing of the program.
+            # Whatever was going on ended as it does when it's interrupted, which says nothing of
+            # the program.
             outcome = self._too_late()
         self._deadline.close()
         page = self._page()
@@ -199,7 +211,9 @@ class _Worker:
         return PieceResult(row, self._piece.plan, files, self._piece.measured.limits, page, program)
 
     def _too_late(self) -> PieceOutcome:
-        return PieceOutcome("timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s.")
+        return PieceOutcome(
+            "timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s."
+        )
 
     def _outcome(self) -> PieceOutcome:
         measured = self._piece.measured
@@ -226,7 +240,12 @@ class _Worker:
 
     def _setup(self, warm: WarmProbes | None) -> Setup:
         memory = self._piece.measured.memory_bytes
-        return Setup(python=self._piece.python, timeout_s=self._deadline.left_s, warm=warm, memory_bytes=memory)
+        return Setup(
+            python=self._piece.python,
+            timeout_s=self._deadline.left_s,
+            warm=warm,
+            memory_bytes=memory,
+        )
 
     def _prepare(self, warm: WarmProbes | None) -> PieceOutcome:
         """Write the target's program where a catalog has it."""
@@ -239,7 +258,9 @@ class _Worker:
         self._stage = "prepare"
         shared = Path(self._spec.target).parent
         folder = shared if shared.is_dir() else self._recording.parent
-        found = write_program(wanted.library, wanted.name, folder, self._setup(warm), version=wanted.version)
+        found = write_program(
+            wanted.library, wanted.name, folder, self._setup(warm), version=wanted.version
+        )
         if isinstance(found, Refusal):
             status: SurveyStatus = "load_failed" if found.kind == "too_large" else found.kind
             return PieceOutcome(status, "prepare", found.message, traceback=cut(found.traceback))
@@ -302,7 +323,9 @@ class _Worker:
 
         assert self._diagnosis is not None
         self._stage = "bench"
-        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, Wanted(parts=BENCH_PARTS))
+        self._bench, _ = bench(
+            request, self._recording, self._diagnosis, setup, Wanted(parts=BENCH_PARTS)
+        )
         return outcome_of_bench(self._bench)
 
     def _exported(self, request: Request, setup: Setup) -> None:
@@ -311,7 +334,9 @@ class _Worker:
         assert self._diagnosis is not None
         self._stage = "export"
         with self._surviving("It wasn't exported"):
-            self._export = export(request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False)
+            self._export = export(
+                request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False
+            )
 
     @contextlib.contextmanager
     def _surviving(self, what: str) -> Iterator[None]:
@@ -342,22 +367,35 @@ class _Worker:
             return None
 
     def _files_read(self) -> dict[str, str]:
-        """Digests of the user's files that the run read, by their paths, below the working directory relative to it."""
+        """Digests of the user's files that the run read, by their paths, below the working
+        directory relative to it.
+        """
         reads = reads_of(self._recording) or {"files": (), "prefix": ()}
         files = {os.path.realpath(file) for file in reads["files"]}
         if self._piece.architecture is None:
             with contextlib.suppress(GraphDoctorError):
                 files.update(filter(None, [parse_target(self._spec.target).file]))
         here = Path.cwd().resolve()
-        own, package = os.path.realpath(self._recording.parent), os.path.realpath(Path(graphdoctor.__file__).parent)
+        own, package = (
+            os.path.realpath(self._recording.parent),
+            os.path.realpath(Path(graphdoctor.__file__).parent),
+        )
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.
         named = {} if self._program is None else {self._piece.spec.target: self._program}
         for path in sorted(map(Path, files)):
             is_below = path.is_relative_to(here)
-            if (is_below or path.suffix == ".py") and not str(path).startswith(installed) and path != self._program:
+            if (
+                (is_below or path.suffix == ".py")
+                and not str(path).startswith(installed)
+                and path != self._program
+            ):
                 named[path.relative_to(here).as_posix() if is_below else str(path)] = path
-        return {name: digest for name, path in named.items() if (digest := file_digest(path)) is not None}
+        return {
+            name: digest
+            for name, path in named.items()
+            if (digest := file_digest(path)) is not None
+        }
 
     # The row.
 
@@ -385,7 +423,9 @@ class _Worker:
 
         summary, environment = diagnosis.summary, diagnosis.recording.environment
         asked = self._piece.spec
-        target = diagnosis.recording.target.replace(text=asked.target, compile_arguments=asked.compile_arguments())
+        target = diagnosis.recording.target.replace(
+            text=asked.target, compile_arguments=asked.compile_arguments()
+        )
         is_benched = self._piece.measured.bench
         values: dict[str, Any] = {
             "torch": environment.torch,
@@ -400,7 +440,9 @@ class _Worker:
         values |= values_of(summary, *COUNTS_OF_RECORDS, "calls", "graphs", "coverage")
         values |= {
             "compile_s": summary.compile_time_s,
-            "is_steady": None if steadiness is None or steadiness.state is None else steadiness.state == "settled",
+            "is_steady": None
+            if steadiness is None or steadiness.state is None
+            else steadiness.state == "settled",
             "peak_memory_bytes": diagnosis.recording.exit.peak_memory_bytes,
         }
         if missing_records(diagnosis) is not None:
@@ -422,7 +464,11 @@ def _bench_values(report: BenchReport) -> dict[str, Any]:
     if report.noise is not None:
         values |= {"is_noisy": report.noise.is_noisy, "noise": report.noise.ratio}
     if (speedup := own.speedup) is not None:
-        values |= {"speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
+        values |= {
+            "speedup": speedup.ratio,
+            "speedup_low": speedup.low,
+            "speedup_high": speedup.high,
+        }
     return values
 
 
@@ -430,15 +476,24 @@ def _export_values(report: ExportReport) -> dict[str, Any]:
     """Why a target doesn't export: strict and not may stop at one line, or at two."""
     stops = [_cause(blocker.finding) for way in report.ways for blocker in way.blockers]
     causes = {(one.code, one.location, one.message): one for one in stops}
-    return {"export_error": stops[0].message if stops else report.text, "export_causes": tuple(causes.values())}
+    return {
+        "export_error": stops[0].message if stops else report.text,
+        "export_causes": tuple(causes.values()),
+    }
 
 
 def _cause(finding: Finding) -> SurveyCause:
     fix = min(finding.fixes, key=lambda fix: fix.verdict != "verified", default=None)
     cost, place = finding.cost, finding.location
-    more: dict[str, Any] = {} if cost is None else {"call_us": cost.call_us, "compile_s": cost.compile_s}
+    more: dict[str, Any] = (
+        {} if cost is None else {"call_us": cost.call_us, "compile_s": cost.compile_s}
+    )
     if fix is not None:
-        more |= {"fix": fix.title, "fix_verdict": fix.verdict, "diff": fix.diff if fix.verdict == "verified" else None}
+        more |= {
+            "fix": fix.title,
+            "fix_verdict": fix.verdict,
+            "diff": fix.diff if fix.verdict == "verified" else None,
+        }
     return SurveyCause(
         **values_of(finding, "code", "rule", "severity", "message", "count", "fingerprint"),
         **values_of(place, "line", "function", "text", "package"),
@@ -459,7 +514,9 @@ def _device(asked: str | None, cuda: str | None) -> str | None:
 
 def page_name(name: str, variant: str) -> str:
     """The file name of a piece's page, which no other piece has."""
-    plain = "".join(char if char.isalnum() or char in "-_." else "_" for char in f"{name}.{variant}")
+    plain = "".join(
+        char if char.isalnum() or char in "-_." else "_" for char in f"{name}.{variant}"
+    )
     digest = digest_of(f"{name}\0{variant}".encode())[:8]
     return f"{plain[:80].strip('.')}-{digest}.html"
 

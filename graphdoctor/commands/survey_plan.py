@@ -1,7 +1,7 @@
 """What a survey is asked for, as pieces: the list's entries spelled out, each with every variant.
 
-Comes in: entries, variants and the settings that all share. Goes out: a ``Plan``; nothing has run yet, but for asking
-libraries which architectures they have.
+Comes in: entries, variants and the settings that all share. Goes out: a ``Plan``; nothing has run
+yet, but for asking libraries which architectures they have.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _READ_NO_MODE = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 @dataclass(frozen=True)
 class SurveyAsked:
-    """What a survey is asked for: ``run`` is what all share, ``shard`` the part to run, from 1, and their count."""
+    """What a survey is asked for: ``run`` is what all share, ``shard`` the part to run, from 1, and
+    their count.
+    """
 
     name: str
     targets: Sequence[ListedTargets]
@@ -75,7 +77,11 @@ def plan_survey(asked: SurveyAsked, programs: Path, on_phase: Callable[[str], No
     """The pieces of a survey."""
     notes: list[str] = []
     targets = _distinct(
-        [target for entry in asked.targets for target in _spelled_out(entry, asked, programs, notes, on_phase)]
+        [
+            target
+            for entry in asked.targets
+            for target in _spelled_out(entry, asked, programs, notes, on_phase)
+        ]
     )
     variants = _variants(asked)
     notes += _without_effect(asked.run, variants)
@@ -117,7 +123,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
         return int(number), int(count)
     raise GraphDoctorError(
-        f"--shard {text} isn't a part of a survey.", hint="Write --shard 3/8 for the third of eight."
+        f"--shard {text} isn't a part of a survey.",
+        hint="Write --shard 3/8 for the third of eight.",
     )
 
 
@@ -127,12 +134,18 @@ def parse_shard(text: str) -> tuple[int, int]:
 def listed_text(text: str) -> ListedTargets:
     """An entry of the command line: a pattern of files, or a target."""
     return (
-        ListedTargets(pattern=text) if glob.has_magic(text) and not Path(text).exists() else ListedTargets(target=text)
+        ListedTargets(pattern=text)
+        if glob.has_magic(text) and not Path(text).exists()
+        else ListedTargets(target=text)
     )
 
 
 def _spelled_out(
-    entry: ListedTargets, asked: SurveyAsked, programs: Path, notes: list[str], on_phase: Callable[[str], None]
+    entry: ListedTargets,
+    asked: SurveyAsked,
+    programs: Path,
+    notes: list[str],
+    on_phase: Callable[[str], None],
 ) -> Iterator[_Target]:
     if entry.target is not None:
         yield replace(entry, name=entry.name or entry.target), None
@@ -157,7 +170,9 @@ def _of_pattern(entry: ListedTargets, pattern: str, notes: list[str]) -> Iterato
         )
     if others := [path for path in files if path not in set(ready)]:
         named = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
-        notes.append(f"{len(others)} of {len(files)} files that match {pattern} have no target with inputs: {named}.")
+        notes.append(
+            f"{len(others)} of {len(files)} files that match {pattern} have no target with inputs: {named}."
+        )
     folders = {str(Path(path).parent) for path in ready}
     for path in ready:
         family = entry.family or (Path(path).parent.as_posix() if len(folders) > 1 else None)
@@ -167,14 +182,18 @@ def _of_pattern(entry: ListedTargets, pattern: str, notes: list[str]) -> Iterato
 
 def _near_folder(pattern: str) -> str | None:
     folder = Path(pattern).parent
-    return None if glob.has_magic(str(folder)) or folder.is_dir() else f"There is no folder {folder}."
+    return (
+        None if glob.has_magic(str(folder)) or folder.is_dir() else f"There is no folder {folder}."
+    )
 
 
 def _is_excluded(text: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
 
 
-def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs: Path) -> Iterator[_Target]:
+def _of_library(
+    entry: ListedTargets, library: str, asked: SurveyAsked, programs: Path
+) -> Iterator[_Target]:
     from graphdoctor.trials.launch.catalog import architectures, file_name
 
     python = entry.python or asked.python
@@ -182,23 +201,31 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
     kept = [
         one
         for one in catalog.architectures
-        if (not entry.only or _is_excluded(one.name, entry.only)) and not _is_excluded(one.name, entry.exclude)
+        if (not entry.only or _is_excluded(one.name, entry.only))
+        and not _is_excluded(one.name, entry.exclude)
     ]
     if not kept:
         names = [one.name for one in catalog.architectures]
         near = [name for wanted in entry.only for name in near_names(wanted, names, most=2)]
         hint = did_you_mean(near, f"It has {len(names)}, such as {names[0]}.")
-        raise GraphDoctorError(f"No architecture of {library} {catalog.version} is left.", hint=hint)
+        raise GraphDoctorError(
+            f"No architecture of {library} {catalog.version} is left.", hint=hint
+        )
     for one in kept:
         architecture = Architecture(library, catalog.version, one.name)
         family = entry.family or one.family
         text = programs_of(architecture, programs) / file_name(one.name)
         # Architectures of two libraries can share a name.
-        yield replace(entry, target=str(text), name=f"{library}/{one.name}", family=family), architecture
+        yield (
+            replace(entry, target=str(text), name=f"{library}/{one.name}", family=family),
+            architecture,
+        )
 
 
 def programs_of(architecture: Architecture, programs: Path) -> Path:
-    """The folder of a library's programs, as seen from the working directory where it is below it."""
+    """The folder of a library's programs, as seen from the working directory where it is below
+    it.
+    """
     folder = programs / f"{architecture.library}-{architecture.version}"
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
@@ -220,7 +247,9 @@ def _distinct(targets: Iterable[_Target]) -> list[_Target]:
 
 
 def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
-    """A variant of the command line: what ``bench --variant`` takes, and dtype, batch, device and python."""
+    """A variant of the command line: what ``bench --variant`` takes, and dtype, batch, device and
+    python.
+    """
     own: dict[str, Any] = {}
     rest: list[str] = []
     for part in text.split():
@@ -244,7 +273,9 @@ def _variants(asked: SurveyAsked) -> dict[str, ListedVariant]:
         run = {**_without_mode(listed.run, asked.run), **listed.run}
         name = listed.name or _name(listed, asked.run)
         if name in found:
-            raise GraphDoctorError(f"Two variants are named {name!r}.", hint="Give each its own name = … in the list.")
+            raise GraphDoctorError(
+                f"Two variants are named {name!r}.", hint="Give each its own name = … in the list."
+            )
         found[name] = replace(listed, run=run)
     return found
 
@@ -265,19 +296,29 @@ def _without_effect(run: RunSpec, variants: Mapping[str, ListedVariant]) -> Iter
 def _settings(run: RunSpec) -> dict[str, object]:
     """What a variant's runs have that isn't the default; the backend always."""
     default = asdict(RunSpec())
-    own = {name: value for name, value in asdict(run).items() if value != default[name] and name not in _OF_TARGETS}
+    own = {
+        name: value
+        for name, value in asdict(run).items()
+        if value != default[name] and name not in _OF_TARGETS
+    }
     return {"backend": run.backend} | own
 
 
 def _without_mode(run: Mapping[str, Any], shared: RunSpec) -> dict[str, Any]:
     """Mode and options belong to a backend: another one has neither unless the variant says so."""
-    return {"mode": None, "options": {}} if run.get("backend", shared.backend) != shared.backend else {}
+    return (
+        {"mode": None, "options": {}}
+        if run.get("backend", shared.backend) != shared.backend
+        else {}
+    )
 
 
 def _name(listed: ListedVariant, shared: RunSpec) -> str:
     ways = {name: value for name, value in listed.run.items() if name not in _SETTINGS}
     parts = [name_of(VariantSpec("", ways).spec(shared))] if ways else []
-    parts += [f"{name}={listed.run[name]}" for name in _SETTINGS if listed.run.get(name) is not None]
+    parts += [
+        f"{name}={listed.run[name]}" for name in _SETTINGS if listed.run.get(name) is not None
+    ]
     parts += [f"python={listed.python}"] if listed.python else []
     return " ".join(parts) or DEFAULT
 
@@ -293,7 +334,9 @@ def _torch_of(python: str | None) -> str | None:
         return None
     code = "import importlib.metadata as m; print(m.version('torch'))"
     try:
-        ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=_VERSION_S, check=False)
+        ended = subprocess.run(
+            [python, "-c", code], capture_output=True, text=True, timeout=_VERSION_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = getattr(error, "strerror", None) or "it doesn't answer"
         raise GraphDoctorError(f"The interpreter {python} can't be started: {reason}.") from error
@@ -301,7 +344,11 @@ def _torch_of(python: str | None) -> str | None:
 
 
 def _digest(
-    spec: RunSpec, architecture: Architecture | None, python: str | None, torch: str | None, measured: SurveyOptions
+    spec: RunSpec,
+    architecture: Architecture | None,
+    python: str | None,
+    torch: str | None,
+    measured: SurveyOptions,
 ) -> str:
     content = [
         __version__,

@@ -1,4 +1,6 @@
-"""What standard error shows while a survey runs: a board on a terminal, a line for each finished piece elsewhere."""
+"""What standard error shows while a survey runs: a board on a terminal, a line for each finished
+piece elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ class SurveyProgress:
             from rich.live import Live
 
             self._live = Live(
-                self, console=console, refresh_per_second=_PER_SECOND, transient=True, redirect_stdout=False
+                self,
+                console=console,
+                refresh_per_second=_PER_SECOND,
+                transient=True,
+                redirect_stdout=False,
             )
 
     def __enter__(self) -> SurveyProgress:
@@ -127,25 +133,37 @@ class SurveyProgress:
         if not self._count:
             return [_line(" · ".join([*(text for text, _ in self._last), so_far]))]
         bar = ProgressBar(total=self._count, completed=done, width=max(width // 3, 1))
-        head: list[RenderableType] = [bar, _line(" · ".join([f"{done:,} of {self._count:,}", so_far, *left]))]
+        head: list[RenderableType] = [
+            bar,
+            _line(" · ".join([f"{done:,} of {self._count:,}", so_far, *left])),
+        ]
         if width >= _NARROW:
             together = Table.grid(padding=(0, 1, 0, 0))
             together.add_row(*head)
             head = [together]
-        counts = [f"{number:,} {STATUS_TEXTS[status]}" for status, number in self._statuses.most_common()]
+        counts = [
+            f"{number:,} {STATUS_TEXTS[status]}" for status, number in self._statuses.most_common()
+        ]
         counts += [f"{self._kept:,} kept"] if self._kept else []
         lines = [*head, *([_line(" · ".join(counts), "dim")] if counts else [])]
         oldest = sorted(self._running.items(), key=lambda item: item[1][0])
         for (name, variant), (since, place) in oldest[:_MAX_RUNNING]:
             where = f" on {place}" if place else ""
-            lines.append(_line(f"  {name} {variant}{where}: running for {seconds_of(now - since)}", "cyan"))
+            lines.append(
+                _line(f"  {name} {variant}{where}: running for {seconds_of(now - since)}", "cyan")
+            )
         if len(oldest) > _MAX_RUNNING:
             lines.append(_line(f"  and {len(oldest) - _MAX_RUNNING} more are running", "cyan"))
-        lines += [_line(f"  {text}", "" if is_passed else "yellow") for text, is_passed in reversed(self._last)]
+        lines += [
+            _line(f"  {text}", "" if is_passed else "yellow")
+            for text, is_passed in reversed(self._last)
+        ]
         return lines
 
     def _left(self, made: int, now: float) -> str:
-        """How long the rest takes, if pieces go on as they did; it runs down between two of them."""
+        """How long the rest takes, if pieces go on as they did; it runs down between two of
+        them.
+        """
         from graphdoctor.views.progress import left_text
 
         rest = self._count - self._kept - made

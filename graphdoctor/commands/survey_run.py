@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, cast
 
 from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, utc_text, work_on
 from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
-from graphdoctor.commands.survey_store import SURVEY_FILE, SurveyStore, described, kept_rows, report_of
+from graphdoctor.commands.survey_store import (
+    SURVEY_FILE,
+    SurveyStore,
+    described,
+    kept_rows,
+    report_of,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome, Share
 from graphdoctor.facts.base import values_of
@@ -27,12 +33,15 @@ if TYPE_CHECKING:
 _TRIED_AGAIN: frozenset[SurveyStatus] = frozenset(
     {"wrong", "compile_failed", "eager_failed", "crashed", "timeout", "out_of_memory", "lost"}
 )
-"""What another run may not show: the others are decided by the program and the machine, not by the run."""
+"""What another run may not show: the others are decided by the program and the machine, not by the
+run."""
 
 
 @dataclass(frozen=True)
 class Working:
-    """What works on pieces, what each has for itself, and whether rows of the last survey of this name are kept."""
+    """What works on pieces, what each has for itself, and whether rows of the last survey of this
+    name are kept.
+    """
 
     executor: Executor
     share: Share
@@ -48,7 +57,9 @@ class Surveyed:
     is_interrupted: bool = False
 
 
-def run_survey(asked: SurveyAsked, settings: Settings, working: Working, onlooker: SurveyProgress) -> Surveyed:
+def run_survey(
+    asked: SurveyAsked, settings: Settings, working: Working, onlooker: SurveyProgress
+) -> Surveyed:
     """Run what is missing of a survey."""
     store = settings.store
     plan = plan_survey(asked, store.programs.absolute(), onlooker.on_phase)
@@ -64,11 +75,14 @@ def _folder(asked: SurveyAsked, settings: Settings, *, resume: bool) -> Iterator
     if resume:
         surveys = (path for path in store.surveys(asked.name) if (path / SURVEY_FILE).is_file())
         # Rows of another shard aren't in this one's table.
-        earlier = next((path for path in surveys if described(path)["shard"] == _shard_text(asked)), None)
+        earlier = next(
+            (path for path in surveys if described(path)["shard"] == _shard_text(asked)), None
+        )
         if earlier is None:
             part = "" if asked.shard is None else f"shard {_shard_text(asked)} of "
             raise GraphDoctorError(
-                f"There is no {part}survey {asked.name!r} to resume.", hint="Run it without --resume."
+                f"There is no {part}survey {asked.name!r} to resume.",
+                hint="Run it without --resume.",
             )
         with contextlib.closing(store.hold(earlier)):
             yield earlier
@@ -115,8 +129,13 @@ class _Run:
 
     def _kept(self) -> dict[Key, PieceResult]:
         found = kept_rows(self._store.folder)
-        plans, limits = {piece.key: piece.plan for piece in self._plan.pieces}, self._asked.measured.limits
-        return {key: one for key, one in found.items() if key in plans and one.holds(plans[key], limits)}
+        plans, limits = (
+            {piece.key: piece.plan for piece in self._plan.pieces},
+            self._asked.measured.limits,
+        )
+        return {
+            key: one for key, one in found.items() if key in plans and one.holds(plans[key], limits)
+        }
 
     def _describe(self, kept: int, seconds: float | None) -> None:
         measured, share = self._asked.measured, self._working.share
@@ -128,7 +147,11 @@ class _Run:
             "gpus": share.gpus,
         }
         executor = self._working.executor
-        with contextlib.suppress(GraphDoctorError) if seconds is not None else contextlib.nullcontext():
+        with (
+            contextlib.suppress(GraphDoctorError)
+            if seconds is not None
+            else contextlib.nullcontext()
+        ):
             self._store.describe(
                 {
                     "name": self._asked.name,
@@ -136,7 +159,9 @@ class _Run:
                     "seconds": seconds,
                     "made": self._made,
                     "kept": kept,
-                    "options": {name: value for name, value in options.items() if value not in (None, False)},
+                    "options": {
+                        name: value for name, value in options.items() if value not in (None, False)
+                    },
                     "shard": _shard_text(self._asked),
                     "engine": executor.elsewhere
                     or ("1 process" if executor.jobs == 1 else f"{executor.jobs} processes"),
@@ -158,22 +183,30 @@ class _Run:
             *self._run(with_cuda, share, is_last=is_last),
         ]
 
-    def _run(self, pieces: Sequence[SurveyPiece], share: Share, *, is_last: bool) -> list[SurveyPiece]:
+    def _run(
+        self, pieces: Sequence[SurveyPiece], share: Share, *, is_last: bool
+    ) -> list[SurveyPiece]:
         if not pieces:
             return []
         again: list[SurveyPiece] = []
 
-        has_own_place = bool(share.cpus or share.gpus) or self._working.executor.elsewhere is not None
+        has_own_place = (
+            bool(share.cpus or share.gpus) or self._working.executor.elsewhere is not None
+        )
 
         def begin(index: int, place: str | None) -> None:
             self._onlooker.began(pieces[index].key, place if has_own_place else None)
 
-        outcomes = self._working.executor.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
+        outcomes = self._working.executor.run(
+            work_on, pieces, share=share, attempts=1, on_begin=begin
+        )
         # Closed at once if a row can't be kept: the workers end then.
         with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
             for index, found in outcomes:
                 piece = pieces[index]
-                result = self._after_attempts(_lost(piece, found) if isinstance(found, Failure) else found)
+                result = self._after_attempts(
+                    _lost(piece, found) if isinstance(found, Failure) else found
+                )
                 self._keep_program(piece, result)
                 self._store.add(result)
                 row = result.row

@@ -4,8 +4,8 @@
     rows.jsonl       a line for each piece that was finished, the last one of a piece counts
     pages/           a page for each piece
 
-A process that is killed loses the pieces that were running, and nothing else: a line is written whole, or is the last
-one and is dropped.
+A process that is killed loses the pieces that were running, and nothing else: a line is written
+whole, or is the last one and is dropped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class SurveyStore:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise GraphDoctorError(
-                    f"Another survey is running in {folder}.", hint="Wait until it ends, or stop it."
+                    f"Another survey is running in {folder}.",
+                    hint="Wait until it ends, or stop it.",
                 ) from error
             (folder / _PAGES).mkdir(exist_ok=True)
             self._rows = _opened(folder / ROWS_FILE)
@@ -65,7 +66,12 @@ class SurveyStore:
 
     def add(self, result: PieceResult) -> None:
         """Keep what came of a piece."""
-        line = {"row": result.row, "plan": result.plan, "files": dict(result.files), "limits": result.limits}
+        line = {
+            "row": result.row,
+            "plan": result.plan,
+            "files": dict(result.files),
+            "limits": result.limits,
+        }
         with self._writing():
             if result.page is not None and result.row.report is not None:
                 (self.folder / result.row.report).write_text(result.page, encoding="utf-8")
@@ -84,7 +90,11 @@ class SurveyStore:
         try:
             yield
         except OSError as error:
-            kept = f" {self._count} finished pieces of this run are kept; --resume continues." if self._count else ""
+            kept = (
+                f" {self._count} finished pieces of this run are kept; --resume continues."
+                if self._count
+                else ""
+            )
             raise GraphDoctorError(
                 f"{self.folder} can't be written: {error.strerror}.{kept}",
                 hint="--recordings DIR puts surveys into another folder.",
@@ -120,7 +130,9 @@ def described(folder: Path) -> dict[str, Any]:
     try:
         found = orjson.loads((folder / SURVEY_FILE).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise GraphDoctorError(f"{folder} isn't a survey.", hint="graphdoctor survey makes one.") from error
+        raise GraphDoctorError(
+            f"{folder} isn't a survey.", hint="graphdoctor survey makes one."
+        ) from error
     return dict(found)
 
 
@@ -139,7 +151,9 @@ def last_survey(settings: Settings) -> Path:
     """The folder of the last survey."""
     found = [path for path in settings.store.surveys() if (path / SURVEY_FILE).is_file()]
     if not found:
-        raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")
+        raise GraphDoctorError(
+            "There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first."
+        )
     return found[0]
 
 
@@ -151,7 +165,9 @@ _HOW = "graphdoctor survey -o survey.parquet writes one."
 
 
 def is_survey(path: Path) -> bool:
-    """Whether something on this machine is meant to be a survey: by its ending, its first bytes or its fields."""
+    """Whether something on this machine is meant to be a survey: by its ending, its first bytes or
+    its fields.
+    """
     if path.is_dir():
         # A folder of logs may hold tables of its owner's.
         return _is_store(path) or any(map(_is_own, _shards(path)))
@@ -161,7 +177,9 @@ def is_survey(path: Path) -> bool:
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) == MAGIC:
                 return True
-        return path.suffix.lower() == ".json" and _is_document(orjson.loads(path.read_bytes().removeprefix(BOM)))
+        return path.suffix.lower() == ".json" and _is_document(
+            orjson.loads(path.read_bytes().removeprefix(BOM))
+        )
     except (OSError, orjson.JSONDecodeError):
         return False
 
@@ -173,7 +191,9 @@ def read_survey(path: Path) -> SurveyReport:
             return report_of(path)
         found = _shards(path)
         if not found:
-            raise GraphDoctorError(f"There is no survey in {path}: it has no Parquet files.", hint=_HOW)
+            raise GraphDoctorError(
+                f"There is no survey in {path}: it has no Parquet files.", hint=_HOW
+            )
         return merge_surveys([_read_file(each) for each in found])
     return _read_file(path)
 
@@ -188,7 +208,9 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a Parquet file has our metadata, which is in its footer as it is; the footer's length comes last."""
+    """Whether a Parquet file has our metadata, which is in its footer as it is; the footer's length
+    comes last.
+    """
     try:
         with path.open("rb") as stream:
             stream.seek(-_TAIL_BYTES, os.SEEK_END)
@@ -201,12 +223,19 @@ def _is_own(path: Path) -> bool:
 
 
 def _read_file(path: Path) -> SurveyReport:
-    name, content = str(path), file_content(path, missing=f"There is no survey at {path}.", hint=_HOW)
+    name, content = (
+        str(path),
+        file_content(path, missing=f"There is no survey at {path}.", hint=_HOW),
+    )
     if not content:
         raise GraphDoctorError(f"{name} is empty.", hint=_HOW)
     if not content.startswith(MAGIC) and path.suffix.lower() == _PARQUET:
         raise GraphDoctorError(f"{name} isn't a Parquet file.", hint=_HOW)
-    document = read_parquet(content, name) if content.startswith(MAGIC) else parsed_json(content, name, hint=_HOW)
+    document = (
+        read_parquet(content, name)
+        if content.startswith(MAGIC)
+        else parsed_json(content, name, hint=_HOW)
+    )
     return read_document(SurveyReport, document, name, what="a survey", has=_FIELDS, hint=_HOW)
 
 

@@ -23,7 +23,9 @@ _MOST_CHARACTERS = 2_000
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, without characters that a terminal would obey; nothing where that is full."""
+    """Print lines on standard error, without characters that a terminal would obey; nothing where
+    that is full.
+    """
     try:
         print(*map(_line, lines), sep="\n", file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -62,20 +64,31 @@ def _line(text: str) -> str:
 def console_of(
     color: Color, *, is_stderr: bool = False, file: IO[str] | None = None, width: int | None = None
 ) -> Console:
-    """A console; one on a file is colored only when that was asked for, whatever the environment says."""
+    """A console; one on a file is colored only when that was asked for, whatever the environment
+    says.
+    """
     from rich.console import Console
 
     if color == "always":
         return Console(
-            file=file, stderr=is_stderr, width=width, force_terminal=True, color_system="standard", no_color=False
+            file=file,
+            stderr=is_stderr,
+            width=width,
+            force_terminal=True,
+            color_system="standard",
+            no_color=False,
         )
     if color == "never" or file is not None:
-        return Console(file=file, stderr=is_stderr, width=width, force_terminal=False, color_system=None)
+        return Console(
+            file=file, stderr=is_stderr, width=width, force_terminal=False, color_system=None
+        )
     return Console(stderr=is_stderr)
 
 
 def live_console(*, is_quiet: bool) -> Console | None:
-    """Where progress can be drawn over what was drawn before: standard error if it is such a terminal."""
+    """Where progress can be drawn over what was drawn before: standard error if it is such a
+    terminal.
+    """
     if is_quiet or not sys.stderr.isatty():
         return None
     console = console_of("auto", is_stderr=True)
@@ -88,7 +101,10 @@ _PACKAGES = ("torch", "typer", "rich", "pydantic", "orjson", "jinja2", "libcst")
 def report_trouble(error: BaseException) -> None:
     """Say in one line that graphdoctor itself failed, and where the log is."""
     path = _write_trouble_log(error)
-    complain(f"graphdoctor failed: {type(error).__name__}: {error}", f"please report it with the log {path}")
+    complain(
+        f"graphdoctor failed: {type(error).__name__}: {error}",
+        f"please report it with the log {path}",
+    )
 
 
 def _write_trouble_log(error: BaseException) -> Path:

@@ -43,7 +43,8 @@ def try_(
 ) -> None:
     """Try a patch that somebody wrote, as fixes are tried, and say whether it holds.
 
-    Exits with 1 if it changes results, gains nothing or can't be proven. Nothing is written without --apply.
+    Exits with 1 if it changes results, gains nothing or can't be proven. Nothing is written without
+    --apply.
 
     Examples:
         graphdoctor try PATCH.diff model.py: does my edit hold?

@@ -1,4 +1,6 @@
-"""What an executor is, how a piece of work can come out, and which executor ``--jobs`` and ``--on`` ask for."""
+"""What an executor is, how a piece of work can come out, and which executor ``--jobs`` and ``--on``
+ask for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a piece has no result: a clause, the traceback of an unexpected exception, the exit status of what ended."""
+    """Why a piece has no result: a clause, the traceback of an unexpected exception, the exit
+    status of what ended.
+    """
 
     kind: Literal["raised", "memory", "ended", "lost"]
     reason: str
@@ -32,17 +36,21 @@ class Failure:
 
 
 Outcome: TypeAlias = tuple[int, Result | Failure]
-"""A piece's place among all, from 0, and what the work returned for it, or why it failed for good."""
+"""A piece's place among all, from 0, and what the work returned for it, or why it failed for
+good."""
 
 OnBegin: TypeAlias = Callable[[int, str | None], None]
-"""Takes the index of a piece that begins, and where it does, such as ``cores 0-1``; None if that has no name."""
+"""Takes the index of a piece that begins, and where it does, such as ``cores 0-1``; None if that
+has no name."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a piece has for itself: cores, None for none of its own; GPUs; memory that must be free when it begins.
+    """What a piece has for itself: cores, None for none of its own; GPUs; memory that must be free
+    when it begins.
 
-    ``gpus``: 0 hides those of the machine; with None a piece sees all that this process does, and none is its own.
+    ``gpus``: 0 hides those of the machine; with None a piece sees all that this process does, and
+    none is its own.
     """
 
     cpus: int | None
@@ -79,7 +87,9 @@ class Executor(ABC):
 
     @property
     def elsewhere(self) -> str | None:
-        """What to call it if it isn't this machine's processes, such as "a Ray cluster"; else None."""
+        """What to call it if it isn't this machine's processes, such as "a Ray cluster"; else
+        None.
+        """
         return None
 
     def run(
@@ -97,12 +107,16 @@ class Executor(ABC):
         Args:
             work: A function of module level that depends on its piece alone.
             pieces: What it is called with, once each.
-            ahead: How far a piece may be from the first one without an outcome to be begun, for a caller that puts
-                outcomes in order and holds those that come too early; None for any distance. Not for a share.
-            share: What each piece has for itself. Each is then worked on in a process of its own, in the main thread,
-                and whatever it leaves running is ended before its outcome comes. None for pieces that disturb nobody.
-            attempts: How many processes of a share may end over a piece, from 1. It says nothing of nodes that end.
-            on_begin: Called here when a piece begins, each time that it does, and before its outcome comes.
+            ahead: How far a piece may be from the first one without an outcome to be begun, for a
+                caller that puts outcomes in order and holds those that come too early; None for any
+                distance. Not for a share.
+            share: What each piece has for itself. Each is then worked on in a process of its own,
+                in the main thread, and whatever it leaves running is ended before its outcome
+                comes. None for pieces that disturb nobody.
+            attempts: How many processes of a share may end over a piece, from 1. It says nothing of
+                nodes that end.
+            on_begin: Called here when a piece begins, each time that it does, and before its
+                outcome comes.
         """
         distance = len(pieces) if ahead is None else ahead
         return self.outcomes(Job(work, pieces, distance, share, attempts, on_begin))
@@ -126,7 +140,9 @@ def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:
 
 
 def failure_of_end(status: int | None, count: int) -> Failure:
-    """The failure of a piece over which ``count`` processes ended; ``status`` is the last one's, None if unknown."""
+    """The failure of a piece over which ``count`` processes ended; ``status`` is the last one's,
+    None if unknown.
+    """
     times = {1: "", 2: " twice"}.get(count, f" {count} times")
     if status == -signal.SIGKILL:
         how = f"was killed{times} (SIGKILL), as the system does when memory runs out"
@@ -151,7 +167,9 @@ def unpacked(packed: bytes) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class Environment:
-    """A runtime environment of Ray's; without ``working_dir``, nodes work in the folder of the same path as here."""
+    """A runtime environment of Ray's; without ``working_dir``, nodes work in the folder of the same
+    path as here.
+    """
 
     working_dir: str | None = None
     pip: tuple[str, ...] = ()
@@ -162,7 +180,9 @@ class Environment:
         """As ``ray.init`` takes it; empty for none."""
         for folder in (*filter(None, [self.working_dir]), *self.py_modules):
             if not Path(folder).is_dir():
-                raise GraphDoctorError(f"{folder} can't be copied to the nodes of a cluster: it isn't a folder.")
+                raise GraphDoctorError(
+                    f"{folder} can't be copied to the nodes of a cluster: it isn't a folder."
+                )
         fields = {
             "working_dir": self.working_dir and str(Path(self.working_dir).absolute()),
             "pip": list(self.pip),
@@ -179,13 +199,17 @@ def executor_for(
     runtime_env: Environment | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Executor:
-    """The executor that ``--jobs`` and ``--on`` ask for; nothing is started yet, and Ray isn't imported."""
+    """The executor that ``--jobs`` and ``--on`` ask for; nothing is started yet, and Ray isn't
+    imported.
+    """
     if on is None:
         from graphdoctor.executors.local import Local
         from graphdoctor.executors.machine import cores
 
         if runtime_env is not None:
-            raise GraphDoctorError("A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray.")
+            raise GraphDoctorError(
+                "A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray."
+            )
         return Local(cores() if jobs is None else jobs)
     from graphdoctor.executors.on_ray import OnRay
 
@@ -194,6 +218,7 @@ def executor_for(
         return OnRay(None if named == "local" else named, jobs, runtime_env)
     if not on.startswith("ray://") or on == "ray://":
         raise GraphDoctorError(
-            f"--on {on} names no executor.", hint="Executors are ray and ray://HOST:PORT, such as ray://head:10001."
+            f"--on {on} names no executor.",
+            hint="Executors are ray and ray://HOST:PORT, such as ray://head:10001.",
         )
     return OnRay(on, jobs, runtime_env)

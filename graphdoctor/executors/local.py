@@ -1,7 +1,7 @@
 """Works on pieces on this machine: in this process, or in several.
 
-Pieces that need nothing for themselves go to a ``ProcessPoolExecutor``, whose workers are forked where that is safe.
-Those with a share each have a process that a supervisor starts.
+Pieces that need nothing for themselves go to a ``ProcessPoolExecutor``, whose workers are forked
+where that is safe. Those with a share each have a process that a supervisor starts.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
                     # Its worker works on while the caller takes this outcome.
                     begin(pool)
                     yield index, unpacked(packed)
-        # A process ended over one of these, and which isn't known: each is tried alone, when less memory is in use, and
-        # once more if its process ends then. One that had only been waiting has ended no process before.
+        # A process ended over one of these, and which isn't known: each is tried alone, when less
+        # memory is in use, and once more if its process ends then. One that had only been waiting
+        # has ended no process before.
         for index in pending.values():
             yield index, _alone(job, index)
 
@@ -107,7 +108,9 @@ def _alone(job: Job, index: int) -> Any | Failure:  # noqa: ANN401 - what the wo
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_begin_worker, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=_context(), initializer=_begin_worker, initargs=(os.getpid(),)
+    )
     try:
         yield pool
     finally:
@@ -132,6 +135,8 @@ def _begin_worker(parent: int) -> None:
             time.sleep(_PARENT_POLL_S)
         os._exit(1)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers.
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the parent, which ends its workers.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with_parent, daemon=True).start()

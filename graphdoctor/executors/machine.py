@@ -1,4 +1,6 @@
-"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what one piece has."""
+"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what
+one piece has.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use of a machine: cores, those of one physical core together, GPUs; None if unknown."""
+    """What this process may use of a machine: cores, those of one physical core together, GPUs;
+    None if unknown.
+    """
 
     siblings: tuple[tuple[int, ...], ...]
     can_pin: bool
@@ -44,7 +48,9 @@ def cores() -> int:
 
 
 def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
-    """The GPUs that this process may use: their numbers, or what ``CUDA_VISIBLE_DEVICES`` names; None if unknown."""
+    """The GPUs that this process may use: their numbers, or what ``CUDA_VISIBLE_DEVICES`` names;
+    None if unknown.
+    """
     named = environment.get(GPU_VARIABLE)
     count = _gpu_count()
     if named is None:
@@ -60,7 +66,9 @@ def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
 
 
 def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | None, int | None]:
-    """The bytes that this process may use, within limits of control groups, and that are free; None if unknown."""
+    """The bytes that this process may use, within limits of control groups, and that are free; None
+    if unknown.
+    """
     total, available = _system_memory(proc)
     for limit, used in _limits(proc, cgroups):
         total = limit if total is None else min(total, limit)
@@ -106,12 +114,17 @@ def _system_memory(proc: Path) -> tuple[int | None, int | None]:
         with contextlib.suppress(OSError, ValueError):
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
         return None, None
-    sizes = {name: int(size.split()[0]) * 1024 for name, _, size in (line.partition(":") for line in lines)}
+    sizes = {
+        name: int(size.split()[0]) * 1024
+        for name, _, size in (line.partition(":") for line in lines)
+    }
     return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
-    """Limit and use of each control group that this process is in; memory that can be taken back isn't in use."""
+    """Limit and use of each control group that this process is in; memory that can be taken back
+    isn't in use.
+    """
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -121,7 +134,10 @@ def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
         if not kinds:
             names, root = ("memory.max", "memory.current", "inactive_file"), cgroups
         elif "memory" in kinds.split(","):
-            names, root = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"), cgroups / "memory"
+            names, root = (
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+                cgroups / "memory",
+            )
         else:
             continue
         # In a container, the path may be the host's, and the group is the root of what is seen.
@@ -149,7 +165,9 @@ def _number(path: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one piece after the other is worked on; without GPUs of its own, it sees those that this process does."""
+    """Where one piece after the other is worked on; without GPUs of its own, it sees those that
+    this process does.
+    """
 
     number: int
     cores: tuple[int, ...] | None
@@ -177,7 +195,8 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
     if share.gpus and machine.gpus is not None:
         count = min(count, len(machine.gpus) // share.gpus)
     if share.memory_bytes and machine.available_bytes is not None:
-        # One piece may always begin: less may be needed than was asked for, and more may be available by then.
+        # One piece may always begin: less may be needed than was asked for, and more may be
+        # available by then.
         count = min(count, max(1, machine.available_bytes // share.memory_bytes))
     gpus = machine.gpus or ()
     return [
@@ -191,13 +210,19 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
 
 
 def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
-    """Cores in groups of a size; first those that share no physical core with a group before them."""
+    """Cores in groups of a size; first those that share no physical core with a group before
+    them.
+    """
     cores = list(chain.from_iterable(siblings))
     physical = {core: number for number, together in enumerate(siblings) for core in together}
     groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]
     # Siblings are next to each other: a group can share a core with the group before it only.
-    shares = {group: physical[before[-1]] == physical[group[0]] for before, group in pairwise(groups)}
-    return [tuple(sorted(group)) for group in sorted(groups, key=lambda group: shares.get(group, False))]
+    shares = {
+        group: physical[before[-1]] == physical[group[0]] for before, group in pairwise(groups)
+    }
+    return [
+        tuple(sorted(group)) for group in sorted(groups, key=lambda group: shares.get(group, False))
+    ]
 
 
 def in_ranges(numbers: Sequence[int]) -> str:
@@ -217,9 +242,17 @@ def _check(share: Share, machine: Machine) -> None:
             hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
         )
     if (wanted := share.gpus or 0) > len(machine.gpus or ()):
-        raise _no_room(counted(wanted, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none")
-    if share.memory_bytes and machine.total_bytes is not None and share.memory_bytes > machine.total_bytes:
-        raise _no_room(f"{bytes_text(share.memory_bytes)} of memory", f"only {bytes_text(machine.total_bytes)}")
+        raise _no_room(
+            counted(wanted, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none"
+        )
+    if (
+        share.memory_bytes
+        and machine.total_bytes is not None
+        and share.memory_bytes > machine.total_bytes
+    ):
+        raise _no_room(
+            f"{bytes_text(share.memory_bytes)} of memory", f"only {bytes_text(machine.total_bytes)}"
+        )
 
 
 def _no_room(wanted: str, found: str) -> GraphDoctorError:

@@ -1,8 +1,10 @@
-"""Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends, and gives up.
+"""Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends,
+and gives up.
 
-The only module that imports ray, and only when it runs. Nodes run their own graphdoctor, of the same version. A piece
-with a share has a process of its own there too. Ray counts cores and doesn't say which ones, so pieces claim them by
-locks on files, which the system takes back when a process ends.
+The only module that imports ray, and only when it runs. Nodes run their own graphdoctor, of the
+same version. A piece with a share has a process of its own there too. Ray counts cores and doesn't
+say which ones, so pieces claim them by locks on files, which the system takes back when a process
+ends.
 """
 
 from __future__ import annotations
@@ -27,7 +29,16 @@ from urllib.parse import urlsplit
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Environment, Executor, Failure, Job, Outcome, Share, packed_attempt, unpacked
+from graphdoctor.executors.executor import (
+    Environment,
+    Executor,
+    Failure,
+    Job,
+    Outcome,
+    Share,
+    packed_attempt,
+    unpacked,
+)
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot, core_groups, cores, this_machine
 from graphdoctor.executors.supervisor import Supervisors
 from graphdoctor.facts.wording import bytes_text, counted
@@ -48,7 +59,9 @@ _ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy o
 
 @dataclass(frozen=True)
 class OnRay(Executor):
-    """A Ray cluster at an address, None to start one here, that gets so many pieces at once, None for all."""
+    """A Ray cluster at an address, None to start one here, that gets so many pieces at once, None
+    for all.
+    """
 
     address: str | None
     at_once: int | None = None
@@ -57,7 +70,11 @@ class OnRay(Executor):
     @property
     def elsewhere(self) -> str:
         """See ``Executor``."""
-        return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
+        return (
+            "a Ray cluster of this machine"
+            if self.address is None
+            else f"the Ray cluster at {self.address}"
+        )
 
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
         """See ``Executor``; a piece's place is the node's address and what it has of the node."""
@@ -69,10 +86,16 @@ class OnRay(Executor):
                         f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",
                         hint="ray status shows what nodes have; one that an autoscaler would add has to be there.",
                     )
-                asked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
+                asked = {
+                    "num_cpus": share.cpus,
+                    "num_gpus": share.gpus,
+                    "memory": share.memory_bytes,
+                }
             there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir is not None
-            yield from _Pending(ray, there, None if has_folder else str(Path.cwd()), job).outcomes(self.at_once)
+            yield from _Pending(ray, there, None if has_folder else str(Path.cwd()), job).outcomes(
+                self.at_once
+            )
 
     @contextlib.contextmanager
     def _cluster(self, share: Share | None) -> Iterator[Any]:
@@ -81,7 +104,8 @@ class OnRay(Executor):
             raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
         # Ray reads it when a cluster is started: nothing is sent to anybody.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Else it replaces this process's ``print`` when it says that a node ended (ray/experimental/tqdm_ray.py, 2.60).
+        # Else it replaces this process's ``print`` when it says that a node ended
+        # (ray/experimental/tqdm_ray.py, 2.60).
         os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
         import ray
 
@@ -96,9 +120,14 @@ class OnRay(Executor):
     def _connect(self, ray: Any, share: Share | None) -> None:  # noqa: ANN401 - a module without types of its own
         """Connect; over Ray Client again if the server that Ray starts for it died.
 
-        It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked while it is called.
+        It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked
+        while it is called.
         """
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "address": self.address}
+        options: dict[str, Any] = {
+            "log_to_driver": False,
+            "logging_level": "ERROR",
+            "address": self.address,
+        }
         if self.runtime_env is not None:
             options["runtime_env"] = self.runtime_env.described()
         if self.address is None:
@@ -112,10 +141,17 @@ class OnRay(Executor):
                     ray.init(**options)
                 return
             except Exception as error:
-                # A runtime environment that can't be made costs minutes, and can't be made the next time either.
-                if not isinstance(error, ConnectionAbortedError) or not rest or "runtime_env" in str(error):
+                # A runtime environment that can't be made costs minutes, and can't be made the next
+                # time either.
+                if (
+                    not isinstance(error, ConnectionAbortedError)
+                    or not rest
+                    or "runtime_env" in str(error)
+                ):
                     hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
-                    raise GraphDoctorError(f"Can't use {self.elsewhere}: {error_summary(error)}.", hint=hint) from error
+                    raise GraphDoctorError(
+                        f"Can't use {self.elsewhere}: {error_summary(error)}.", hint=hint
+                    ) from error
             ray.shutdown()
             time.sleep(_PAUSE_S)
 
@@ -130,13 +166,19 @@ def _check_answer(address: str) -> None:
     if host is None or port is None:
         if address == "auto":
             return
-        raise GraphDoctorError(f"{address} isn't the address of a Ray cluster.", hint="It's like ray://head:10001.")
+        raise GraphDoctorError(
+            f"{address} isn't the address of a Ray cluster.", hint="It's like ray://head:10001."
+        )
     reason = None
     try:
         socket.create_connection((host, port), timeout=_ANSWER_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
-    if reason is None and "RAY_USE_TLS" not in os.environ and not _is_ray(host, port, is_client="//" in address):
+    if (
+        reason is None
+        and "RAY_USE_TLS" not in os.environ
+        and not _is_ray(host, port, is_client="//" in address)
+    ):
         reason = "what listens there isn't Ray"
     if reason is not None:
         raise GraphDoctorError(
@@ -146,22 +188,30 @@ def _check_answer(address: str) -> None:
 
 
 def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
-    """Whether what listens can be Ray: the cluster's own port says how it is, Ray Client's answers as gRPC does."""
+    """Whether what listens can be Ray: the cluster's own port says how it is, Ray Client's answers
+    as gRPC does.
+    """
     import grpc
 
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     with grpc.insecure_channel(place, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
-            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWER_S, wait_for_ready=True)
+            channel.unary_unary("/grpc.health.v1.Health/Check")(
+                b"", timeout=_ANSWER_S, wait_for_ready=True
+            )
         except grpc.RpcError as error:
             silent = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
-            return error.code() not in (silent if is_client else {*silent, grpc.StatusCode.UNIMPLEMENTED})
+            return error.code() not in (
+                silent if is_client else {*silent, grpc.StatusCode.UNIMPLEMENTED}
+            )
     return True
 
 
 @dataclass
 class _Pending:
-    """Pieces that were handed to Ray, which calls it on a node, in the folder or, for None, where it is."""
+    """Pieces that were handed to Ray, which calls it on a node, in the folder or, for None, where
+    it is.
+    """
 
     _ray: Any
     _there: Any
@@ -180,12 +230,16 @@ class _Pending:
     def outcomes(self, at_once: int | None) -> Iterator[Outcome[Any]]:
         waiting, at_work = deque(range(len(self._job.pieces))), self._indices.values()
         while waiting or self._indices:
-            while (at_once is None or len(at_work) < at_once) and self._job.may_begin(waiting, at_work):
+            while (at_once is None or len(at_work) < at_once) and self._job.may_begin(
+                waiting, at_work
+            ):
                 index = waiting.popleft()
                 # Nodes get one piece each, and what is to be told here stays here.
                 sent = replace(self._job, pieces=[self._job.pieces[index]], on_begin=None)
                 packed = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
-                self._indices[self._there.remote(__version__, self._folder, packed, self._beginnings, index)] = index
+                self._indices[
+                    self._there.remote(__version__, self._folder, packed, self._beginnings, index)
+                ] = index
             yield from self._next()
 
     def _next(self) -> Iterator[Outcome[Any]]:
@@ -229,7 +283,8 @@ class _Pending:
         return unpacked(answer)
 
     def _report_beginnings(self) -> None:
-        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while.
+        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a
+        while.
 
         Each answer is given once, so one that is late is waited for and not asked for again.
         """
@@ -246,7 +301,9 @@ class _Pending:
                     self._job.begin(index, place)
 
     def _hopeless(self) -> Iterator[Outcome[Any]]:
-        """Give up if no node has what a piece needs, and none has come for a while: Ray would wait forever."""
+        """Give up if no node has what a piece needs, and none has come for a while: Ray would wait
+        forever.
+        """
         share, now = self._job.share, time.monotonic()
         if share is None or _can_give(self._ray, share):
             self._hopeless_since = None
@@ -256,13 +313,17 @@ class _Pending:
             for reference, index in list(self._indices.items()):
                 del self._indices[reference]
                 self._ray.cancel(reference, force=True)
-                yield index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more")
+                yield (
+                    index,
+                    Failure("lost", f"no node of the Ray cluster has {_words(share)} any more"),
+                )
 
 
 def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
     wanted = {"CPU": share.cpus or 1, "GPU": share.gpus or 0, "memory": share.memory_bytes or 0}
     return any(
-        node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in wanted.items())
+        node["Alive"]
+        and all(node["Resources"].get(name, 0) >= count for name, count in wanted.items())
         for node in ray.nodes()
     )
 
@@ -277,7 +338,9 @@ def _words(share: Share) -> str:
 
 
 def _beginnings(ray: Any) -> Any:  # noqa: ANN401
-    """An actor that nodes tell what they begin, near this process, which asks it. A node may take it along."""
+    """An actor that nodes tell what they begin, near this process, which asks it. A node may take
+    it along.
+    """
 
     class Beginnings:
         def __init__(self) -> None:
@@ -293,12 +356,20 @@ def _beginnings(ray: Any) -> Any:  # noqa: ANN401
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(Beginnings).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+    return (
+        ray.remote(Beginnings)
+        .options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
+        .remote()
+    )
 
 
 def error_summary(error: Exception) -> str:
-    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback
+    of a node's.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+        type(error).__name__
+    ]
     return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")
 
 
@@ -306,7 +377,9 @@ def error_summary(error: Exception) -> str:
 
 
 def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
-    """What Ray calls on a node: pickled by its code, as a node without graphdoctor couldn't find it by its name."""
+    """What Ray calls on a node: pickled by its code, as a node without graphdoctor couldn't find it
+    by its name.
+    """
 
     def work_there(
         version: str,
@@ -345,7 +418,9 @@ def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
 
 
 def packed_outcome(job: Job, on_begin: Callable[[int, str | None], None]) -> bytes:
-    """The outcome of a job's only piece, packed; ``on_begin`` takes the name of what it has of this machine."""
+    """The outcome of a job's only piece, packed; ``on_begin`` takes the name of what it has of this
+    machine.
+    """
     (piece,) = job.pieces
     share = job.share
     if share is None:
@@ -359,23 +434,35 @@ def packed_outcome(job: Job, on_begin: Callable[[int, str | None], None]) -> byt
     named = os.environ.get(GPU_VARIABLE)
     given = None if named is None else tuple(filter(None, named.split(",")))
     with claimed_cores(share.cpus) as claimed:
-        return packed_attempt(work_apart, Slot(1, claimed, given if share.gpus else None if share.gpus is None else ()))
+        return packed_attempt(
+            work_apart,
+            Slot(1, claimed, given if share.gpus else None if share.gpus is None else ()),
+        )
 
 
 @contextlib.contextmanager
-def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tuple[int, ...] | None]:
-    """So many cores that nobody else who asks here has meanwhile; None where there are none, or none can be pinned."""
+def claimed_cores(
+    count: int | None, folder: Path | None = None
+) -> Iterator[tuple[int, ...] | None]:
+    """So many cores that nobody else who asks here has meanwhile; None where there are none, or
+    none can be pinned.
+    """
     machine = this_machine()
     if count is None or not machine.can_pin:
         yield None
         return
     if folder is None:
-        folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
+        folder = (
+            Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+            / f"graphdoctor-cores-{os.getuid()}"
+        )
     with contextlib.ExitStack() as locks:
         yield _claim(core_groups(machine.siblings, count), folder, locks)
 
 
-def _claim(groups: list[tuple[int, ...]], folder: Path, locks: contextlib.ExitStack) -> tuple[int, ...] | None:
+def _claim(
+    groups: list[tuple[int, ...]], folder: Path, locks: contextlib.ExitStack
+) -> tuple[int, ...] | None:
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()

@@ -1,9 +1,10 @@
 """Works on pieces in slots, each in a process of its own, and ends what pieces leave running.
 
-A supervisor is an interpreter of its own for each slot, without threads and with nothing but the work imported, so it
-forks a process for each piece. On Linux it adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``) and
-ends all of it with the piece. It ends when its pipe closes, which the system sees to when its parent is gone; a piece
-ends with its supervisor (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
+A supervisor is an interpreter of its own for each slot, without threads and with nothing but the
+work imported, so it forks a process for each piece. On Linux it adopts what pieces start
+(``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``) and ends all of it with the piece. It ends when its
+pipe closes, which the system sees to when its parent is gone; a piece ends with its supervisor
+(``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from graphdoctor.executors.executor import Failure, Job, Outcome, attempt, failure_of_end, packed_attempt, unpacked
+from graphdoctor.executors.executor import (
+    Failure,
+    Job,
+    Outcome,
+    attempt,
+    failure_of_end,
+    packed_attempt,
+    unpacked,
+)
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot
 
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +58,9 @@ class _Supervisor:
     index: int | None = None
 
     def end(self) -> int:
-        """Have it end, which the end of its pipe tells it; its exit status, negative for a signal."""
+        """Have it end, which the end of its pipe tells it; its exit status, negative for a
+        signal.
+        """
         self.pipe.close()
         try:
             return self.process.wait(_GRACE_S + _REAP_S)
@@ -69,7 +80,9 @@ class Supervisors:
     _at_work: dict[Connection, _Supervisor] = field(default_factory=dict)
 
     def outcomes(self, slots: Sequence[Slot]) -> Iterator[Outcome[Any]]:
-        """All outcomes, with one process for each slot; all of them have ended when the iterator has."""
+        """All outcomes, with one process for each slot; all of them have ended when the iterator
+        has.
+        """
         self._waiting.extend(range(len(self._job.pieces)))
         try:
             for slot in slots[: len(self._job.pieces)]:
@@ -91,7 +104,8 @@ class Supervisors:
         here, there = Pipe()
         gpus = {} if slot.gpus is None else {GPU_VARIABLE: ",".join(slot.gpus)}
         with there:
-            # It imports from where this process does, whatever its working directory and environment.
+            # It imports from where this process does, whatever its working directory and
+            # environment.
             call = f"from graphdoctor.executors.supervisor import supervise; supervise({there.fileno()}, {os.getpid()})"
             process = subprocess.Popen(
                 [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"],
@@ -114,7 +128,9 @@ class Supervisors:
         self._job.begin(idle.index, idle.slot.name)
         # One that has ended says so when it is waited for.
         with contextlib.suppress(OSError):
-            idle.pipe.send_bytes(pickle.dumps(self._job.pieces[idle.index], pickle.HIGHEST_PROTOCOL))
+            idle.pipe.send_bytes(
+                pickle.dumps(self._job.pieces[idle.index], pickle.HIGHEST_PROTOCOL)
+            )
 
     def _outcome(self, one: _Supervisor) -> Outcome[Any] | None:
         index = one.index
@@ -177,7 +193,9 @@ def _ignore_endings() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
+def _worked(
+    work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int
+) -> bytes:
     receiving, sending = Pipe(duplex=False)
     supervisor = os.getpid()
     process = os.fork()
@@ -294,7 +312,9 @@ def _descendants() -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             # A name in parentheses, the state, the parent; the name may be anything.
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
     found = {os.getpid()}
     while added := {process for process, parent in parents.items() if parent in found} - found:
         found |= added

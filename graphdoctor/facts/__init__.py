@@ -1,1 +1,3 @@
-"""The vocabulary: facts (``recording``) and opinions (``diagnosis``). Imports pydantic and nothing of ours."""
+"""The vocabulary: facts (``recording``) and opinions (``diagnosis``). Imports pydantic and nothing
+of ours.
+"""

@@ -1,4 +1,6 @@
-"""What every fact shares. Standard library only, because the probe makes facts too; ``reading`` reads them."""
+"""What every fact shares. Standard library only, because the probe makes facts too; ``reading``
+reads them.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,14 @@ class InvalidFactError(ValueError):
         self.place = place
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,)
+)
 class Fact:
     """An immutable dataclass; an unknown name is an error, so that a typo never passes as a fact.
 
-    The constructor takes values as they are. One serves all classes: generating the methods of each takes a third of a
-    second, more than most reports.
+    The constructor takes values as they are. One serves all classes: generating the methods of each
+    takes a third of a second, more than most reports.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -45,7 +49,9 @@ class Fact:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-        cls._plan = tuple((field.name, field.default, field.default_factory) for field in dataclasses.fields(cls))
+        cls._plan = tuple(
+            (field.name, field.default, field.default_factory) for field in dataclasses.fields(cls)
+        )
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401
         own = self.__dict__
@@ -59,7 +65,9 @@ class Fact:
             else:
                 raise TypeError(f"{type(self).__name__} needs {name}")
         if not values.keys() <= own.keys():
-            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(values.keys() - own.keys()))}")
+            raise TypeError(
+                f"{type(self).__name__} has no {', '.join(sorted(values.keys() - own.keys()))}"
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -103,10 +111,14 @@ def field_types(fact: type[Fact]) -> Mapping[str, Any]:
 
 
 def shared_kinds(fact: type[Fact]) -> Mapping[str, str]:
-    """The kind of text that each field holds, for the fields whose text may be shown to others (``shared``)."""
+    """The kind of text that each field holds, for the fields whose text may be shown to others
+    (``shared``).
+    """
     if "_shared" not in fact.__dict__:
         hints = typing.get_type_hints(fact, include_extras=True)
-        fact._shared = {name: mark for name, kind in hints.items() for mark in islice(_marks(kind), 1)}
+        fact._shared = {
+            name: mark for name, kind in hints.items() for mark in islice(_marks(kind), 1)
+        }
     return fact._shared
 
 

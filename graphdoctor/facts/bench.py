@@ -1,7 +1,7 @@
 """The facts of a bench: how each way to run a program does, beside eager mode.
 
-A **variant** is one way to run the program: without torch.compile (``eager``), with the user's arguments, or with
-others.
+A **variant** is one way to run the program: without torch.compile (``eager``), with the user's
+arguments, or with others.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ EAGER = "eager"
 """The name of the variant without torch.compile, which is the first."""
 
 VariantStatus = Literal["ok", "wrong", "failed", "skipped"]
-"""``ok``: measured, and its results are right as far as they could be compared; ``wrong``: its results differ from
-eager mode's by more than rounding; ``failed``: it raised, or it was stopped; ``skipped``: it wasn't run, because it
-can't be on this machine, or the time was up."""
+"""``ok``: measured, and its results are right as far as they could be compared; ``wrong``: its
+results differ from eager mode's by more than rounding; ``failed``: it raised, or it was stopped;
+``skipped``: it wasn't run, because it can't be on this machine, or the time was up."""
 
 Judgement = Literal["faster", "slower", "same", "unknown"]
 """A variant beside eager mode: ``same``: no measurable difference; ``unknown``: it wasn't timed."""
 
 
 BenchPart = Literal["cold", "results", "causes"]
-"""What is measured when it is asked for: ``cold``: starts with an empty cache on disk and after it; ``results``: beside
-eager mode's; ``causes``: the kernels of a call, graphs and breaks of every variant, and where one goes wrong."""
+"""What is measured when it is asked for: ``cold``: starts with an empty cache on disk and after it;
+``results``: beside eager mode's; ``causes``: the kernels of a call, graphs and breaks of every
+variant, and where one goes wrong."""
 
 BENCH_PARTS: tuple[BenchPart, ...] = ("cold", "results", "causes")
 
@@ -66,7 +67,9 @@ class CallTimes(Fact):
         if not times_us:
             return None
         q1, median, q3 = (
-            statistics.quantiles(times_us, n=4, method="inclusive") if len(times_us) > 1 else [*times_us] * 3
+            statistics.quantiles(times_us, n=4, method="inclusive")
+            if len(times_us) > 1
+            else [*times_us] * 3
         )
         return cls(
             median=median,
@@ -80,17 +83,22 @@ class CallTimes(Fact):
 
 
 class Speedup(Fact):
-    """How many times as fast as eager mode: the time of a call in eager mode divided by the variant's."""
+    """How many times as fast as eager mode: the time of a call in eager mode divided by the
+    variant's.
+    """
 
     ratio: float
-    """Median over all rounds, in each of which every variant has its turn; or that of the best rounds."""
+    """Median over all rounds, in each of which every variant has its turn; or that of the best
+    rounds."""
     low: float
-    """Lower end of the ratio's 95% confidence interval; of best rounds, what the three shortest of each allow."""
+    """Lower end of the ratio's 95% confidence interval; of best rounds, what the three shortest of
+    each allow."""
     high: float
     """Upper end of that interval."""
     rounds: int
     is_of_best: bool = False
-    """Of the second shortest round of each, because a call waits for its host, whose speed changes."""
+    """Of the second shortest round of each, because a call waits for its host, whose speed
+    changes."""
 
 
 class BreakEven(Fact):
@@ -116,7 +124,8 @@ class Correctness(Fact):
     where: str | None = None
     """Where results differ most by more than rounding; None if they don't."""
     largest: float | None = None
-    """The largest absolute difference there; None if there is no difference, or it isn't a number."""
+    """The largest absolute difference there; None if there is no difference, or it isn't a
+    number."""
     note: str | None = None
     """What couldn't be compared, and why; a clause."""
 
@@ -128,7 +137,8 @@ class StageResult(Fact):
     """One stage of the compiler, run on its own."""
 
     name: str
-    """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor`` or another backend of the variant."""
+    """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor`` or another backend of
+    the variant."""
     without: tuple[str, ...] = ()
     """Parts of that stage that were left out, such as ``fusion``."""
     outcome: StageOutcome
@@ -158,7 +168,8 @@ class Stages(Fact):
     workaround: Workaround | None = None
     """How to do without that part; None if there is no way to, or it doesn't help."""
     reproducer: str | None = None
-    """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't asked for."""
+    """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't
+    asked for."""
     note: str | None = None
     """What couldn't be found out, and why; a clause."""
 
@@ -185,8 +196,8 @@ class Variant(Fact):
     compile_cold_s: float | None = None
     """Seconds that compiling adds to the calls in a new process with an empty cache on disk."""
     compile_warm_s: float | None = None
-    """The same with what is on disk: what a restart costs. Without a cold start before it, with the user's caches as
-    they are."""
+    """The same with what is on disk: what a restart costs. Without a cold start before it, with the
+    user's caches as they are."""
     cache: CacheUse | None = None
     """What the caches on disk did then."""
     call_us: CallTimes | None = None
@@ -196,17 +207,19 @@ class Variant(Fact):
     best_us: float | None = None
     """A call in the second shortest round; None unless the speed-up is of these."""
     device_us: float | None = None
-    """The part of a call in a row in which a GPU works, by torch.profiler; None without CUDA, or if unknown."""
+    """The part of a call in a row in which a GPU works, by torch.profiler; None without CUDA, or if
+    unknown."""
     awaits_backward: bool = False
-    """torch records its CUDA graphs anew in each call, because outputs of earlier calls await their backward pass."""
+    """torch records its CUDA graphs anew in each call, because outputs of earlier calls await their
+    backward pass."""
     speedup: Speedup | None = None
-    """Of calls in a row, beside eager mode; for eager mode itself, beside a second process that runs the same, which
-    shows the noise."""
+    """Of calls in a row, beside eager mode; for eager mode itself, beside a second process that
+    runs the same, which shows the noise."""
     judgement: Judgement = "unknown"
     """What the speed-up says, the machine's noise considered."""
     break_even_calls: int | None = None
-    """Calls until a cold start is won back, or if none was measured, a restart; None if it never is, or that is
-    unknown."""
+    """Calls until a cold start is won back, or if none was measured, a restart; None if it never
+    is, or that is unknown."""
     break_even_cold: BreakEven | None = None
     """The same with its interval."""
     break_even_warm: BreakEven | None = None
@@ -240,7 +253,11 @@ class Variant(Fact):
     @property
     def time_us(self) -> float | None:
         """A call, as the speed-up counts it; None if it wasn't timed."""
-        return self.best_us if self.best_us is not None or self.call_us is None else self.call_us.median
+        return (
+            self.best_us
+            if self.best_us is not None or self.call_us is None
+            else self.call_us.median
+        )
 
     @property
     def waits_for_host(self) -> bool:
@@ -261,20 +278,23 @@ class BenchVerdict(Fact):
 
     text: str
     best: str | None
-    """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that can't be told apart,
-    the one that compiles fastest; of a sweep, that of the largest size that ran. None if eager mode itself failed."""
+    """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that
+    can't be told apart, the one that compiles fastest; of a sweep, that of the largest size that
+    ran. None if eager mode itself failed."""
     untried: str | None = None
-    """A variant that wasn't measured and may be faster, as ``--variant`` reads it; None if there is none."""
+    """A variant that wasn't measured and may be faster, as ``--variant`` reads it; None if there is
+    none."""
 
 
 class Noise(Fact):
     """How steady the machine is."""
 
     ratio: float | None
-    """Eager mode beside eager mode in another process; 1 on a quiet machine. None without such a process: the variants
-    differ by more than two such processes do."""
+    """Eager mode beside eager mode in another process; 1 on a quiet machine. None without such a
+    process: the variants differ by more than two such processes do."""
     spread: float
-    """Distance between the quartiles of the times of single calls in eager mode, divided by their median."""
+    """Distance between the quartiles of the times of single calls in eager mode, divided by their
+    median."""
     is_noisy: bool
     """Too much of either for small differences to be seen."""
 

@@ -6,10 +6,13 @@ from typing import Literal
 
 from .base import Fact
 
-RefusalKind = Literal["load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"]
-"""Why there is no program of an architecture. ``load_failed``: no configuration could be built; ``eager_failed``: a
-model was built, and failed with all inputs; ``no_inputs``: nothing says what it takes; ``too_large``: no configuration
-is small enough; the others: how the process ended that looked for one."""
+RefusalKind = Literal[
+    "load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"
+]
+"""Why there is no program of an architecture. ``load_failed``: no configuration could be built;
+``eager_failed``: a model was built, and failed with all inputs; ``no_inputs``: nothing says what it
+takes; ``too_large``: no configuration is small enough; the others: how the process ended that
+looked for one."""
 
 
 class Architecture(Fact):
@@ -32,7 +35,9 @@ class Catalog(Fact):
 
 
 class Program(Fact):
-    """A target: a file with ``build()`` and ``example_inputs()``, which ran in eager mode when it was written."""
+    """A target: a file with ``build()`` and ``example_inputs()``, which ran in eager mode when it
+    was written.
+    """
 
     path: str
     library: str

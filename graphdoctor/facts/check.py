@@ -1,4 +1,5 @@
-"""The result of ``graphdoctor check``: what each target has that its baseline and its budgets don't allow.
+"""The result of ``graphdoctor check``: what each target has that its baseline and its budgets don't
+allow.
 
 ``CheckReport`` is the JSON document. It has the ``SCHEMA_VERSION`` of a diagnosis.
 """
@@ -32,8 +33,8 @@ class Ignored(Fact):
 
     finding: Finding
     by: Literal["comment", "path", "setting"]
-    """``comment``: ``# graphdoctor: ignore[GD101] why`` on its line; ``path``: ``per-path-ignores``; ``setting``:
-    ``ignore``, ``select`` or ``own-code``."""
+    """``comment``: ``# graphdoctor: ignore[GD101] why`` on its line; ``path``:
+    ``per-path-ignores``; ``setting``: ``ignore``, ``select`` or ``own-code``."""
     reason: str | None = None
     """The reason given in the comment."""
 
@@ -42,7 +43,8 @@ class UnusedIgnore(Fact):
     """An ignore comment, or an entry of ``per-path-ignores``, that matches no finding."""
 
     file: str
-    """Path, relative to ``CheckReport.root`` if it is below it; for a setting, the pyproject.toml."""
+    """Path, relative to ``CheckReport.root`` if it is below it; for a setting, the
+    pyproject.toml."""
     line: int | None = None
     """1-based line; None for a setting."""
     codes: tuple[str, ...] = ()
@@ -65,7 +67,8 @@ class BaselineEntry(Fact):
     """Owning package; None for the project's own code."""
     count: int = 1
     break_effects: tuple[BreakEffect, ...] | None = None
-    """What torch did at the break; None for other findings, and in a file written before schema version 1.1."""
+    """What torch did at the break; None for other findings, and in a file written before schema
+    version 1.1."""
     skipped_frames: tuple[str, ...] = ()
     """Functions that torch skipped because of it."""
     rest_eager_frames: tuple[str, ...] = ()
@@ -83,21 +86,31 @@ class BaselineRun(Fact):
     graphs: int
     """Graphs handed to the backend."""
     graph_ops: int | None = None
-    """Tensor operations of a steady call that ran in compiled graphs; None if coverage was unknown."""
+    """Tensor operations of a steady call that ran in compiled graphs; None if coverage was
+    unknown."""
     eager_ops: int | None = None
     """Those that ran outside any graph; None if coverage was unknown."""
     eager_functions: tuple[str, ...] = ()
-    """Functions that ran eagerly as a whole: skipped, over the recompile limit, or failed to compile."""
+    """Functions that ran eagerly as a whole: skipped, over the recompile limit, or failed to
+    compile."""
 
     @property
     def op_count(self) -> int | None:
         """Tensor operations of a steady call; None if coverage was unknown."""
-        return None if self.graph_ops is None or self.eager_ops is None else self.graph_ops + self.eager_ops
+        return (
+            None
+            if self.graph_ops is None or self.eager_ops is None
+            else self.graph_ops + self.eager_ops
+        )
 
     @property
     def coverage(self) -> float | None:
-        """Share, 0 to 1, of operations that ran in graphs; None if unknown or if there were none."""
-        return self.graph_ops / self.op_count if self.op_count and self.graph_ops is not None else None
+        """Share, 0 to 1, of operations that ran in graphs; None if unknown or if there were
+        none.
+        """
+        return (
+            self.graph_ops / self.op_count if self.op_count and self.graph_ops is not None else None
+        )
 
 
 class WorseFinding(Fact):
@@ -126,27 +139,34 @@ class TargetCheck(Fact):
     diagnosis: Diagnosis | None = None
     """The diagnosis with all findings, including ignored ones; None if there is no recording."""
     new: tuple[Finding, ...] = ()
-    """Findings that neither the baseline nor an ignore allows, worst first, including those below ``fail_on``."""
+    """Findings that neither the baseline nor an ignore allows, worst first, including those below
+    ``fail_on``."""
     known: tuple[Finding, ...] = ()
     grown: tuple[Finding, ...] = ()
-    """Of these, the ones that happened more often than in the baseline; a failure from ten times on (``worse``)."""
+    """Of these, the ones that happened more often than in the baseline; a failure from ten times on
+    (``worse``)."""
     worse: tuple[WorseFinding, ...] = ()
-    """Of the known ones, those with worse effects than in the baseline; they fail it like new ones."""
+    """Of the known ones, those with worse effects than in the baseline; they fail it like new
+    ones."""
     newly_eager: tuple[str, ...] = ()
-    """Functions that run eagerly as a whole, though they didn't in the baseline, and that no new, worse or ignored
-    finding names."""
+    """Functions that run eagerly as a whole, though they didn't in the baseline, and that no new,
+    worse or ignored finding names."""
     has_lost_coverage: bool = False
-    """Whether coverage fell below the baseline's because more operations run eagerly, or became unknown."""
+    """Whether coverage fell below the baseline's because more operations run eagerly, or became
+    unknown."""
     baseline_run: BaselineRun | None = None
-    """What the baseline's run measured; None if there is no baseline, or one written before schema version 1.1."""
+    """What the baseline's run measured; None if there is no baseline, or one written before schema
+    version 1.1."""
     fixed: tuple[BaselineEntry, ...] = ()
     """Entries of the baseline that are gone; ``graphdoctor baseline --update`` drops them."""
     ignored: tuple[Ignored, ...] = ()
     budgets: tuple[Budget, ...] = ()
     baseline_torch: str | None = None
-    """The torch version of the baseline entries that were compared; None if the target has no baseline."""
+    """The torch version of the baseline entries that were compared; None if the target has no
+    baseline."""
     is_other_torch: bool = False
-    """Whether the baseline lacks entries of this torch version, so that new and fixed findings can come from torch."""
+    """Whether the baseline lacks entries of this torch version, so that new and fixed findings can
+    come from torch."""
     fail_on: FailOn = "warning"
     """The lowest severity of a new finding that fails it."""
 
@@ -183,13 +203,15 @@ class CheckReport(Document):
     baseline: str | None = None
     """The baseline file that was compared; None if there is none."""
     root: str | None = None
-    """Absolute path of the project folder; the paths of findings, entries and ignores are relative to it."""
+    """Absolute path of the project folder; the paths of findings, entries and ignores are relative
+    to it."""
     repository: str | None = None
-    """Absolute path of the git repository that ``root`` is in; None outside any. SARIF and GitHub's annotations have
-    paths relative to it."""
+    """Absolute path of the git repository that ``root`` is in; None outside any. SARIF and GitHub's
+    annotations have paths relative to it."""
     notes: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """Environment variables that replaced the project's rules of what fails, such as ``GRAPHDOCTOR_FAIL_ON=never``."""
+    """Environment variables that replaced the project's rules of what fails, such as
+    ``GRAPHDOCTOR_FAIL_ON=never``."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:

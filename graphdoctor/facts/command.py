@@ -1,4 +1,6 @@
-"""A recorded run as a command line, and lines that compile repeated modules each by itself: facts in, text out."""
+"""A recorded run as a command line, and lines that compile repeated modules each by itself: facts
+in, text out.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,22 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
 
 def _options(target: TargetInfo) -> Iterator[str]:
     known = {**target.compile_arguments, **target.call_options}
-    known |= {"inputs": target.inputs, "own": target.own, "config": target.config, "regional": target.is_regional}
+    known |= {
+        "inputs": target.inputs,
+        "own": target.own,
+        "config": target.config,
+        "regional": target.is_regional,
+    }
     for name, told in options_of(RunSpec).items():
         value, (on, *off) = known.get(name), told.flags(name).split("/")
         if isinstance(value, bool):
             yield from [on] if value else off
         elif isinstance(value, (tuple, Mapping)):
-            texts = [f"{key}={item!r}" for key, item in value.items()] if isinstance(value, Mapping) else value
+            texts = (
+                [f"{key}={item!r}" for key, item in value.items()]
+                if isinstance(value, Mapping)
+                else value
+            )
             yield from (part for text in texts for part in (on, text))
         elif value not in (None, getattr(_DEFAULTS, name)):
             yield from (on, str(value))
@@ -45,8 +56,11 @@ def _options(target: TargetInfo) -> Iterator[str]:
         yield from ("--python", target.python)
 
 
-def block_lines(blocks: Sequence[RepeatedBlocks], arguments: Mapping[str, object]) -> tuple[str, ...]:
-    """Lines that compile each block of a model, in place of the program's call of ``torch.compile``.
+def block_lines(
+    blocks: Sequence[RepeatedBlocks], arguments: Mapping[str, object]
+) -> tuple[str, ...]:
+    """Lines that compile each block of a model, in place of the program's call of
+    ``torch.compile``.
 
     Args:
         blocks: The blocks by class; the model is called ``model``.
@@ -70,5 +84,7 @@ def _lines(of: RepeatedBlocks, given: tuple[str, ...]) -> Iterator[str]:
 
 
 def _expression(path: str) -> str:
-    steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split(".")))
+    steps = (
+        f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split("."))
+    )
     return "model" + "".join(steps)

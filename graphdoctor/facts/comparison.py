@@ -1,6 +1,7 @@
 """Two diagnoses side by side: what is new, gone or the same, and how the two runs differ.
 
-``DiagnosisComparison`` is the JSON document of ``graphdoctor diff``. It has the ``SCHEMA_VERSION`` of a diagnosis.
+``DiagnosisComparison`` is the JSON document of ``graphdoctor diff``. It has the ``SCHEMA_VERSION``
+of a diagnosis.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Side(Fact):
     """Whether calls are missing because the run or its log ended early."""
     summary: Counts
     has_calls: bool
-    """Whether the user's calls are counted; False for a script and for a log that graphdoctor didn't record."""
+    """Whether the user's calls are counted; False for a script and for a log that graphdoctor
+    didn't record."""
     hidden_findings: int = 0
     """How many findings the selection of this comparison left out."""
 
@@ -47,9 +49,9 @@ Aspect = Literal[
     "files",
     "gap",
 ]
-"""``recording``: a log that graphdoctor didn't record; ``selection``: findings left out when a document was written;
-``guards``: guards were only read on one side; ``files``: the findings are in different files; ``gap``: only one side
-lacks something."""
+"""``recording``: a log that graphdoctor didn't record; ``selection``: findings left out when a
+document was written; ``guards``: guards were only read on one side; ``files``: the findings are in
+different files; ``gap``: only one side lacks something."""
 
 
 class Mismatch(Fact):
@@ -66,8 +68,8 @@ class Mismatch(Fact):
 Change = Literal["line", "severity", "count"]
 
 Match = Literal["fingerprint", "place"]
-"""How two findings were matched. ``place``: by rule, file, function without its class, line text and torch's id,
-because one side is a log without classes."""
+"""How two findings were matched. ``place``: by rule, file, function without its class, line text
+and torch's id, because one side is a log without classes."""
 
 
 class SameFinding(Fact):
@@ -96,4 +98,5 @@ class DiagnosisComparison(Fact):
     same: tuple[SameFinding, ...]
     """Findings that both have, worst first."""
     unseen: tuple[Finding, ...] = ()
-    """Findings of the first that a partial second run doesn't have, which may only not have got there."""
+    """Findings of the first that a partial second run doesn't have, which may only not have got
+    there."""

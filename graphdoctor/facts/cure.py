@@ -1,4 +1,6 @@
-"""The facts of a cure: what was tried to make a program fast, what of it helped, and what it comes to."""
+"""The facts of a cure: what was tried to make a program fast, what of it helped, and what it comes
+to.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ CURED = "cured"
 Best = Literal["eager", "as you had it", "cured"]
 
 StepOutcome = Literal["kept", "no gain", "slower", "wrong", "failed", "skipped"]
-"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile cold; ``no gain``: neither;
-``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried, because it can't be, or time was up."""
+"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile cold;
+``no gain``: neither; ``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried,
+because it can't be, or time was up."""
 
 
 class CureStep(Fact):
@@ -35,7 +38,8 @@ class CureStep(Fact):
     speedup: Speedup | None = None
     """Beside the best way before it; None if it wasn't timed."""
     compile_cold_s: float | None = None
-    """Seconds that compiling adds with an empty cache on disk; None unless cold starts were asked for."""
+    """Seconds that compiling adds with an empty cache on disk; None unless cold starts were asked
+    for."""
     compile_before_s: float | None = None
     """The same of the best way before it."""
 
@@ -47,7 +51,8 @@ class CureReport(Document):
     target: TargetInfo
     text: str
     best: Best | None
-    """The fastest correct way; None if the program fails without torch.compile, so that nothing could be compared."""
+    """The fastest correct way; None if the program fails without torch.compile, so that nothing
+    could be compared."""
     eager: Variant
     """Without torch.compile."""
     as_it_was: Variant
@@ -59,7 +64,8 @@ class CureReport(Document):
     diff: str = ""
     """Edits of source that the best way needs, as one unified diff."""
     arguments: dict[str, object]
-    """What torch.compile is to be given that isn't its default; empty if the best way is eager mode."""
+    """What torch.compile is to be given that isn't its default; empty if the best way is eager
+    mode."""
     compile_lines: tuple[str, ...] = ()
     """Lines that compile the model, in place of the user's own call of torch.compile."""
     settings: tuple[str, ...] = ()

@@ -12,8 +12,8 @@ class DdpBucket(Fact):
     name: str
     """torch's name for it, such as ``submod_0``."""
     parameters: tuple[str, ...]
-    """The parameters in it, such as ``self.first.weight``; torch's names of the graph's inputs where their sources
-    aren't recorded."""
+    """The parameters in it, such as ``self.first.weight``; torch's names of the graph's inputs
+    where their sources aren't recorded."""
     parameter_bytes: int | None
     """What they take; None if a size isn't a number."""
     op_count: int
@@ -21,7 +21,9 @@ class DdpBucket(Fact):
 
 
 class DdpSplit(Fact):
-    """A graph that ``DDPOptimizer`` split, so that gradients can be reduced while others are still computed."""
+    """A graph that ``DDPOptimizer`` split, so that gradients can be reduced while others are still
+    computed.
+    """
 
     compile_id: str
     buckets: tuple[DdpBucket, ...]

@@ -21,7 +21,8 @@ from .stages import GraphStages
 from .trials import Attacked, Comparison
 
 Severity = Literal["error", "warning", "info"]
-"""``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
+"""``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth
+knowing."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
@@ -82,7 +83,8 @@ class Fix(Fact):
     kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
-    """Python to write: it parses, and every name in it can be read at ``place``. None if words have to do."""
+    """Python to write: it parses, and every name in it can be read at ``place``. None if words have
+    to do."""
     place: SnippetPlace | None = None
     """Where ``snippet`` goes; None without one."""
     is_safe: bool = False
@@ -95,7 +97,8 @@ class Fix(Fact):
     diff: str | None = None
     """The edit as a unified diff; None if there is none."""
     compared: Comparison | None = None
-    """The results of its trial compared with those of the unmodified program without torch.compile."""
+    """The results of its trial compared with those of the unmodified program without
+    torch.compile."""
     attacked: Attacked | None = None
     """What other inputs showed; None if none were tried."""
     source: str | None = None
@@ -123,13 +126,15 @@ class Cost(Fact):
     """What a finding costs, measured."""
 
     call_us: float | None = None
-    """Microseconds of a steady call; below 0 if the call is slower without the finding. None if unknown."""
+    """Microseconds of a steady call; below 0 if the call is slower without the finding. None if
+    unknown."""
     call_from: Literal["fix", "gap", "host_gap", "profile"] | None = None
-    """How it was measured. ``fix``: the call without a verified fix minus the call with it, timed in turns; ``gap``:
-    from the end of the graph that the break ends to the start of the next one, or the whole call if it runs no
-    graph; ``host_gap``: the same in a run on an accelerator such as CUDA, where it is the host's time alone: neither
-    the device's time nor what is lost because operations aren't fused is in it. Only a verified fix measures these;
-    ``profile``: by torch.profiler, in a process of its own."""
+    """How it was measured. ``fix``: the call without a verified fix minus the call with it, timed
+    in turns; ``gap``: from the end of the graph that the break ends to the start of the next one,
+    or the whole call if it runs no graph; ``host_gap``: the same in a run on an accelerator such as
+    CUDA, where it is the host's time alone: neither the device's time nor what is lost because
+    operations aren't fused is in it. Only a verified fix measures these; ``profile``: by
+    torch.profiler, in a process of its own."""
     share: float | None = None
     """``call_us`` divided by the time of the steady call."""
     compile_s: float | None = None
@@ -157,9 +162,11 @@ class Finding(Fact):
     location: Location
     related: tuple[Location, ...] = ()
     count: int
-    """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a finding of lint."""
+    """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a
+    finding of lint."""
     changes: tuple[GuardChange, ...] = ()
-    """All values that changed, for a finding about recompiles: the first change of each; empty for other findings."""
+    """All values that changed, for a finding about recompiles: the first change of each; empty for
+    other findings."""
     hidden_change_count: int = 0
     """How many more values changed in one recompile than were recorded."""
     torch_id: shared.TorchId | None = None
@@ -187,21 +194,28 @@ class Finding(Fact):
     fingerprint: shared.Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_consequence: bool = False
-    """Another break causes it: without that one, torch wouldn't get here, could resume, or would see each turn's value
-    of a loop as a constant."""
+    """Another break causes it: without that one, torch wouldn't get here, could resume, or would
+    see each turn's value of a loop as a constant."""
     is_unsettling: bool = False
     """The last call never stops compiling, because a value that this is about differs each time."""
     is_mended: bool = False
     """Whether it is gone with all verified fixes applied, including those of other findings."""
     goes_with: Companion | None = None
-    """The finding that it is a consequence of: that one's fix alone removed it. None if no trial showed that, or if one
-    showed a fix of its own."""
+    """The finding that it is a consequence of: that one's fix alone removed it. None if no trial
+    showed that, or if one showed a fix of its own."""
 
     @property
     def rank(self) -> tuple[int, bool, bool, bool]:
-        """Sort key: severity, what ended a call or its compile, causes before consequences, what never settles."""
+        """Sort key: severity, what ended a call or its compile, causes before consequences, what
+        never settles.
+        """
         is_end = self.code in ("GD501", "GD502", "GD901")
-        return SEVERITIES.index(self.severity), not is_end, self.is_consequence, not self.is_unsettling
+        return (
+            SEVERITIES.index(self.severity),
+            not is_end,
+            self.is_consequence,
+            not self.is_unsettling,
+        )
 
     @property
     def site(self) -> str:
@@ -209,7 +223,9 @@ class Finding(Fact):
         return f"{self.location.file}:{self.location.line} ({self.torch_id or self.code})"
 
 
-FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]
+FrameState = Literal[
+    "compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"
+]
 """``partly_eager``: compiled up to a graph break; the rest of the function runs eagerly."""
 
 
@@ -253,7 +269,8 @@ class RecompileReport(Fact):
     loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around that line and their values."""
     also_changed: tuple[GuardChange, ...] = ()
-    """Values that changed since the function's last call too, but to what the nearest entry was compiled for."""
+    """Values that changed since the function's last call too, but to what the nearest entry was
+    compiled for."""
     nearest: shared.CompileId | None = None
     """Compile id of the cache entry that was compared; None if unknown."""
     cost_s: float | None = None
@@ -261,7 +278,8 @@ class RecompileReport(Fact):
     backend_s: float | None = None
     """Seconds of these in the backend; the rest is spent in Dynamo."""
     is_over_limit: bool = False
-    """Whether nothing compiled, because the function was over its recompile limit and ran eagerly."""
+    """Whether nothing compiled, because the function was over its recompile limit and ran
+    eagerly."""
     is_exact: bool = True
     """False if the cause was read from torch's log: then only the first failed guard is known."""
     fingerprint: shared.Fingerprint | None = None
@@ -271,8 +289,8 @@ class Diagnosis(Document):
     """The JSON document."""
 
     recording: Recording
-    """The facts, without the picture of the run; the files of compile calls, watched functions and shapes as in
-    locations."""
+    """The facts, without the picture of the run; the files of compile calls, watched functions and
+    shapes as in locations."""
     summary: Counts
     findings: tuple[Finding, ...]
     """Worst first."""

@@ -1,7 +1,7 @@
 """What torch's trace log has beside compiles, graphs, breaks and guards.
 
-Answers of the caches on disk, symbolic sizes, fake kernels, exported programs, collectives, and which kinds of records
-there are.
+Answers of the caches on disk, symbolic sizes, fake kernels, exported programs, collectives, and
+which kinds of records there are.
 """
 
 from __future__ import annotations
@@ -13,29 +13,36 @@ from . import shared
 from .base import Fact
 
 AskedCache = Literal[
-    "fx_graph_cache", "fx_graph_bundled_cache", "aotautograd_cache", "dynamo_cache", "precompile_cache"
+    "fx_graph_cache",
+    "fx_graph_bundled_cache",
+    "aotautograd_cache",
+    "dynamo_cache",
+    "precompile_cache",
 ]
-"""Caches on disk: Inductor's, what AOTAutograd's keeps of Inductor's, AOTAutograd's, those of precompiled programs."""
+"""Caches on disk: Inductor's, what AOTAutograd's keeps of Inductor's, AOTAutograd's, those of
+precompiled programs."""
 
 AnswerState = Literal["hit", "miss", "bypass", "disabled", "failed"]
 """``bypass``: the graph can't be kept on disk; ``failed``: it couldn't be written or read."""
 
 ShapeKind = Literal["dynamic", "unbacked", "specialized", "guarded", "assumed", "data_dependent"]
-"""``dynamic``: a size got a symbol. ``unbacked``: a size that depends on data did. ``specialized``: a symbol became a
-constant. ``guarded``: a condition on symbols is checked before compiled code runs, or while it runs. ``assumed``: a
-condition that depends on data was decided by the values at hand. ``data_dependent``: one couldn't be decided."""
+"""``dynamic``: a size got a symbol. ``unbacked``: a size that depends on data did. ``specialized``:
+a symbol became a constant. ``guarded``: a condition on symbols is checked before compiled code
+runs, or while it runs. ``assumed``: a condition that depends on data was decided by the values at
+hand. ``data_dependent``: one couldn't be decided."""
 
 
 class RecordCount(Fact):
     """The records of one kind in the log."""
 
     kind: shared.RecordKind
-    """torch's name for the kind; those of bytecode begin with ``*`` in place of a function's name."""
+    """torch's name for the kind; those of bytecode begin with ``*`` in place of a function's
+    name."""
     count: int
     size_bytes: int
     is_shown: bool
-    """Whether the report, its page or this document has what they say. ``graphdoctor unpack`` writes those with a text
-    of their own to files, and the others to its index."""
+    """Whether the report, its page or this document has what they say. ``graphdoctor unpack``
+    writes those with a text of their own to files, and the others to its index."""
 
 
 class CacheAnswer(Fact):

@@ -1,4 +1,6 @@
-"""The facts of an export: what ``torch.export`` made of a target, why it made nothing, and which sizes stay dynamic."""
+"""The facts of an export: what ``torch.export`` made of a target, why it made nothing, and which
+sizes stay dynamic.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from .recording import CaptureGap, DimOfExport, Environment, ExportInput, Target
 from .trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
-"""``exported``: the exported program computes what eager mode does; ``different``: it computes something else;
-``unknown``: torch made a program, and whether it is right isn't known; ``blocked``: torch.export raised; ``failed``:
-the process ended before it was done."""
+"""``exported``: the exported program computes what eager mode does; ``different``: it computes
+something else; ``unknown``: torch made a program, and whether it is right isn't known; ``blocked``:
+torch.export raised; ``failed``: the process ended before it was done."""
 
 Best = Literal["strict", "non-strict"]
 
@@ -31,9 +33,9 @@ class ExportBlocker(Fact):
     message: str
     """torch's own words."""
     tried: tuple[TriedFix, ...] = ()
-    """Fixes that were tried; the round is the blocker's number. ``verified``: with it, and with those that were kept
-    before it, the export succeeds and the program computes what eager mode does; ``moved``: torch then stops somewhere
-    else."""
+    """Fixes that were tried; the round is the blocker's number. ``verified``: with it, and with
+    those that were kept before it, the export succeeds and the program computes what eager mode
+    does; ``moved``: torch then stops somewhere else."""
     is_behind: bool = False
     """Whether it only showed with a fix for the blocker before it."""
 
@@ -42,7 +44,8 @@ class ExportWay(Fact):
     """One way to export: strict or not."""
 
     is_strict: bool
-    """``strict`` of torch.export: whether Dynamo reads the program's bytecode, or Python runs it."""
+    """``strict`` of torch.export: whether Dynamo reads the program's bytecode, or Python runs
+    it."""
     status: WayStatus
     reason: str | None = None
     """Why, as a clause; None if the status says it all."""
@@ -58,9 +61,11 @@ class ExportWay(Fact):
     correctness: Correctness | None = None
     """How its results compare with eager mode's; None if they weren't compared."""
     lost: tuple[str, ...] = ()
-    """Attributes of modules that the calls change in eager mode, and that the program leaves as they are."""
+    """Attributes of modules that the calls change in eager mode, and that the program leaves as
+    they are."""
     unwritten: tuple[ResultKind, ...] = ()
-    """What eager mode writes and the program doesn't: ``stdout``, or ``logs``, which are warnings too."""
+    """What eager mode writes and the program doesn't: ``stdout``, or ``logs``, which are warnings
+    too."""
     blockers: tuple[ExportBlocker, ...] = ()
     """What torch stopped at: the first alone, unless a fix that was tried led to the next."""
     is_cured: bool = False
@@ -83,7 +88,8 @@ class ExportDim(DimOfExport):
 
 
 DimsFrom = Literal["calls", "option"]
-"""Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given, all."""
+"""Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given,
+all."""
 
 
 class DynamicShapes(Fact):
@@ -92,7 +98,8 @@ class DynamicShapes(Fact):
     is_strict: bool
     """Which way was taken."""
     origin: DimsFrom
-    """Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given, all."""
+    """Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was
+    given, all."""
     status: WayStatus
     """What came of it, with other sizes."""
     reason: str | None = None
@@ -127,9 +134,10 @@ class ExportReport(Document):
     calls_made: int
     """Calls that were compared: those with the sizes of the first."""
     calls_other: tuple[int, ...] = ()
-    """Numbers of the calls that have other arguments than tensors of other sizes; no export takes both kinds."""
+    """Numbers of the calls that have other arguments than tensors of other sizes; no export takes
+    both kinds."""
     breaks: tuple[Finding, ...] = ()
-    """Where torch.compile breaks the graph of the same calls: strict export may stop there next. Empty if strict export
-    made a program."""
+    """Where torch.compile breaks the graph of the same calls: strict export may stop there next.
+    Empty if strict export made a program."""
     gaps: tuple[CaptureGap, ...] = ()
     """What could not be found out."""

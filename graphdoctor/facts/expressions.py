@@ -1,4 +1,5 @@
-"""torch's guard sources in the user's words: ``L['self']._modules['fc'].scale`` is ``self.fc.scale``.
+"""torch's guard sources in the user's words: ``L['self']._modules['fc'].scale`` is
+``self.fc.scale``.
 
 Source syntax as seen in ``torch/_dynamo/source.py``, 2.13.
 """
@@ -25,13 +26,15 @@ _OWN_STATE = re.compile(r"^L\['self'\](?:\['[^']*'\]|\[\d+\]|\.\w+)+$")
 _MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 
 
-def expression(source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None) -> str:
+def expression(
+    source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None
+) -> str:
     """A source as a person would write it.
 
     Args:
         source: torch's text, such as ``L['x']``.
-        resumes_at: For a resume function, the line that it continues from: a value that Dynamo carried over on its
-            stack has no name but was computed there.
+        resumes_at: For a resume function, the line that it continues from: a value that Dynamo
+            carried over on its stack has no name but was computed there.
         carried: Returns what such a value is, given torch's name for it, such as ``___stack1``.
 
     Returns:
@@ -39,18 +42,26 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
     """
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     text = _ROOT.sub(r"\1", text)
-    text = _MEMBER.sub(lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text)
+    text = _MEMBER.sub(
+        lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text
+    )
     text = _with_captured(_OF_CLASS.sub(r"\1.\2", text))
     text = _STRIDE.sub(r".stride(\1)", _SIZE.sub(r".shape[\1]", text))
     text = _ADAPTED.sub(r"\1", text)
     if _STACK.search(text):
-        place = "(value from an earlier line)" if resumes_at is None else f"(value from line {resumes_at})"
+        place = (
+            "(value from an earlier line)"
+            if resumes_at is None
+            else f"(value from line {resumes_at})"
+        )
         return _STACK.sub(lambda match: carried(match[0]) if carried else place, text)
     return text
 
 
 def _with_captured(text: str) -> str:
-    """The text with words for each variable of a closure, whose function stands before it, up to a space or bracket."""
+    """The text with words for each variable of a closure, whose function stands before it, up to a
+    space or bracket.
+    """
     if ".__closure__[" not in text:
         return text
     pieces: list[str] = []
@@ -71,9 +82,11 @@ def size_dim(name: str) -> int | None:
 
 
 def argument_source(source: str, parameters: Sequence[str], first: int = 0) -> str | None:
-    """A source as the target's own arguments have it; None if it isn't one of them, or in one: an item, an attribute.
+    """A source as the target's own arguments have it; None if it isn't one of them, or in one: an
+    item, an attribute.
 
-    A wrapper around the target (a decorator, or torch's own around a torch module) has them in ``args`` and ``kwargs``.
+    A wrapper around the target (a decorator, or torch's own around a torch module) has them in
+    ``args`` and ``kwargs``.
 
     Args:
         source: torch's text, such as ``L['kwargs']['x']``.
@@ -97,7 +110,9 @@ def is_attribute(source: str) -> bool:
 
 
 def is_own_state(source: str) -> bool:
-    """The source is something that the target's module or a submodule keeps, and no parameter or buffer."""
+    """The source is something that the target's module or a submodule keeps, and no parameter or
+    buffer.
+    """
     return _OWN_STATE.match(source) is not None and not is_module_tensor(source)
 
 

@@ -1,4 +1,6 @@
-"""The facts of fixes that were tried: what each did to the same calls, and what the verified ones do together."""
+"""The facts of fixes that were tried: what each did to the same calls, and what the verified ones
+do together.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,26 @@ Verdict = Literal[
     "unproven",
     "not tried",
 ]
-"""``verified``: the finding is gone and all results equal those of the unmodified program; ``contained``: the same, but
-the break stays and less runs eagerly because of it; ``moved``: a break came back close by, and nothing else is better;
-``makes it worse``: the calls take longer, or less of them is compiled; ``unproven``: the finding is gone, but results
-already differ from run to run, or between eager and compiled mode, without any fix, so they can't be compared."""
+"""``verified``: the finding is gone and all results equal those of the unmodified program;
+``contained``: the same, but the break stays and less runs eagerly because of it; ``moved``: a break
+came back close by, and nothing else is better; ``makes it worse``: the calls take longer, or less
+of them is compiled; ``unproven``: the finding is gone, but results already differ from run to run,
+or between eager and compiled mode, without any fix, so they can't be compared."""
 
 WORKING: frozenset[Verdict] = frozenset({"verified", "contained"})
 """Verdicts on fixes that are worth having: these are applied."""
 
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
-"""Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't requested; the recorded run
-didn't finish; trials are off; the run couldn't be repeated."""
+"""Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't
+requested; the recorded run didn't finish; trials are off; the run couldn't be repeated."""
 
 
 Where = Literal["before", "instead", "start", "first_call", "each_call", "compile", "compile_call"]
-"""``before``: on a line of its own before the statement; ``instead``: in place of the statement; ``start``: at the
-start of the program, after ``import torch`` and before anything compiles; ``first_call`` and ``each_call``: in the code
-that calls the function, before the first call or before each, with the values that are passed under the names of its
-parameters; ``compile``: among the arguments of ``torch.compile``; ``compile_call``: in place of the call of
-``torch.compile``."""
+"""``before``: on a line of its own before the statement; ``instead``: in place of the statement;
+``start``: at the start of the program, after ``import torch`` and before anything compiles;
+``first_call`` and ``each_call``: in the code that calls the function, before the first call or
+before each, with the values that are passed under the names of its parameters; ``compile``: among
+the arguments of ``torch.compile``; ``compile_call``: in place of the call of ``torch.compile``."""
 
 
 class SnippetPlace(Fact):
@@ -53,18 +56,18 @@ class SnippetPlace(Fact):
 
     where: Where
     function: str | None = None
-    """Qualified name of the function that the statement is in, or that is called; None for ``start``, ``compile`` and
-    ``compile_call``."""
+    """Qualified name of the function that the statement is in, or that is called; None for
+    ``start``, ``compile`` and ``compile_call``."""
     file: str | None = None
-    """Path of the statement's file, as in locations; for ``compile`` and ``compile_call``, that of the program's only
-    call of ``torch.compile``. None for other places, and if unknown."""
+    """Path of the statement's file, as in locations; for ``compile`` and ``compile_call``, that of
+    the program's only call of ``torch.compile``. None for other places, and if unknown."""
     line: int | None = None
     """1-based line where the statement or that call starts; None as above."""
     end_line: int | None = None
     """1-based line where the statement ends; None unless it goes to a statement."""
     arguments: tuple[str, ...] = ()
-    """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the values that are
-    passed."""
+    """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the
+    values that are passed."""
 
 
 class PairedTime(Fact):
@@ -83,23 +86,30 @@ class PairedTime(Fact):
     ratio_high: float
     """Upper end of that interval."""
     turns: int
-    """Number of turns: timing stops once the interval excludes 1 or lies within 3% of it, after 64 or 10 seconds."""
+    """Number of turns: timing stops once the interval excludes 1 or lies within 3% of it, after 64
+    or 10 seconds."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 1, and the median times of all turns, which noise can move, say the same."""
+        """Whether the interval excludes 1, and the median times of all turns, which noise can move,
+        say the same.
+        """
         is_faster = self.ratio_high < 1 and self.after_us < self.before_us
         return is_faster or (self.ratio_low > 1 and self.after_us > self.before_us)
 
     @property
     def shown_ratio(self) -> float | None:
-        """The ratio of the two medians, to stand beside them; None if the interval of the turns doesn't hold it."""
+        """The ratio of the two medians, to stand beside them; None if the interval of the turns
+        doesn't hold it.
+        """
         ratio = self.after_us / self.before_us
         return ratio if self.ratio_low <= ratio <= self.ratio_high else None
 
 
 class ColdCompile(Fact):
-    """What compiling takes in a new process with an empty cache on disk, without a fix and with it."""
+    """What compiling takes in a new process with an empty cache on disk, without a fix and with
+    it.
+    """
 
     backend: str
     """The backend of both programs."""
@@ -110,7 +120,8 @@ class ColdCompile(Fact):
 
 
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
-    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing faster.
+    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing
+    faster.
 
     Args:
         times: With the user's backend first, then with Inductor; either may be missing.
@@ -151,11 +162,13 @@ class TriedFix(Fact):
     before: Counts | None = None
     """Counts of the program that it was tried on; None if not tried."""
     after: Counts | None = None
-    """Counts of the program with the fix; None if not tried, if it failed, or if its results made it stop early."""
+    """Counts of the program with the fix; None if not tried, if it failed, or if its results made
+    it stop early."""
     sites_gone: tuple[str, ...] = ()
     """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
     sites_new: tuple[str, ...] = ()
-    """Break sites that appeared with it, in the program after: fixing a break can show later ones."""
+    """Break sites that appeared with it, in the program after: fixing a break can show later
+    ones."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
     attacked: Attacked | None = None
@@ -165,8 +178,8 @@ class TriedFix(Fact):
     cold_compile: ColdCompile | None = None
     """What compiling takes with and without it; None unless the fix is about that."""
     backend: str | None = None
-    """The backend that its trial compiled with, or under which the verdict showed; None if not tried, and in recordings
-    of 0.1."""
+    """The backend that its trial compiled with, or under which the verdict showed; None if not
+    tried, and in recordings of 0.1."""
     is_applied: bool = False
     """Whether it is one of the fixes that were tried together at the end."""
     recording: str | None = None
@@ -206,8 +219,9 @@ class TriedPatch(Fact):
     name: str
     """What the patch was read from; ``-`` for standard input."""
     verdict: Verdict
-    """``verified``: all results equal those of the unmodified program, and breaks, recompiles or graphs are fewer, or
-    the call is faster; ``no effect``: results are equal, and nothing is better."""
+    """``verified``: all results equal those of the unmodified program, and breaks, recompiles or
+    graphs are fewer, or the call is faster; ``no effect``: results are equal, and nothing is
+    better."""
     reason: str | None = None
     """Why, as a clause."""
     after: Counts | None = None
@@ -223,7 +237,8 @@ class TriedPatch(Fact):
     attacked: Attacked | None = None
     """What other inputs showed; None if none were tried."""
     recording: str | None = None
-    """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no trial."""
+    """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no
+    trial."""
 
 
 class DeclinedEdits(Fact):
@@ -252,19 +267,23 @@ class Treatment(Fact):
     calls: tuple[str, ...] = ()
     """Lines of the changed calls."""
     compared: Comparison | None = None
-    """Results with all verified fixes compared with those of the unmodified program without torch.compile."""
+    """Results with all verified fixes compared with those of the unmodified program without
+    torch.compile."""
     attacked: Attacked | None = None
     """What other inputs showed with all verified fixes; None if none were tried."""
     backend: str | None = None
-    """The backend of that run, which is the user's; None if there is none, and in recordings of 0.1."""
+    """The backend of that run, which is the user's; None if there is none, and in recordings of
+    0.1."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all verified fixes and without any."""
     cold_compile: ColdCompile | None = None
-    """What compiling takes with and without the applied fix that is about that; None if there is none."""
+    """What compiling takes with and without the applied fix that is about that; None if there is
+    none."""
     gone: tuple[str, ...] = ()
     """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
     declined: dict[str, str] = field(default_factory=dict)
-    """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
+    """Findings of the unmodified program that no edit was written for, by fingerprint, each with
+    the reason."""
     left: tuple[LeftFinding, ...] = ()
     patch: TriedPatch | None = None
     """The patch that was tried in place of fixes; None for fixes."""
@@ -275,7 +294,8 @@ class Treatment(Fact):
     is_interrupted: bool = False
     """Whether an interrupt ended the trials, so that more could have been tried."""
     notes: tuple[str, ...] = ()
-    """What limits the verdicts: results that differ from run to run, omitted trials, missing times."""
+    """What limits the verdicts: results that differ from run to run, omitted trials, missing
+    times."""
 
     @property
     def applied(self) -> tuple[TriedFix, ...]:
@@ -284,7 +304,9 @@ class Treatment(Fact):
 
 
 def distinct(fixes: Sequence[TriedFix]) -> tuple[TriedFix, ...]:
-    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried again with others."""
+    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried
+    again with others.
+    """
     last = {(fix.title, fix.fingerprint): fix for fix in fixes}
     kept = (fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint])
     return tuple({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())

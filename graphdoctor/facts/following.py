@@ -18,8 +18,8 @@ class LogStartedOver:
     """A log whose earlier content is gone; its counts begin anew.
 
     Args:
-        why: ``replaced``: another file or other content is in its place; ``truncated``: it's shorter than before;
-            ``gone``: there is no file.
+        why: ``replaced``: another file or other content is in its place; ``truncated``: it's
+            shorter than before; ``gone``: there is no file.
     """
 
     name: str

@@ -22,11 +22,11 @@ class GuardNode(Fact):
     expected: shared.ShapeText | None
     """The value that it must have, such as ``f32[4, 4]`` or ``1.5``; None if unknown."""
     path: shared.Expression | None
-    """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None for process-wide
-    state."""
+    """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None
+    for process-wide state."""
     is_module_internal: bool = False
-    """Whether it is about the structure of a module (type, hooks, parameters, buffers, submodules), not about a
-    value."""
+    """Whether it is about the structure of a module (type, hooks, parameters, buffers, submodules),
+    not about a value."""
     depth: int
     """Depth in torch's tree; the root's own guards are at 1."""
     location: StackEntry | None = None
@@ -41,11 +41,12 @@ class SubtreeCost(Fact):
     """What one part of the guard tree costs."""
 
     path: shared.Expression
-    """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
+    """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its
+    submodules."""
     guard_count: int
     check_us: float | None
-    """Microseconds that a check, repeated with warm caches, is faster without it; None if the difference is within the
-    noise."""
+    """Microseconds that a check, repeated with warm caches, is faster without it; None if the
+    difference is within the noise."""
 
 
 class GuardSet(Fact):
@@ -54,8 +55,8 @@ class GuardSet(Fact):
     compile_id: shared.CompileId
     """Such as ``0/1``."""
     guard_count: int
-    """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that Dynamo asked for,
-    each of which can become several checks or none."""
+    """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that
+    Dynamo asked for, each of which can become several checks or none."""
     kinds: dict[shared.GuardKindName, int]
     """Guards by kind, most frequent first."""
     nodes: tuple[GuardNode, ...]
@@ -65,28 +66,32 @@ class GuardSet(Fact):
     latency_us: float | None = None
     """Microseconds of one check as torch measured it right after the compile, with cold caches."""
     runs_per_call: int | None = None
-    """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not measured."""
+    """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not
+    measured."""
     search_us: float | None = None
-    """Microseconds of one search that finds it, as torch.profiler times it in the steady call: its check, and those of
-    the entries that are tried before; less the profiler's own time. The median; None if not measured."""
+    """Microseconds of one search that finds it, as torch.profiler times it in the steady call: its
+    check, and those of the entries that are tried before; less the profiler's own time. The median;
+    None if not measured."""
     search_low_us: float | None = None
     """First quartile."""
     search_high_us: float | None = None
     """Third quartile."""
     check_us: float | None = None
-    """Microseconds of one check, the median of repetitions with warm caches: a lower bound; None if not measured."""
+    """Microseconds of one check, the median of repetitions with warm caches: a lower bound; None if
+    not measured."""
     check_low_us: float | None = None
     """First quartile."""
     check_high_us: float | None = None
     """Third quartile."""
     share: float | None = None
-    """Time of the searches that find it in a steady call divided by the call's time, 0 to 1; None unless both were
-    measured."""
+    """Time of the searches that find it in a steady call divided by the call's time, 0 to 1; None
+    unless both were measured."""
     warm_share: float | None = None
-    """Time of its checks, repeated with warm caches, divided by the call's time, 0 to 1; None unless both were
-    measured."""
+    """Time of its checks, repeated with warm caches, divided by the call's time, 0 to 1; None
+    unless both were measured."""
     bill: tuple[SubtreeCost, ...] = ()
-    """Cost by argument and module, repeated with warm caches, outermost first; a part includes the parts inside it."""
+    """Cost by argument and module, repeated with warm caches, outermost first; a part includes the
+    parts inside it."""
     unbilled_count: int = 0
     """How many more parts were not measured separately."""
 
@@ -102,7 +107,8 @@ class Guards(Fact):
     sets: tuple[GuardSet, ...] = ()
     """Guards of each compile, in order, without those of extra calls."""
     call_us: float | None = None
-    """Median time of the steady call (only the forward pass), in microseconds; None if not measured."""
+    """Median time of the steady call (only the forward pass), in microseconds; None if not
+    measured."""
     call_low_us: float | None = None
     """First quartile."""
     call_high_us: float | None = None
@@ -110,17 +116,19 @@ class Guards(Fact):
     call_count: int | None = None
     """How often the steady call was timed."""
     searches_us: float | None = None
-    """Microseconds that guard checks take in one steady call as it happens: all of torch's searches for compiled code,
-    as torch.profiler times them there, less the profiler's own time. The median; None if not measured."""
+    """Microseconds that guard checks take in one steady call as it happens: all of torch's searches
+    for compiled code, as torch.profiler times them there, less the profiler's own time. The median;
+    None if not measured."""
     searches_low_us: float | None = None
     """First quartile."""
     searches_high_us: float | None = None
     """Third quartile."""
     profiler_us: float | None = None
-    """Microseconds that were taken off each search for the profiler: what it makes of an empty range."""
+    """Microseconds that were taken off each search for the profiler: what it makes of an empty
+    range."""
     checks_us: float | None = None
-    """Microseconds of all successful guard checks of one steady call, each repeated with warm caches: a lower bound;
-    None unless each was measured."""
+    """Microseconds of all successful guard checks of one steady call, each repeated with warm
+    caches: a lower bound; None unless each was measured."""
     share: float | None = None
     """``searches_us`` divided by ``call_us``, 0 to 1; None too if it took longer than the call."""
     warm_share: float | None = None

@@ -1,7 +1,7 @@
 """The words for what ended a run, in the names that options have where the person gave them.
 
-Comes in: a ``HintCode`` of the probe's with its values, and a surface: the command line, ``pyproject.toml`` or
-the Python API. Goes out: a message and a hint. Imports no model at run time.
+Comes in: a ``HintCode`` of the probe's with its values, and a surface: the command line,
+``pyproject.toml`` or the Python API. Goes out: a message and a hint. Imports no model at run time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ HintCode = Literal[
     "no_torch",
     "unusable_python",
 ]
-"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each surface."""
+"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each
+surface."""
 
 HintValue = str | int | float | bool | list[str] | None
 
@@ -111,9 +112,18 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         "{given[batch]}: {tensors}.",
         "{inputs_hint}, or make the inputs with this size and leave {name[batch]} out.",
     ),
-    "unusable_batch": ("{given[batch]}: {tensor} can't have this size: {error}", "Make it smaller."),
-    "changed_call": ("{failed}", "The call was made with {asked} in place of its own. Does it work without?"),
-    "mode_and_options": ("torch.compile takes either {name[mode]} or {name[options]}.", "Leave one of them out."),
+    "unusable_batch": (
+        "{given[batch]}: {tensor} can't have this size: {error}",
+        "Make it smaller.",
+    ),
+    "changed_call": (
+        "{failed}",
+        "The call was made with {asked} in place of its own. Does it work without?",
+    ),
+    "mode_and_options": (
+        "torch.compile takes either {name[mode]} or {name[options]}.",
+        "Leave one of them out.",
+    ),
     "refused_compile_arguments": (
         "torch.compile doesn't take these arguments: {error}",
         "See {name[backend]}, {name[mode]} and {name[options]}.",
@@ -121,13 +131,19 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
     "unknown_package": ("{given[own]}: there is no installed package of this name.", "{nearest}"),
     "unknown_argument": ("{owner} has no {argument} {unknown!r}.", "{nearest}"),
     "unknown_config": ("{name[config]}: torch has no {unknown!r}.", "{nearest}"),
-    "config_type": ("{setting}: it takes {type}, and is {default!r} by default.", "Write {default_setting}."),
+    "config_type": (
+        "{setting}: it takes {type}, and is {default!r} by default.",
+        "Write {default_setting}.",
+    ),
     "no_gradient": (
         "{name[backward]}: no floating-point output requires a gradient.",
         "Leave {name[backward]} out, or let an input or a parameter require a gradient.",
     ),
     "no_blocks": ("{name[regional]}: {blocks}", "{leave}eave {name[regional]} out."),
-    "timeout": ("Stopped after {timeout_s:g} s{when}.", "Raise {name[timeout]}, or make the call smaller."),
+    "timeout": (
+        "Stopped after {timeout_s:g} s{when}.",
+        "Raise {name[timeout]}, or make the call smaller.",
+    ),
     "script_timeout": ("Stopped after {timeout_s:g} s.", "Raise {name[timeout]}, or leave it out."),
     "no_torch": (
         "{python} can't import torch: {error}",
@@ -138,7 +154,8 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         "Set {name[python]} to the path of a Python 3.11 or newer that has torch.",
     ),
 }
-"""Message and hint of each code, with its values, the options' names, and what ``_derived`` makes of them."""
+"""Message and hint of each code, with its values, the options' names, and what ``_derived`` makes
+of them."""
 
 
 def words(code: HintCode, values: Values, surface: Surface) -> Words:
@@ -158,12 +175,18 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
 
 
 def _derived(values: Values, surface: Surface) -> dict[str, object]:
-    given = {name: surface.given(name, values[name]) for name in ("device", "dtype", "batch", "own") if name in values}
+    given = {
+        name: surface.given(name, values[name])
+        for name in ("device", "dtype", "batch", "own")
+        if name in values
+    }
     found: dict[str, object] = {
         "name": surface.names,
         "unknown": values.get("name"),
         "given": given,
-        "asked": " and ".join(given[name] for name in ("dtype", "batch") if values.get(name) is not None),
+        "asked": " and ".join(
+            given[name] for name in ("dtype", "batch") if values.get(name) is not None
+        ),
         "inputs_hint": surface.inputs_hint,
         "cpu": surface.given("device", "cpu"),
         "float32": surface.given("dtype", "float32"),
@@ -206,11 +229,16 @@ def _unknown(values: Values, surface: Surface) -> dict[str, object]:
     if "own" in values:
         otherwise = "pip list has the names of those that are installed."
     elif argument is None:
-        otherwise = f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
+        otherwise = (
+            f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
+        )
     elif isinstance(known, list) and known:
         otherwise = f"Known ones: {', '.join(known)}."
     owner = {"backend": "torch", "option": "inductor"}.get(str(argument), "torch.compile")
-    return {"owner": owner, "nearest": did_you_mean(near if isinstance(near, list) else [], otherwise)}
+    return {
+        "owner": owner,
+        "nearest": did_you_mean(near if isinstance(near, list) else [], otherwise),
+    }
 
 
 def _sentence(text: object) -> str:
@@ -219,7 +247,9 @@ def _sentence(text: object) -> str:
 
 
 def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
-    """How a run ended, in the words of a surface; unchanged where the words are the same on all of them."""
+    """How a run ended, in the words of a surface; unchanged where the words are the same on all of
+    them.
+    """
     if exit_.hint_code is None:
         return exit_
     message, hint = words(exit_.hint_code, exit_.hint_values, surface)
@@ -227,7 +257,8 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
 
 
 _NEAR = 0.65
-"""The least share of letters that two names have in common, in order, if one may be meant by the other."""
+"""The least share of letters that two names have in common, in order, if one may be meant by the
+other."""
 
 
 def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
@@ -235,20 +266,28 @@ def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | No
     return f"Did you mean {' or '.join(names)}?" if names else otherwise
 
 
-def nearest(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None) -> str | None:
-    """A hint with the known names that are nearest to what was written, or another one where none is near."""
+def nearest(
+    name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None
+) -> str | None:
+    """A hint with the known names that are nearest to what was written, or another one where none
+    is near.
+    """
     return did_you_mean(near_names(name, known, most=most), otherwise)
 
 
 def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known names that somebody who wrote this may have meant, the nearest first: a slip of a letter or two."""
+    """The known names that somebody who wrote this may have meant, the nearest first: a slip of a
+    letter or two.
+    """
     import difflib
 
     return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
 
 
 def during(phase: str | None) -> str:
-    """When something happened, such as `` in call 2``, to follow a verb; None before the probe began."""
+    """When something happened, such as `` in call 2``, to follow a verb; None before the probe
+    began.
+    """
     if phase is None:
         return " before it began"
     return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"

@@ -1,7 +1,8 @@
-"""What the ranks of one job did, side by side: where they agree, where they part, who waits for whom.
+"""What the ranks of one job did, side by side: where they agree, where they part, who waits for
+whom.
 
-A job is a run of several ranks. Each rank is a recording of its own, with a diagnosis of its own; nothing here is a sum
-over ranks. ``Job`` is a JSON document.
+A job is a run of several ranks. Each rank is a recording of its own, with a diagnosis of its own;
+nothing here is a sum over ranks. ``Job`` is a JSON document.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from .run import ProbeExit, Setting
 from .watch import Steps
 
-Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
-"""In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it ended;
-``operations``: the graph's operations; ``sizes``: only its shapes and numbers; ``collectives``: what Inductor
-scheduled; ``causes``: why it recompiled; ``guards``: what is checked before each call; ``estimates``: the tensors that
-Inductor expects at run time; ``cache``: whether torch's caches had it, which changes nothing but the time."""
+Aspect = Literal[
+    "presence",
+    "outcome",
+    "operations",
+    "sizes",
+    "collectives",
+    "causes",
+    "guards",
+    "estimates",
+    "cache",
+]
+"""In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it
+ended; ``operations``: the graph's operations; ``sizes``: only its shapes and numbers;
+``collectives``: what Inductor scheduled; ``causes``: why it recompiled; ``guards``: what is checked
+before each call; ``estimates``: the tensors that Inductor expects at run time; ``cache``: whether
+torch's caches had it, which changes nothing but the time."""
 
 
 class CompiledFunction(Fact):
@@ -39,12 +51,14 @@ class RankCompile(CompiledFunction):
     compile_id: str
     """Its id there, such as ``0/1``."""
     occurrence: int = 0
-    """How many frames of the same function began before its own frame, as after a reset or for another instance."""
+    """How many frames of the same function began before its own frame, as after a reset or for
+    another instance."""
     outcome: CompileOutcome
     causes: tuple[str, ...] = ()
     """Why it recompiled: each value that changed, with the change; empty for a first compile."""
     changed: tuple[str, ...] = ()
-    """The values that changed, by which ranks are compared: from what to what can differ with each rank's data."""
+    """The values that changed, by which ranks are compared: from what to what can differ with each
+    rank's data."""
     is_dynamic: bool = False
     """Whether these are nothing but sizes and numbers that dynamic code can have."""
     duration_s: float | None = None
@@ -63,10 +77,12 @@ class OfRank(Fact):
     """Its process id; None if no record has it."""
     summary: Counts
     complete: bool | None
-    """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it never ended, or the
-    process ended before Python did; None if a log that graphdoctor didn't record doesn't tell."""
+    """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it
+    never ended, or the process ended before Python did; None if a log that graphdoctor didn't
+    record doesn't tell."""
     records: tuple[RecordCount, ...] = ()
-    """Kinds of records in its logs, in a log of several ranks of all of them; of a ``Rank``, the largest first."""
+    """Kinds of records in its logs, in a log of several ranks of all of them; of a ``Rank``, the
+    largest first."""
     steps: Steps | None = None
     """The steps of its training loop; None unless the job was run with ``--try``."""
 
@@ -94,12 +110,15 @@ class Rank(OfRank):
     compile_s: float | None
     """Seconds it compiled, as torch measured them; None if unknown."""
     waits_s: float | None
-    """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each compile, as a
-    collective makes them do: the sum over compiles of the longest time of any rank less its own; None if unknown."""
+    """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each
+    compile, as a collective makes them do: the sum over compiles of the longest time of any rank
+    less its own; None if unknown."""
     last_record_s: float | None
-    """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
+    """Seconds from the job's first record to its last one, by the clocks of their machines; None if
+    unknown."""
     missed: int
-    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't have."""
+    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't
+    have."""
 
 
 class RankGroup(Fact):
@@ -156,7 +175,8 @@ class DivergentValue(Fact):
 
     ranks: tuple[int, ...]
     value: str
-    """The value: a line of the graph, a guard, a cause, collectives, an outcome; ``-`` if they lack the compile."""
+    """The value: a line of the graph, a guard, a cause, collectives, an outcome; ``-`` if they lack
+    the compile."""
 
 
 class Divergence(CompiledFunction):
@@ -174,9 +194,10 @@ class Divergence(CompiledFunction):
 
 HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]
 """``schedule``: ranks scheduled other collectives in one graph; ``graph``: torch
-compared the graphs of all ranks, and they differ; ``order``: they ran their graphs in another order;
-``absent``: some ranks never compiled a graph with
-collectives that others compiled; ``stopped``: a rank's log ends, in a compile or before it, where others went on."""
+compared the graphs of all ranks, and they differ; ``order``: they ran their graphs in another
+order; ``absent``: some ranks never compiled a graph with
+collectives that others compiled; ``stopped``: a rank's log ends, in a compile or before it, where
+others went on."""
 
 
 class HangCandidate(Fact):
@@ -197,8 +218,9 @@ class HangCandidate(Fact):
 
 
 StragglerCause = Literal["alone", "cache", "backend", "dynamo", "unknown"]
-"""Why a rank compiles longer. ``alone``: others don't have the compile; ``cache``: others found it in a cache;
-otherwise in which part most of the time is: the backend or Dynamo; ``unknown``: torch doesn't say."""
+"""Why a rank compiles longer. ``alone``: others don't have the compile; ``cache``: others found it
+in a cache; otherwise in which part most of the time is: the backend or Dynamo; ``unknown``: torch
+doesn't say."""
 
 
 class Straggler(Fact):
@@ -206,7 +228,8 @@ class Straggler(Fact):
 
     rank: int
     extra_s: float
-    """Seconds that it took longer than the quickest rank, over the compiles in which it was the slowest."""
+    """Seconds that it took longer than the quickest rank, over the compiles in which it was the
+    slowest."""
     compile: str
     """The compile that is most of it, as in ``agreement``."""
     function: str
@@ -221,8 +244,8 @@ class Skew(Fact):
     compile_s: tuple[float, float] | None
     """Compile time of the quickest and the slowest rank; None if unknown."""
     job_s: float | None
-    """Seconds of the longest compile of each row, added up: what compiling takes the job if ranks wait for each other
-    after each compile; None if unknown."""
+    """Seconds of the longest compile of each row, added up: what compiling takes the job if ranks
+    wait for each other after each compile; None if unknown."""
     straggler: Straggler | None = None
     """None if no rank takes notably longer."""
 
@@ -239,14 +262,17 @@ _LEAST = 1.05
 """A job is timed twice beside each trial, not in turns."""
 
 JobRemedyKind = Literal["setting", "dynamic", "compile_inside_ddp"]
-"""What is changed. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True`` stands for, in all
-calls of torch.compile that don't say otherwise; ``compile_inside_ddp``: torch.compile of a DistributedDataParallel
-compiles the module inside."""
+"""What is changed. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True``
+stands for, in all calls of torch.compile that don't say otherwise; ``compile_inside_ddp``:
+torch.compile of a DistributedDataParallel compiles the module inside."""
 
-JobVerdict = Literal["verified", "unproven", "no effect", "makes it worse", "changes results", "failed"]
-"""``verified``: what it is for is gone on all ranks, nothing came in its place, and the first losses are the same;
-``unproven``: the same, but the losses couldn't be compared; ``no effect``: it isn't gone; ``makes it worse``: other
-errors or warnings came; ``changes results``: the losses differ; ``failed``: the job ended otherwise."""
+JobVerdict = Literal[
+    "verified", "unproven", "no effect", "makes it worse", "changes results", "failed"
+]
+"""``verified``: what it is for is gone on all ranks, nothing came in its place, and the first
+losses are the same; ``unproven``: the same, but the losses couldn't be compared; ``no effect``: it
+isn't gone; ``makes it worse``: other errors or warnings came; ``changes results``: the losses
+differ; ``failed``: the job ended otherwise."""
 
 
 class JobTrial(Fact):
@@ -279,20 +305,24 @@ class JobTrial(Fact):
     step_us_around: tuple[float, float] | None = None
     """The same of the untouched job, right before and right after; None if it made too few."""
     loss_count: int = 0
-    """Losses that were compared: those of the first backward passes of each rank. 0 if two runs of the untouched job
-    don't agree, as without a seed."""
+    """Losses that were compared: those of the first backward passes of each rank. 0 if two runs of
+    the untouched job don't agree, as without a seed."""
     loss_difference: float | None = None
     """The largest difference of two of them, relative to the larger; None if none were compared."""
 
     @property
     def notable(self) -> float:
-        """How many times faster or slower a step must be to say so: more than two runs of the untouched job differ."""
+        """How many times faster or slower a step must be to say so: more than two runs of the
+        untouched job differ.
+        """
         around = self.step_us_around
         return _LEAST if around is None else max(_LEAST, max(around) / min(around))
 
     @property
     def speedup(self) -> tuple[float, float] | None:
-        """How many times faster a step is, compared with either run of the untouched job, the smaller factor first."""
+        """How many times faster a step is, compared with either run of the untouched job, the
+        smaller factor first.
+        """
         if self.step_us is None or self.step_us_around is None:
             return None
         low, high = sorted(around / self.step_us for around in self.step_us_around)
@@ -323,7 +353,8 @@ class Job(Document):
     findings: tuple[JobFinding, ...]
     """Findings of all ranks, each once, worst first."""
     trials: tuple[JobTrial, ...] | None = None
-    """What the job did when it was run again, once for each suggestion; None if nothing was tried."""
+    """What the job did when it was run again, once for each suggestion; None if nothing was
+    tried."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``, the most of any rank."""
     gaps: tuple[CaptureGap, ...]

@@ -1,4 +1,6 @@
-"""The facts below Dynamo: the kernels of a steady call, CUDA graphs, and what caches on disk did."""
+"""The facts below Dynamo: the kernels of a steady call, CUDA graphs, and what caches on disk
+did.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ ProfilePhase = Literal["forward", "backward"]
 """The part of a call that something belongs to."""
 
 KernelKind = Literal["library", "generated", "copy", "communication"]
-"""Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
-if all it does is copy memory; ``communication``: one that passes tensors between processes."""
+"""Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``:
+Inductor; ``copy``: any, if all it does is copy memory; ``communication``: one that passes tensors
+between processes."""
 
 CudaGraphSkipKind = Literal[
     "no_device",
@@ -28,12 +31,13 @@ CudaGraphSkipKind = Literal[
     "disabled",
     "other",
 ]
-"""What keeps a graph from being a CUDA graph. ``no_device``: the machine has no CUDA device; ``cpu_graph``: all of the
-graph runs on a CPU; ``mutation``: it writes to an input that isn't a parameter or buffer; ``cpu_device``: a tensor in
-it is on the CPU; ``several_devices``: its tensors are on several GPUs; ``dynamic_shapes``: it has dynamic sizes;
-``incompatible_op``: CUDA graphs don't support an operation in it; ``non_tensor_input``: an input isn't a tensor;
-``rerecording``: it was recorded too often, because addresses of tensors change; ``disabled``: a setting turned it
-off; ``other``: see torch's words."""
+"""What keeps a graph from being a CUDA graph. ``no_device``: the machine has no CUDA device;
+``cpu_graph``: all of the graph runs on a CPU; ``mutation``: it writes to an input that isn't a
+parameter or buffer; ``cpu_device``: a tensor in it is on the CPU; ``several_devices``: its tensors
+are on several GPUs; ``dynamic_shapes``: it has dynamic sizes; ``incompatible_op``: CUDA graphs
+don't support an operation in it; ``non_tensor_input``: an input isn't a tensor; ``rerecording``: it
+was recorded too often, because addresses of tensors change; ``disabled``: a setting turned it off;
+``other``: see torch's words."""
 
 
 CacheBypassKind = Literal[
@@ -49,13 +53,14 @@ CacheBypassKind = Literal[
     "unpicklable",
     "other",
 ]
-"""What keeps a graph out of torch's caches. ``function``: it calls one that torch doesn't trace, as with
-``allow_in_graph``; ``autograd_function``: a custom ``torch.autograd.Function``; ``higher_order_operator``: one of
-torch's operators that take functions, such as ``cond``; ``method``: a method call that torch doesn't know;
-``checkpoint_policy``: the ``context_fn`` of a selective checkpoint has no ``cache_hash``; ``custom_pass``: a pass of
-the program has no ``uuid``; ``memory_budget``: a custom estimator or solver has none; ``freezing``: parameters became
-constants; ``disabled``: a setting turns the cache off; ``unpicklable``: something in it can't be written to disk;
-``other``: see torch's words."""
+"""What keeps a graph out of torch's caches. ``function``: it calls one that torch doesn't trace, as
+with ``allow_in_graph``; ``autograd_function``: a custom ``torch.autograd.Function``;
+``higher_order_operator``: one of torch's operators that take functions, such as ``cond``;
+``method``: a method call that torch doesn't know; ``checkpoint_policy``: the ``context_fn`` of a
+selective checkpoint has no ``cache_hash``; ``custom_pass``: a pass of the program has no ``uuid``;
+``memory_budget``: a custom estimator or solver has none; ``freezing``: parameters became constants;
+``disabled``: a setting turns the cache off; ``unpicklable``: something in it can't be written to
+disk; ``other``: see torch's words."""
 
 Device = Literal["cpu", "cuda"]
 """Whose kernels were measured."""
@@ -71,7 +76,8 @@ class CacheBypass(Fact):
     reason: str | None
     """In torch's words; None if they aren't in the log."""
     is_code_kept: bool
-    """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is made again."""
+    """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is
+    made again."""
 
 
 class CodeLine(Fact):
@@ -90,31 +96,38 @@ class KernelTime(Fact):
     """All runs of one kernel in a call."""
 
     name: shared.OperationName
-    """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without template
-    arguments."""
+    """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without
+    template arguments."""
     kind: KernelKind
-    """Who wrote it. ``library``: a library; ``generated``: Inductor; ``copy``: it copies memory; ``communication``: it
-    passes tensors between processes."""
+    """Who wrote it. ``library``: a library; ``generated``: Inductor; ``copy``: it copies memory;
+    ``communication``: it passes tensors between processes."""
     us: float
     """Microseconds of all its runs."""
     count: int
     operations: tuple[shared.OperationName, ...] = ()
-    """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as ``aten::addmm``."""
+    """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as
+    ``aten::addmm``."""
     within: tuple[shared.OperationName, ...] = ()
-    """The outermost operations that it is part of, such as ``aten::linear``; empty for Inductor's."""
+    """The outermost operations that it is part of, such as ``aten::linear``; empty for
+    Inductor's."""
     lines: tuple[CodeLine, ...] = ()
-    """Where the program computes it in eager mode; empty if that is unknown, and for compiled code."""
+    """Where the program computes it in eager mode; empty if that is unknown, and for compiled
+    code."""
 
 
 class KernelShare(Fact):
-    """Where the time of one steady call goes, by torch.profiler: of up to 20 calls, the shortest."""
+    """Where the time of one steady call goes, by torch.profiler: of up to 20 calls, the
+    shortest.
+    """
 
     device: Device = "cpu"
-    """Whose kernels were measured. On ``cuda`` those of the device, on ``cpu`` those of the host."""
+    """Whose kernels were measured. On ``cuda`` those of the device, on ``cpu`` those of the
+    host."""
     call_us: float
     """The call, under the profiler, until the device is done."""
     unprofiled_us: float | None = None
-    """The same call in the same process without the profiler, the shortest of up to 50; None if it wasn't timed."""
+    """The same call in the same process without the profiler, the shortest of up to 50; None if it
+    wasn't timed."""
     library_us: float | None
     """Kernels of libraries (cuBLAS, oneDNN, ATen's own): nothing can fuse them."""
     generated_us: float | None
@@ -131,11 +144,11 @@ class KernelShare(Fact):
     region_runs: int = 0
     """Runs of Dynamo's code for a frame; each runs at most one graph."""
     region_us: float = 0.0
-    """The host's time in these and in the searches for them, without kernels that run on the host and without waiting
-    for a device."""
+    """The host's time in these and in the searches for them, without kernels that run on the host
+    and without waiting for a device."""
     outside_us: float = 0.0
-    """The host's time in neither of these, nor in kernels that run on the host, nor waiting for a device: the program's
-    own Python."""
+    """The host's time in neither of these, nor in kernels that run on the host, nor waiting for a
+    device: the program's own Python."""
     largest: tuple[KernelTime, ...] = ()
     """The kernels that take the most time, at most ``MOST_KERNELS``."""
 
@@ -146,10 +159,11 @@ class KernelShare(Fact):
 
     @property
     def overhead_us(self) -> float | None:
-        """What running compiled code takes of the call without the profiler, beyond its kernels; None if unknown.
+        """What running compiled code takes of the call without the profiler, beyond its kernels;
+        None if unknown.
 
-        The profiler makes everything but kernels longer, so only its proportions are used. On a GPU, it's time in
-        which the device waits.
+        The profiler makes everything but kernels longer, so only its proportions are used. On a
+        GPU, it's time in which the device waits.
         """
         on_host_us = self.region_us + self.outside_us
         if self.kernels_us is None or self.unprofiled_us is None or not on_host_us:
@@ -159,7 +173,9 @@ class KernelShare(Fact):
 
     @property
     def rest_us(self) -> float | None:
-        """What of the call is in no kernel: Python, guards, launching, allocating; None if the profiler didn't say."""
+        """What of the call is in no kernel: Python, guards, launching, allocating; None if the
+        profiler didn't say.
+        """
         return None if self.kernels_us is None else self.call_us - self.kernels_us
 
 
@@ -198,8 +214,8 @@ class CudaGraphInput(Fact):
     placeholder: str
     """Its name in the graph that Inductor compiled, such as ``primals_3``."""
     source: str | None = None
-    """Dynamo's source for it, such as ``L['x']``; None if it is no argument of the forward graph, or that is
-    unknown."""
+    """Dynamo's source for it, such as ``L['x']``; None if it is no argument of the forward graph,
+    or that is unknown."""
     bytes: int
     """What copying it moves."""
 
@@ -217,16 +233,16 @@ class CudaGraphFunction(Fact):
     recordings: int
     """CUDA graphs that were recorded of it; 0 if it was called once, or torch skipped it."""
     rerecordings: int
-    """Of these, those that took the place of another, because addresses of tensors had changed, or because tensors
-    that an earlier call returned were still in use."""
+    """Of these, those that took the place of another, because addresses of tensors had changed, or
+    because tensors that an earlier call returned were still in use."""
     copied: tuple[CudaGraphInput, ...]
     """Inputs that are copied to where the graph reads them, each time before it is launched."""
     moved: tuple[CudaGraphInput, ...] = ()
-    """Inputs that torch doesn't copy, such as parameters, and that had other addresses when it recorded the function
-    again."""
+    """Inputs that torch doesn't copy, such as parameters, and that had other addresses when it
+    recorded the function again."""
     mutated: tuple[str, ...] = ()
-    """Dynamo's sources of inputs that it writes to and that aren't parameters, buffers or marked as static; for these,
-    torch skips it."""
+    """Dynamo's sources of inputs that it writes to and that aren't parameters, buffers or marked as
+    static; for these, torch skips it."""
 
 
 class CudaGraphs(Fact):
@@ -252,8 +268,8 @@ class CudaGraphs(Fact):
 class Float32Precision(Fact):
     """What float32 operations compute with on CUDA, as a program leaves it after its calls.
 
-    TensorFloat32 (TF32) has the range of float32 and the precision of float16. Matrix products in it run on tensor
-    cores, several times as fast.
+    TensorFloat32 (TF32) has the range of float32 and the precision of float16. Matrix products in
+    it run on tensor cores, several times as fast.
     """
 
     matmul_tf32: bool

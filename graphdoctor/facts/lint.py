@@ -32,9 +32,11 @@ class LintReport(Document):
     known: tuple[Finding, ...] = ()
     """Findings that their project's baseline knows, by file and line."""
     ignored_count: int = 0
-    """How many findings an ignore comment, ``per-path-ignores``, ``select`` or ``ignore`` left out."""
+    """How many findings an ignore comment, ``per-path-ignores``, ``select`` or ``ignore`` left
+    out."""
     recording: str | None = None
-    """The recording whose functions and settings count; None if there is none or none was to be used."""
+    """The recording whose functions and settings count; None if there is none or none was to be
+    used."""
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that couldn't be read or parsed."""
     notes: tuple[str, ...] = ()

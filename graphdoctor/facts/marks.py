@@ -1,4 +1,6 @@
-"""What can be compared of one compile with the same compile on another rank, without the texts themselves."""
+"""What can be compared of one compile with the same compile on another rank, without the texts
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ CacheAnswer = Literal["hit", "miss", "bypass"]
 
 
 class CompileMark(Fact):
-    """What one compile made, as digests of texts in which only what can differ for a reason is left.
+    """What one compile made, as digests of texts in which only what can differ for a reason is
+    left.
 
     Device numbers, addresses and comments are taken out, since each rank has its own.
     """
@@ -27,15 +30,17 @@ class CompileMark(Fact):
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled, in order; None if the log doesn't say."""
     estimates: str | None = None
-    """Digest of Inductor's estimate of each operation's run time and tensors, without the times; None if the log has
-    none."""
+    """Digest of Inductor's estimate of each operation's run time and tensors, without the times;
+    None if the log has none."""
     mismatch: tuple[str, ...] = ()
-    """The first difference that torch found when it compared the graphs of all ranks, a line for each of two; empty if
-    it found none or wasn't asked for."""
+    """The first difference that torch found when it compared the graphs of all ranks, a line for
+    each of two; empty if it found none or wasn't asked for."""
     cache: CacheAnswer | None = None
-    """What torch's caches on disk said of its graphs, the worst answer of all; None if they weren't asked."""
+    """What torch's caches on disk said of its graphs, the worst answer of all; None if they weren't
+    asked."""
     began_s: float | None = None
-    """When it began, in seconds on the clock of its machine, which has no year; None if its begin isn't in the log."""
+    """When it began, in seconds on the clock of its machine, which has no year; None if its begin
+    isn't in the log."""
     ended_s: float | None = None
     """When it ended."""
     graph_text: str | None = None
@@ -54,6 +59,7 @@ class LogSpan(Fact):
     last_s: float | None = None
     """When the last one was."""
     executed: tuple[str, ...] | None = None
-    """Compile ids of the graphs that ran, in the order in which they ran; None if torch didn't log it."""
+    """Compile ids of the graphs that ran, in the order in which they ran; None if torch didn't log
+    it."""
     is_ended: bool | None = None
     """Whether the process ran to its end; None in a log that graphdoctor didn't record."""

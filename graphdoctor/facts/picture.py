@@ -18,13 +18,15 @@ LoweredGraph = Literal["forward", "backward", "inference"]
 """A graph that AOTAutograd hands to Inductor."""
 
 SegmentKind = Literal["graph", "eager", "guards", "compile", "backward"]
-"""``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``: Dynamo looked for a
-matching cache entry; ``compile``: torch compiled a frame; ``backward``: autograd ran outside AOTAutograd's graphs."""
+"""``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``:
+Dynamo looked for a matching cache entry; ``compile``: torch compiled a frame; ``backward``:
+autograd ran outside AOTAutograd's graphs."""
 
 Stage = Literal["dynamo", "joint", "forward", "backward", "inference", "post_grad"]
-"""The stage at which a graph was logged: as Dynamo captured it (``dynamo_output_graph``), as AOTAutograd traced it with
-its backward (``aot_joint_graph``) and cut it (``aot_forward_graph``, ``aot_backward_graph``) or traced it without
-(``aot_inference_graph``), and as Inductor lowers it (``inductor_post_grad_graph``)."""
+"""The stage at which a graph was logged: as Dynamo captured it (``dynamo_output_graph``), as
+AOTAutograd traced it with its backward (``aot_joint_graph``) and cut it (``aot_forward_graph``,
+``aot_backward_graph``) or traced it without (``aot_inference_graph``), and as Inductor lowers it
+(``inductor_post_grad_graph``)."""
 
 
 class SourceText(Fact):
@@ -44,10 +46,12 @@ class StageNode(Fact):
 
     name: shared.Name
     opcode: shared.Opcode
-    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
+    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
+    ``output``."""
     target: str
-    """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or ``aten.mm.default``; for
-    other opcodes, the name of the argument, attribute, method or module; empty for an output."""
+    """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or
+    ``aten.mm.default``; for other opcodes, the name of the argument, attribute, method or module;
+    empty for an output."""
     inputs: tuple[shared.Name, ...] = ()
     """Names of its input nodes, in order, each once."""
     value: shared.ShapeText | None = None
@@ -57,11 +61,11 @@ class StageNode(Fact):
     line: int | None = None
     """1-based."""
     text: str | None = None
-    """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm, 0.5)``; None for
-    other opcodes than calls, and for a statement that isn't an expression."""
+    """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm,
+    0.5)``; None for other opcodes than calls, and for a statement that isn't an expression."""
     module: shared.Expression | None = None
-    """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
-    module or if unknown, as at every stage but Dynamo's."""
+    """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``;
+    None outside any module or if unknown, as at every stage but Dynamo's."""
 
 
 class StageGraph(Fact):
@@ -72,7 +76,8 @@ class StageGraph(Fact):
     graph_index: int | None = None
     """Of the graph that Dynamo captured, ``Graph.index``; None if unknown."""
     of: LoweredGraph | None = None
-    """For ``post_grad``, the graph of AOTAutograd that it lowers; None if unknown, and at all other stages."""
+    """For ``post_grad``, the graph of AOTAutograd that it lowers; None if unknown, and at all other
+    stages."""
     nodes: tuple[StageNode, ...]
     """Nodes in order; the bodies of higher-order operators are only in ``code``."""
     unread_lines: int = 0
@@ -86,8 +91,8 @@ class FusedKernel(Fact):
     name: str
     """Its name in the code, such as ``cpp_fused_gelu_1`` or ``extern_kernels.addmm``."""
     nodes: tuple[str, ...]
-    """Names of the nodes that it computes, of the graph that Inductor lowered, in order; views only if it has nothing
-    else."""
+    """Names of the nodes that it computes, of the graph that Inductor lowered, in order; views only
+    if it has nothing else."""
 
 
 class GeneratedCode(Fact):
@@ -95,25 +100,29 @@ class GeneratedCode(Fact):
 
     compile_id: str | None
     stage: LoweredGraph | None = None
-    """The graph of AOTAutograd that it was generated from, according to its first line; None if unknown."""
+    """The graph of AOTAutograd that it was generated from, according to its first line; None if
+    unknown."""
     graph_index: int | None = None
     """Of the graph that Dynamo captured; None if unknown."""
     file: str | None = None
     kernels: tuple[str, ...] = ()
-    """Names of its kernels in the order of their definitions, then of the library functions that it calls, such as
-    ``extern_kernels.addmm``, in the order of the first call; empty for a C++ wrapper, which is not read."""
+    """Names of its kernels in the order of their definitions, then of the library functions that it
+    calls, such as ``extern_kernels.addmm``, in the order of the first call; empty for a C++
+    wrapper, which is not read."""
     fused: tuple[FusedKernel, ...] | None = None
-    """The kernels in the order in which it runs them, each run by itself, with what was fused; None if nobody looked on
-    while the code was generated."""
+    """The kernels in the order in which it runs them, each run by itself, with what was fused; None
+    if nobody looked on while the code was generated."""
     lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """For nodes of Dynamo's graph, those of the lowered graph that came of them; empty if torch noted none, as for a
-    backward."""
+    """For nodes of Dynamo's graph, those of the lowered graph that came of them; empty if torch
+    noted none, as for a backward."""
     code: str
     """The whole code."""
 
 
 class Autotuned(Fact):
-    """What Inductor measured to choose how to compute one operation (``max_autotune``), as torch sums it up."""
+    """What Inductor measured to choose how to compute one operation (``max_autotune``), as torch
+    sums it up.
+    """
 
     operation: str
     """What it computes, such as ``mm``."""
@@ -138,8 +147,8 @@ class Autotuned(Fact):
 class Phase(Fact):
     """One phase of compiling, from the log's ``chromium_event`` records.
 
-    Phases of the same name that overlap in threads other than the compiling one are one phase, because torch doesn't
-    log which of them ended when.
+    Phases of the same name that overlap in threads other than the compiling one are one phase,
+    because torch doesn't log which of them ended when.
     """
 
     name: shared.EventName
@@ -157,8 +166,9 @@ class Phase(Fact):
     process: shared.ProcessName | None = None
     """The process that it ran in; None for the main process."""
     thread: int = 0
-    """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which are distinguished by
-    overlap, because torch gives every thread the number 0 (``torch/_dynamo/utils.py``, 2.13)."""
+    """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which
+    are distinguished by overlap, because torch gives every thread the number 0
+    (``torch/_dynamo/utils.py``, 2.13)."""
     notes: dict[str, str] = field(default_factory=dict)
     """torch's notes, such as the result of a cache lookup, with shortened values."""
 
@@ -184,9 +194,10 @@ class Segment(Fact):
 class Lane(Fact):
     """One call on a time axis.
 
-    The time outside segments is Python: the program's own code and Dynamo's entry code. In a call without a profiler,
-    it includes eager operations, guard checks, and a backward pass. All times are CPU time: on a GPU, a graph ends when
-    its kernels are launched, and the call ends when the device is idle.
+    The time outside segments is Python: the program's own code and Dynamo's entry code. In a call
+    without a profiler, it includes eager operations, guard checks, and a backward pass. All times
+    are CPU time: on a GPU, a graph ends when its kernels are launched, and the call ends when the
+    device is idle.
     """
 
     call_index: int | None
@@ -194,9 +205,9 @@ class Lane(Fact):
     duration_us: float
     """From its start to its end, in the pass that the segments are from."""
     is_profiled: bool
-    """Whether it was made under torch.profiler, which slows it down but shows eager operations and guard checks
-    separately. A call that compiles isn't, because its profile would show Dynamo, and neither is one that couldn't be
-    repeated unchanged."""
+    """Whether it was made under torch.profiler, which slows it down but shows eager operations and
+    guard checks separately. A call that compiles isn't, because its profile would show Dynamo, and
+    neither is one that couldn't be repeated unchanged."""
     segments: tuple[Segment, ...]
     """Segments in the order of their starts; none is inside another."""
     hidden_segments: int = 0
@@ -239,16 +250,18 @@ class Picture(Fact):
     shown: tuple[str, ...] | None = None
     """The compiles that a page has rows for, the most telling first; None for all of them."""
     detailed: tuple[str, ...] | None = None
-    """The compiles whose graphs, code and notes are here; None if there was room for those of all."""
+    """The compiles whose graphs, code and notes are here; None if there was room for those of
+    all."""
     phases: tuple[Phase, ...] = ()
     """Phases in the order of their starts, process by process, without those of extra calls."""
     lanes: tuple[Lane, ...] = ()
     """The user's calls in order, then the steady call; empty if they weren't measured."""
     artifacts: tuple[CompileArtifacts, ...] = ()
-    """Records that a report doesn't show, of at most 100 compiles of each process, in the order of the log."""
+    """Records that a report doesn't show, of at most 100 compiles of each process, in the order of
+    the log."""
     hidden_artifacts: int = 0
     """How many more compiles have such records."""
     config: dict[shared.ConfigName, str] | None = None
-    """torch config values that differ from their defaults after the calls, or at the end of a script, by dotted name,
-    as Python prints them, shortened; None if unknown. A value that torch reads from an environment variable at import
-    can count as a default."""
+    """torch config values that differ from their defaults after the calls, or at the end of a
+    script, by dotted name, as Python prints them, shortened; None if unknown. A value that torch
+    reads from an environment variable at import can count as a default."""

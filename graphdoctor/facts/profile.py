@@ -1,4 +1,6 @@
-"""What ``graphdoctor profile`` found: where the time of a steady compiled call goes, by line, module and kernel."""
+"""What ``graphdoctor profile`` found: where the time of a steady compiled call goes, by line,
+module and kernel.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,26 @@ from .recording import CaptureGap, Environment, TargetInfo
 from .stack import StackEntry
 
 ProfiledKind = Literal[
-    "pointwise", "reduction", "template", "library", "communication", "user", "copy", "generated", "other"
+    "pointwise",
+    "reduction",
+    "template",
+    "library",
+    "communication",
+    "user",
+    "copy",
+    "generated",
+    "other",
 ]
-"""What a kernel is. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made it from a template;
-``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between processes; ``user``: the program's own, in
-Triton; ``copy``: it copies memory; ``generated``: Inductor's, but of no known graph; ``other``: none of these."""
+"""What a kernel is. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made
+it from a template; ``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between
+processes; ``user``: the program's own, in Triton; ``copy``: it copies memory; ``generated``:
+Inductor's, but of no known graph; ``other``: none of these."""
 
 BoundBy = Literal["host", "memory", "compute", "arithmetic", "communication", "latency"]
-"""What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and launches; ``memory``:
-its bandwidth; ``compute``: matrix products and convolutions; ``arithmetic``: other arithmetic, such as ``tanh``;
-``communication``: other processes; ``latency``: a kernel so short that it reaches none of them. A longer one that
-reaches none has none of these."""
+"""What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and
+launches; ``memory``: its bandwidth; ``compute``: matrix products and convolutions; ``arithmetic``:
+other arithmetic, such as ``tanh``; ``communication``: other processes; ``latency``: a kernel so
+short that it reaches none of them. A longer one that reaches none has none of these."""
 
 
 class ProfiledKernel(Fact):
@@ -35,8 +46,8 @@ class ProfiledKernel(Fact):
     kind: ProfiledKind
     phase: ProfilePhase
     operations: tuple[str, ...]
-    """The operations of the program's graph that it computes, each once, such as ``aten.gelu``; for a kernel outside
-    any compiled graph the operation that launched it. Empty if unknown."""
+    """The operations of the program's graph that it computes, each once, such as ``aten.gelu``; for
+    a kernel outside any compiled graph the operation that launched it. Empty if unknown."""
     operation_count: int
     """Nodes that were fused into it, after decompositions; 0 if unknown."""
     lines: tuple[CodeLine, ...]
@@ -47,9 +58,11 @@ class ProfiledKernel(Fact):
     share: float
     """Of the call without the profiler, its median."""
     bytes: int | None
-    """Memory that all runs must read and write at least, as Inductor estimates it; None if unknown."""
+    """Memory that all runs must read and write at least, as Inductor estimates it; None if
+    unknown."""
     flops: int | None
-    """Floating-point operations of all runs; None if unknown, or it has no matrix product and no convolution."""
+    """Floating-point operations of all runs; None if unknown, or it has no matrix product and no
+    convolution."""
     gb_per_s: float | None = None
     """Gigabytes (1e9) a second that it reached by these bytes."""
     tflops_per_s: float | None = None
@@ -61,11 +74,11 @@ class ProfiledKernel(Fact):
     argument_bytes: int | None = None
     """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
     elementwise: dict[str, int] | None = None
-    """For how many elements all runs compute each operation on single elements, such as ``tanh``, by Inductor's names;
-    None if Inductor didn't write it, or that is unknown."""
+    """For how many elements all runs compute each operation on single elements, such as ``tanh``,
+    by Inductor's names; None if Inductor didn't write it, or that is unknown."""
     arithmetic_share: float | None = None
-    """Of its time, what this device takes at least for those; can be above 1 where a kernel computes once what it is
-    counted for twice. None if unknown."""
+    """Of its time, what this device takes at least for those; can be above 1 where a kernel
+    computes once what it is counted for twice. None if unknown."""
     bound_by: BoundBy | None = None
     """What it waits for; None if unknown."""
     dtype: str | None = None
@@ -79,8 +92,9 @@ class ProfiledKernel(Fact):
 class TimePart(Fact):
     """A part of a kernel's time that one line of one module has.
 
-    A kernel's time is shared among the operations that are fused into it, in proportion to the elements that each works
-    on; an operation's share belongs to the innermost line of the program that computes it.
+    A kernel's time is shared among the operations that are fused into it, in proportion to the
+    elements that each works on; an operation's share belongs to the innermost line of the program
+    that computes it.
     """
 
     kernel: int
@@ -160,7 +174,9 @@ class Fusion(Fact):
 
 
 class SavedTensor(Fact):
-    """What the forward pass keeps for the backward pass: a tensor, or equal ones that one line keeps, as layers do."""
+    """What the forward pass keeps for the backward pass: a tensor, or equal ones that one line
+    keeps, as layers do.
+    """
 
     name: str
     """The node that makes it; of several, the first."""
@@ -180,17 +196,19 @@ class SavedTensor(Fact):
     """dtype and shape of one, such as ``f32[8, 128]``; None if unknown."""
     count: int = 1
     module: str | None = None
-    """The innermost module that computes it, such as ``layers.0.mlp``, or ``layers.*.mlp`` of several; None if their
-    paths differ in more than numbers, or it is unknown."""
+    """The innermost module that computes it, such as ``layers.0.mlp``, or ``layers.*.mlp`` of
+    several; None if their paths differ in more than numbers, or it is unknown."""
     is_cheap: bool | None = None
-    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
-    convolutions and random numbers; None for an argument, and if that is unknown."""
+    """It can be computed again from what else is kept by code that Inductor writes itself, without
+    matrix products, convolutions and random numbers; None for an argument, and if that is
+    unknown."""
 
 
 MemoryOutcome = Literal["saves", "costly", "unclear", "nothing", "differs", "failed"]
-"""What came of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer by a larger share than
-is saved; ``costly``: it certainly does; ``unclear``: less is kept, but times vary too much to say either; ``nothing``:
-no less is kept; ``differs``: results or gradients do; ``failed``: that couldn't be found out."""
+"""What came of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer by
+a larger share than is saved; ``costly``: it certainly does; ``unclear``: less is kept, but times
+vary too much to say either; ``nothing``: no less is kept; ``differs``: results or gradients do;
+``failed``: that couldn't be found out."""
 
 
 class MemoryTrial(Fact):
@@ -219,12 +237,14 @@ class MemoryUse(Fact):
     """Memory of the call."""
 
     saved: tuple[SavedTensor, ...]
-    """Kept for the backward pass by compiled graphs, whether the call runs it or not, the largest first; empty if
-    nothing is kept, and if ``saved_bytes`` is None perhaps because that is unknown."""
+    """Kept for the backward pass by compiled graphs, whether the call runs it or not, the largest
+    first; empty if nothing is kept, and if ``saved_bytes`` is None perhaps because that is
+    unknown."""
     saved_bytes: int | None
     """All that is kept and wasn't in memory before the call; None if unknown."""
     recomputed: dict[str, int]
-    """Operations that the backward pass computes again, such as ``aten.gelu``, and how many of each."""
+    """Operations that the backward pass computes again, such as ``aten.gelu``, and how many of
+    each."""
     recomputed_count: int
     peak_bytes: int | None
     """The most memory during the call; None if unknown."""
@@ -233,8 +253,9 @@ class MemoryUse(Fact):
     before_bytes: int | None = None
     """The same memory before the call; None if unknown."""
     unlisted_bytes: int | None = None
-    """The part of ``saved_bytes`` that isn't in ``saved`` or an argument there: what operations outside of graphs keep,
-    or compute for a graph, and what graphs keep of which nothing is known; None if unknown."""
+    """The part of ``saved_bytes`` that isn't in ``saved`` or an argument there: what operations
+    outside of graphs keep, or compute for a graph, and what graphs keep of which nothing is known;
+    None if unknown."""
     eager_saved_bytes: int | None = None
     """What the same call keeps without torch.compile; None if unknown."""
     has_backward: bool = False
@@ -256,7 +277,8 @@ class ProfileReport(Document):
     call_us: CallTimes | None
     """Steady calls without the profiler; None if there is no steady call."""
     eager_us: CallTimes | None = None
-    """The same call without torch.compile, in the same process; `graphdoctor bench` compares them better."""
+    """The same call without torch.compile, in the same process; `graphdoctor bench` compares them
+    better."""
     kernels_us: float | None = None
     """All kernels and copies of the call; None if the profiler didn't say."""
     regime: Regime | None = None
@@ -270,8 +292,8 @@ class ProfileReport(Document):
     parts: tuple[TimePart, ...] = ()
     """Every part of every kernel's time that a line has."""
     unattributed_us: float | None = None
-    """Time of kernels that no line is known of: outside compiled graphs, and those that torch doesn't trace to a
-    line."""
+    """Time of kernels that no line is known of: outside compiled graphs, and those that torch
+    doesn't trace to a line."""
     rest_us: float | None = None
     """What of the call is in no kernel: Python, guards, launches, waiting."""
     fusion: Fusion | None = None
@@ -287,10 +309,12 @@ class ProfileReport(Document):
     caches: CacheUse | None = None
     """What the caches of graphs did in this run, which began with empty ones."""
     compile_s: float | None = None
-    """Seconds of compiling in this run, with our own records of it; None if torch didn't say. All code was generated;
-    what was compiled from the same code before, in C++ or Triton, wasn't compiled again."""
+    """Seconds of compiling in this run, with our own records of it; None if torch didn't say. All
+    code was generated; what was compiled from the same code before, in C++ or Triton, wasn't
+    compiled again."""
     phases: dict[str, float] = field(default_factory=dict)
-    """Seconds of what the profile took its time for, the longest first, such as ``compiling``; not those under 0.1."""
+    """Seconds of what the profile took its time for, the longest first, such as ``compiling``; not
+    those under 0.1."""
     calibration: Calibration | None = None
     """What this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()

@@ -1,4 +1,6 @@
-"""What a profile recorded: graphs for which Inductor generated code, and the runs of kernels in one steady call."""
+"""What a profile recorded: graphs for which Inductor generated code, and the runs of kernels in one
+steady call.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,23 @@ from .kernels import Device, KernelKind, ProfilePhase
 from .run import Setting
 from .stack import StackEntry
 
-InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "communication", "user", "other"]
-"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that it wrote;
-``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
-``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
+InductorKernelKind = Literal[
+    "pointwise", "reduction", "template", "library", "communication", "user", "other"
+]
+"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that
+it wrote; ``template``: one that it made from a template, such as a matrix product; ``library``: a
+library's function; ``communication``: between processes; ``user``: a kernel that the program wrote
+in Triton."""
 
 ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
-"""The share of what AOTAutograd's partitioner would keep that it may keep (``torch/_functorch/config.py``, 2.11 to
-2.15)."""
+"""The share of what AOTAutograd's partitioner would keep that it may keep
+(``torch/_functorch/config.py``, 2.11 to 2.15)."""
 
 _LEAST_CHEAP, _SMALLEST_BUDGET, _HALF = 0.1, 0.1, 0.5
 
 PeakOf = Literal["allocator", "process"]
-"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
-which has Python and torch itself in it."""
+"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident
+memory of the process, which has Python and torch itself in it."""
 
 
 class InductorOperation(Fact):
@@ -50,8 +55,8 @@ class InductorOperation(Fact):
     is_stored: bool
     """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
     stack: tuple[StackEntry, ...] = ()
-    """Where the program computes it, or for a backward graph what it is the gradient of; outermost first, without
-    torch's and Python's own entries. Empty if unknown."""
+    """Where the program computes it, or for a backward graph what it is the gradient of; outermost
+    first, without torch's and Python's own entries. Empty if unknown."""
     module: str | None = None
     """The innermost module that it is in, such as ``L['self'].layers.0``; None outside any."""
 
@@ -63,21 +68,22 @@ class InductorKernel(Fact):
     """As in the code, such as ``triton_poi_fused_add_0`` or ``extern_kernels.mm``."""
     kind: InductorKernelKind
     operations: tuple[int, ...]
-    """Indices of the graph's operations that it computes, or that it only brings a tensor into a layout for; views only
-    if it has nothing else."""
+    """Indices of the graph's operations that it computes, or that it only brings a tensor into a
+    layout for; views only if it has nothing else."""
     bytes: int | None
-    """Memory that it must read and write at least, as Inductor estimates it; None if it can't say."""
+    """Memory that it must read and write at least, as Inductor estimates it; None if it can't
+    say."""
     flops: int | None
-    """Floating-point operations of its matrix products and convolutions, a multiplication and an addition being two;
-    None if it has none, or torch can't count them."""
+    """Floating-point operations of its matrix products and convolutions, a multiplication and an
+    addition being two; None if it has none, or torch can't count them."""
     dtype: str | None = None
     """dtype of the factors of these; None if it has none."""
     argument_bytes: int | None = None
     """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
     elementwise: dict[str, int] | None = None
-    """For how many elements it computes each operation on single elements, such as ``tanh``, by the names of
-    ``torch/_inductor/ops_handler.py``; None if it isn't written by Inductor, or a size is unknown. What two of its
-    nodes compute counts twice, although code for it may be there once."""
+    """For how many elements it computes each operation on single elements, such as ``tanh``, by the
+    names of ``torch/_inductor/ops_handler.py``; None if it isn't written by Inductor, or a size is
+    unknown. What two of its nodes compute counts twice, although code for it may be there once."""
 
 
 class KeptTensor(Fact):
@@ -94,12 +100,15 @@ class KeptTensor(Fact):
     is_argument: bool
     """It is an argument of the graph, such as a parameter, or a constant in it."""
     is_cheap: bool | None
-    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
-    convolutions and random numbers; None for an argument, and if that is unknown."""
+    """It can be computed again from what else is kept by code that Inductor writes itself, without
+    matrix products, convolutions and random numbers; None for an argument, and if that is
+    unknown."""
     stack: tuple[StackEntry, ...] = ()
-    """Where the program computes it; outermost first, without torch's and Python's own entries. Empty if unknown."""
+    """Where the program computes it; outermost first, without torch's and Python's own entries.
+    Empty if unknown."""
     module: str | None = None
-    """The innermost module that it is computed in, such as ``L['self'].layers.0``; None outside any."""
+    """The innermost module that it is computed in, such as ``L['self'].layers.0``; None outside
+    any."""
 
 
 class Partition(Fact):
@@ -146,13 +155,15 @@ class KernelRun(Fact):
     kind: KernelKind
     """Who wrote it."""
     us: float
-    """Microseconds that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
+    """Microseconds that no earlier kernel has; the median over all profiled calls that ran the same
+    kernels."""
     phase: ProfilePhase
     operation: str | None
-    """The outermost operation on the host that it is, or that launched it; None for a generated kernel, and if that is
-    unknown, as in a CUDA graph."""
+    """The outermost operation on the host that it is, or that launched it; None for a generated
+    kernel, and if that is unknown, as in a CUDA graph."""
     launch: int | None = None
-    """Which time an operation ran: all kernels that it launched then have the same number. None if it is unknown."""
+    """Which time an operation ran: all kernels that it launched then have the same number. None if
+    it is unknown."""
     run: int | None
     """Index of the graph's run; None outside any."""
 
@@ -170,12 +181,22 @@ class EagerCall(Fact):
 SIMPLE = "mul"
 """Stands for all operations on single elements that take a few instructions."""
 
-ALIKE = {"cos": "sin", "erfc": "erf", "exp2": "exp", "expm1": "exp", "log10": "log", "log1p": "log", "log2": "log"}
+ALIKE = {
+    "cos": "sin",
+    "erfc": "erf",
+    "exp2": "exp",
+    "expm1": "exp",
+    "log10": "log",
+    "log1p": "log",
+    "log2": "log",
+}
 """Operations on single elements with those that take about as long."""
 
 
 class Calibration(Fact):
-    """What this device reaches, as measured: a copy, matrix products, and arithmetic that isn't one."""
+    """What this device reaches, as measured: a copy, matrix products, and arithmetic that isn't
+    one.
+    """
 
     device_name: str
     """Which device; of a CPU, its model."""
@@ -188,11 +209,12 @@ class Calibration(Fact):
     copy_gb_per_s: float
     """Gigabytes (1e9) a second that a copy reads and writes, of tensors too large for any cache."""
     matmul_tflops_per_s: dict[str, float]
-    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``, with that precision. Under
-    ``tf32`` those of float32 in TF32, where products aren't in TF32 but convolutions are."""
+    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``, with that
+    precision. Under ``tf32`` those of float32 in TF32, where products aren't in TF32 but
+    convolutions are."""
     elementwise_g_per_s: dict[str, float] = field(default_factory=dict)
-    """1e9 elements a second, in float32, for which operations on single elements are computed, such as ``tanh``;
-    under ``mul`` those of the simple ones."""
+    """1e9 elements a second, in float32, for which operations on single elements are computed, such
+    as ``tanh``; under ``mul`` those of the simple ones."""
     cache_bytes: int | None = None
     """The size of a GPU's L2 cache; None on a CPU."""
     launch_us: float | None = None
@@ -210,8 +232,12 @@ class Calibration(Fact):
         return self.device_name, self.torch, self.threads, self.precision
 
     def elementwise_rate(self, name: str) -> float | None:
-        """1e9 elements a second of an operation, or of the simple ones if it wasn't measured; None if none were."""
-        return self.elementwise_g_per_s.get(ALIKE.get(name, name), self.elementwise_g_per_s.get(SIMPLE))
+        """1e9 elements a second of an operation, or of the simple ones if it wasn't measured; None
+        if none were.
+        """
+        return self.elementwise_g_per_s.get(
+            ALIKE.get(name, name), self.elementwise_g_per_s.get(SIMPLE)
+        )
 
 
 class ProfiledCall(Fact):
@@ -239,7 +265,8 @@ class MeasuredMemory(Fact):
     peak_bytes: int | None
     """The most; None if unknown."""
     saved_bytes: int | None
-    """What autograd keeps while the result lives, and wasn't there before the call; None if unknown."""
+    """What autograd keeps while the result lives, and wasn't there before the call; None if
+    unknown."""
     eager_saved_bytes: int | None
     """The same without torch.compile; None if unknown."""
 
@@ -288,7 +315,10 @@ class Profiled(Fact):
     @property
     def draws_random(self) -> bool:
         """Whether one of these that has a backward graph draws random numbers."""
-        return any(graph.partition is not None and graph.partition.draws_random for graph in self.partitioned)
+        return any(
+            graph.partition is not None and graph.partition.draws_random
+            for graph in self.partitioned
+        )
 
     @property
     def kept_alike(self) -> tuple[tuple[KeptBy, ...], ...]:
@@ -303,11 +333,17 @@ class Profiled(Fact):
 
     @property
     def smaller_budget(self) -> Setting:
-        """The setting with which AOTAutograd keeps as much as is left without what is cheap to compute again.
+        """The setting with which AOTAutograd keeps as much as is left without what is cheap to
+        compute again.
 
         AOTAutograd chooses what it computes again for that. Where nothing is cheap, it keeps half.
         """
-        own = [kept.tensor for group in self.kept_alike for kept in group if not kept.tensor.is_argument]
+        own = [
+            kept.tensor
+            for group in self.kept_alike
+            for kept in group
+            if not kept.tensor.is_argument
+        ]
         cheap = sum(tensor.bytes or 0 for tensor in own if tensor.is_cheap)
         share = cheap / (sum(tensor.bytes or 0 for tensor in own) or 1)
         budget = math.floor((1 - share) * 10) / 10 if share >= _LEAST_CHEAP else _HALF

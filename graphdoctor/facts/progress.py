@@ -40,7 +40,9 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs with one backend showed: the times, or why there are none, as a clause."""
+    """What timing two programs with one backend showed: the times, or why there are none, as a
+    clause.
+    """
 
     number: int
     backend: str
@@ -50,7 +52,9 @@ class TimedPrograms:
 
 @dataclass(frozen=True)
 class DecidedStep:
-    """What one step of a search showed, and what a call takes in the best way so far and in eager mode."""
+    """What one step of a search showed, and what a call takes in the best way so far and in eager
+    mode.
+    """
 
     step: CureStep
     best_us: float | None

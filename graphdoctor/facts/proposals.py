@@ -1,4 +1,6 @@
-"""What the author of an edit is told, so that the edit can be tried: ``fix --proposer`` and agents get the same."""
+"""What the author of an edit is told, so that the edit can be tried: ``fix --proposer`` and agents
+get the same.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ TASK = (
 
 
 class SentFunction(Fact):
-    """A function on the call path to a finding, as the program has it with all fixes that were verified before."""
+    """A function on the call path to a finding, as the program has it with all fixes that were
+    verified before.
+    """
 
     file: shared.File
     """Path, relative to the working directory if it is below it."""
     name: str
     line: int
-    """1-based line of the file where ``text`` begins, with decorators and, of a method, its class's line left out."""
+    """1-based line of the file where ``text`` begins, with decorators and, of a method, its class's
+    line left out."""
     text: str
 
 

@@ -7,7 +7,9 @@ import warnings
 
 
 def parsed(code: str | bytes) -> ast.Module | None:
-    """The tree of code, without what Python warns about in it; None if this version of Python can't parse it."""
+    """The tree of code, without what Python warns about in it; None if this version of Python can't
+    parse it.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,7 +1,9 @@
-"""Facts from plain values and as JSON, and their JSON Schema. What comes from outside passes here, and is checked.
+"""Facts from plain values and as JSON, and their JSON Schema. What comes from outside passes here,
+and is checked.
 
-pydantic reads as JSON is: lists become tuples, objects become facts, and a number is no text. It is imported when
-something is first read, and each class's validator is built then. The probe doesn't import this.
+pydantic reads as JSON is: lists become tuples, objects become facts, and a number is no text. It is
+imported when something is first read, and each class's validator is built then. The probe doesn't
+import this.
 """
 
 from __future__ import annotations
@@ -45,10 +47,15 @@ def read_json(kind: type[_Fact], text: bytes | str, *, skips_unknown: bool = Fal
 
     try:
         extra: Literal["ignore", "forbid"] = "ignore" if skips_unknown else "forbid"
-        found: _Fact = _adapter(cast("Hashable", kind)).validate_json(text, strict=True, extra=extra)
+        found: _Fact = _adapter(cast("Hashable", kind)).validate_json(
+            text, strict=True, extra=extra
+        )
     except ValidationError as error:
         # Of a union, the kind that fits longest is the one that was meant.
-        deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
+        deepest = max(
+            error.errors(include_url=False, include_context=False),
+            key=lambda each: len(each["loc"]),
+        )
         raise InvalidFactError(deepest["loc"], deepest["msg"]) from None
     return found
 
@@ -85,7 +92,8 @@ def plain(fact: Fact) -> dict[str, Any]:
 
 
 def described_schema(kind: type[Fact]) -> dict[str, Any]:
-    """The JSON Schema of a fact, in which each field is described: by the docstring below it, or else by its name.
+    """The JSON Schema of a fact, in which each field is described: by the docstring below it, or
+    else by its name.
 
     pydantic's ``use_attribute_docstrings`` would parse the source of every class for every reading.
     """
@@ -97,7 +105,9 @@ def described_schema(kind: type[Fact]) -> dict[str, Any]:
             continue
         texts = field_docstrings(fact)
         for name, described in definition.get("properties", {}).items():
-            described.setdefault("description", texts.get(name, f"{name.replace('_', ' ').capitalize()}."))
+            described.setdefault(
+                "description", texts.get(name, f"{name.replace('_', ' ').capitalize()}.")
+            )
     return schema
 
 
@@ -122,6 +132,8 @@ def field_docstrings(kind: type[Fact]) -> dict[str, str]:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         for field, text in pairwise(getattr(definition, "body", ())):
             match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                    value=ast.Constant(value=str(words))
+                ):
                     found[name] = inspect.cleandoc(words)
     return found

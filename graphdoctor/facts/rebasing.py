@@ -1,4 +1,6 @@
-"""Paths of a check, relative to another folder. Comes in: a ``CheckReport``. Goes out: the same, seen from there."""
+"""Paths of a check, relative to another folder. Comes in: a ``CheckReport``. Goes out: the same,
+seen from there.
+"""
 
 from __future__ import annotations
 

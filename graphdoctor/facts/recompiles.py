@@ -1,4 +1,6 @@
-"""The facts of recompiles: which guarded values differed from the nearest cache entry, and who made the call."""
+"""The facts of recompiles: which guarded values differed from the nearest cache entry, and who made
+the call.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,11 @@ ChangeKind = Literal[
     "entry_gone",
     "unknown",
 ]
-"""What changed about a value. ``number``: a Python int or float; ``module_number``: one that is an attribute of a
-module; ``flag``: a bool; ``none``: to or from None; ``value``: another constant; ``identity``: a different object of
-the same type; ``relation``: a condition on dynamic sizes that no longer holds; ``entry_gone``: torch dropped the cache
-entry; ``unknown``: only torch's words are known."""
+"""What changed about a value. ``number``: a Python int or float; ``module_number``: one that is an
+attribute of a module; ``flag``: a bool; ``none``: to or from None; ``value``: another constant;
+``identity``: a different object of the same type; ``relation``: a condition on dynamic sizes that
+no longer holds; ``entry_gone``: torch dropped the cache entry; ``unknown``: only torch's words are
+known."""
 
 
 class GuardChange(Fact):
@@ -98,22 +101,23 @@ class RecompileCause(Fact):
     """Why a frame with compiled code recompiled."""
 
     nearest: shared.CompileId | None
-    """Compile id of the cache entry that was compared: of those that differ only in values that changed since the
-    function's last call, the one that differs in the fewest; None if unknown."""
+    """Compile id of the cache entry that was compared: of those that differ only in values that
+    changed since the function's last call, the one that differs in the fewest; None if unknown."""
     last_used: shared.CompileId | None = None
     """Compile id of the cache entry that the function's last call used; None if unknown."""
     entry_count: int | None
     """Number of cache entries that the frame had; None if unknown."""
     changes: tuple[GuardChange, ...]
-    """All guarded values that differ from the nearest entry; from a log that graphdoctor didn't record, only the first
-    failed guard of each entry."""
+    """All guarded values that differ from the nearest entry; from a log that graphdoctor didn't
+    record, only the first failed guard of each entry."""
     hidden_change_count: int = 0
     """How many more values differ than are listed."""
     also_changed: tuple[GuardChange, ...] = ()
-    """Guarded values that changed since the function's last call too, but to what the nearest entry was compiled
-    for."""
+    """Guarded values that changed since the function's last call too, but to what the nearest entry
+    was compiled for."""
     caller: tuple[StackEntry, ...] = ()
-    """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is empty."""
+    """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is
+    empty."""
     loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around the calling line and their values, such as ``{"step": "17"}``."""
     is_exact: bool

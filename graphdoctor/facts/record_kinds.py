@@ -1,4 +1,5 @@
-"""The kinds of records in torch's trace log, and which of them a report shows, from ``record_kinds.toml``.
+"""The kinds of records in torch's trace log, and which of them a report shows, from
+``record_kinds.toml``.
 
 A kind that isn't there is counted under its own name.
 """

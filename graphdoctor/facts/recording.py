@@ -1,7 +1,8 @@
 """The facts of one recorded run: what torch logged, what the calls did, what is unknown.
 
-Opinions are in ``diagnosis``. ``None`` always means "unknown", and each unknown that matters has a ``CaptureGap``.
-Lines and columns are 1-based; columns count characters, and ``end_column`` is exclusive.
+Opinions are in ``diagnosis``. ``None`` always means "unknown", and each unknown that matters has a
+``CaptureGap``. Lines and columns are 1-based; columns count characters, and ``end_column`` is
+exclusive.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ GapKind = Literal[
 """What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
 
 SwitchKind = Literal["environment", "config", "stance", "replacement"]
-"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's ``config.disable``;
-``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` itself isn't torch's own function."""
+"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's
+``config.disable``; ``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile``
+itself isn't torch's own function."""
 
 BlockEntry = Literal["module", "forward"]
-"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``,
-since its class is torch's own and that method does nothing."""
+"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing
+its ``forward``, since its class is torch's own and that method does nothing."""
 
 
 class CaptureGap(Fact):
@@ -79,7 +81,8 @@ class CaptureGap(Fact):
     code: shared.RuleCode
     """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
-    """What is missing, for programs; None for what a recording of graphdoctor 0.1 reports itself."""
+    """What is missing, for programs; None for what a recording of graphdoctor 0.1 reports
+    itself."""
     message: str
     """What is missing and what it means for the numbers, one or two sentences."""
 
@@ -88,17 +91,24 @@ class CompileSwitch(Fact):
     """Something that can keep torch.compile from compiling."""
 
     kind: SwitchKind
-    """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``; ``stance``:
-    ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own function."""
+    """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``;
+    ``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own
+    function."""
     value: shared.SwitchText
-    """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
+    """The variable, the config value, the stance, or the name and place of what replaced
+    torch.compile."""
     call_index: int | None = None
     """The first call that was made under it; None if it was found outside the calls."""
 
     @property
     def is_off(self) -> bool:
-        """Whether torch.compile certainly does nothing under it; the others can compile some of the calls."""
-        return self.kind in ("environment", "config") or (self.kind, self.value) == ("stance", "force_eager")
+        """Whether torch.compile certainly does nothing under it; the others can compile some of the
+        calls.
+        """
+        return self.kind in ("environment", "config") or (self.kind, self.value) == (
+            "stance",
+            "force_eager",
+        )
 
 
 class Environment(Fact):
@@ -117,17 +127,19 @@ class Environment(Fact):
     device_name: shared.DeviceName | None = None
     """Name of the first CUDA device; None if there is none."""
     threads: int | None = None
-    """Threads that torch computes with on a CPU, as ``torch.get_num_threads()`` has them; None if unknown."""
+    """Threads that torch computes with on a CPU, as ``torch.get_num_threads()`` has them; None if
+    unknown."""
     torch_root: str | None = None
     """The folder with torch's own files."""
     stdlib_root: str | None = None
     site_roots: tuple[str, ...] = ()
     """Folders with installed packages."""
     own_packages: tuple[str, ...] = ()
-    """Installed packages that count as the user's own code, by the name that they're imported under."""
+    """Installed packages that count as the user's own code, by the name that they're imported
+    under."""
     packages: dict[shared.PackageName, str] | None = None
-    """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
-    installed. None if unknown."""
+    """Versions of installed packages that matter to torch.compile, by name; a package without a
+    version isn't installed. None if unknown."""
 
 
 class RepeatedBlocks(Fact):
@@ -139,12 +151,12 @@ class RepeatedBlocks(Fact):
     kinds: int
     """How many of them differ from one another in their parameters or submodules."""
     compiled_as: BlockEntry
-    """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
-    the class is torch's own and that method does nothing."""
+    """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its
+    ``forward``, since the class is torch's own and that method does nothing."""
 
     container: shared.ModulePath | None
-    """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that is the target itself,
-    None if there is none."""
+    """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that
+    is the target itself, None if there is none."""
 
     @property
     def name(self) -> str:
@@ -174,8 +186,8 @@ class TargetInfo(Fact):
     name: shared.Name | None = None
     """Its name in its module."""
     kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
-    """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a program, recorded in its
-    own process."""
+    """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a
+    program, recorded in its own process."""
     class_name: shared.Name | None = None
     """Qualified name of the compiled object's class, or of the function."""
     file: shared.File | None = None
@@ -183,7 +195,8 @@ class TargetInfo(Fact):
     parameters: tuple[shared.Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     args_from: int = 0
-    """Which of these a decorator's ``*args`` begin with; -1 if ``self`` does, which isn't among them."""
+    """Which of these a decorator's ``*args`` begin with; -1 if ``self`` does, which isn't among
+    them."""
     inputs_from: shared.InputsFrom | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
@@ -195,7 +208,8 @@ class TargetInfo(Fact):
     compile_arguments: dict[shared.OptionName, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
     blocks: tuple[RepeatedBlocks, ...] | None = None
-    """The outermost modules that repeat in it, by class; None if unknown, and for anything but a module."""
+    """The outermost modules that repeat in it, by class; None if unknown, and for anything but a
+    module."""
     is_regional: bool = False
     """Each of these was compiled by itself, and nothing else."""
     config: dict[shared.ConfigName, object] = field(default_factory=dict)
@@ -235,11 +249,13 @@ class CallError(Fact):
     traceback: shared.Traceback
     """As Python prints it, without graphdoctor's own lines."""
     eager: shared.OutcomeText | None = None
-    """What the same call did without torch.compile: ``ok`` or the type of the exception; None if not tried."""
+    """What the same call did without torch.compile: ``ok`` or the type of the exception; None if
+    not tried."""
     eager_message: str | None = None
     """The text of that exception."""
     from_compiler: bool = False
-    """torch.compile itself raised it, because of ``fullgraph`` or a backend; it isn't an error of the program."""
+    """torch.compile itself raised it, because of ``fullgraph`` or a backend; it isn't an error of
+    the program."""
 
 
 class CompileCall(Fact):
@@ -292,21 +308,24 @@ class BreakReason(Fact):
 
 
 BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
-"""What torch did at the break: continued in a resume function, ran the rest of the function eagerly, skipped the whole
-frame, or raised an exception (``fullgraph``)."""
+"""What torch did at the break: continued in a resume function, ran the rest of the function
+eagerly, skipped the whole frame, or raised an exception (``fullgraph``)."""
 
 
-BreakTopic = Literal["symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"]
-"""What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch needed the value of a
-number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM. Of torch.export alone, which raises what
-it raises: ``tensor_truth``: the program asked whether a tensor is true; ``export_type``: a type that torch can't take
-apart; ``export_error``: anything else."""
+BreakTopic = Literal[
+    "symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"
+]
+"""What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch
+needed the value of a number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or
+LSTM. Of torch.export alone, which raises what it raises: ``tensor_truth``: the program asked
+whether a tensor is true; ``export_type``: a type that torch can't take apart; ``export_error``:
+anything else."""
 
 
 TorchMechanism = Literal["ddp_forward", "fsdp_hook", "module_hook", "checkpoint"]
-"""Code of torch's own that the program asked for without calling it on that line. ``ddp_forward``: the ``forward`` of
-DistributedDataParallel; ``fsdp_hook``: a hook that FSDP registers; ``module_hook``: nn.Module runs a hook;
-``checkpoint``: activation checkpointing runs a function."""
+"""Code of torch's own that the program asked for without calling it on that line. ``ddp_forward``:
+the ``forward`` of DistributedDataParallel; ``fsdp_hook``: a hook that FSDP registers;
+``module_hook``: nn.Module runs a hook; ``checkpoint``: activation checkpointing runs a function."""
 
 
 class NamedClass(Fact):
@@ -334,7 +353,8 @@ class BreakRecord(Fact):
     stack: tuple[StackEntry, ...]
     """Outermost first. From the exception if it was recorded live, otherwise as printed."""
     is_stack_exact: bool = False
-    """False if the stack is the printed one, which merges adjacent entries with the same function name."""
+    """False if the stack is the printed one, which merges adjacent entries with the same function
+    name."""
     higher_order_operator: str | None = None
     """The higher-order operator in whose body it happened; None outside any."""
     words: str
@@ -342,7 +362,8 @@ class BreakRecord(Fact):
     topic: BreakTopic | None = None
     """What the cause is about, read from ``words``; None for all other topics."""
     mechanism: TorchMechanism | None = None
-    """torch's own code in which it happened, below the innermost line of the program; None anywhere else."""
+    """torch's own code in which it happened, below the innermost line of the program; None anywhere
+    else."""
     classes: tuple[NamedClass, ...] = ()
     """Classes of the program that the words name, for a break of torch.export."""
 
@@ -367,23 +388,25 @@ class FailedCompile(Fact):
 
 
 CompileOutcome = Literal["compiled", "empty", "skipped", "failed", "limit", "unfinished"]
-"""``compiled``: torch made guarded code. ``empty``: dropped, because it has no operations. ``skipped``: torch skipped
-the frame. ``failed``: an exception reached the caller. ``limit``: not tried, because of the recompile limit.
-``unfinished``: the process ended during the compile."""
+"""``compiled``: torch made guarded code. ``empty``: dropped, because it has no operations.
+``skipped``: torch skipped the frame. ``failed``: an exception reached the caller. ``limit``: not
+tried, because of the recompile limit. ``unfinished``: the process ended during the compile."""
 
 
 class Compile(Fact):
     """One compile of one frame."""
 
     compile_id: shared.CompileId
-    """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as in ``p2:0/1`` or
-    ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0 again, as in ``reset1:0/1``."""
+    """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as
+    in ``p2:0/1`` or ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0
+    again, as in ``reset1:0/1``."""
     frame_id: int
     """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
     process: shared.ProcessName | None = None
     """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
     compiled_autograd_id: int | None = None
-    """torch's number of the backward pass that compiled autograd captured, for its compile; None for all others."""
+    """torch's number of the backward pass that compiled autograd captured, for its compile; None
+    for all others."""
     call_index: int | None = None
     """The call that caused it; None outside the user's calls."""
     outcome: CompileOutcome
@@ -412,7 +435,9 @@ class Compile(Fact):
 
 
 class IgnoredCache(Fact):
-    """A call of a function with a ``functools.lru_cache``, which Dynamo traces whatever the cache holds."""
+    """A call of a function with a ``functools.lru_cache``, which Dynamo traces whatever the cache
+    holds.
+    """
 
     function: str
     entry: StackEntry
@@ -424,7 +449,8 @@ class Frame(Fact):
     """One code object that torch tried to compile."""
 
     frame_id: int
-    """torch's id; graphdoctor's own number for a frame of another process or after ``torch._dynamo.reset()``."""
+    """torch's id; graphdoctor's own number for a frame of another process or after
+    ``torch._dynamo.reset()``."""
     process: shared.ProcessName | None = None
     """The process that it ran in, such as ``p2`` or ``rank1``; None for the main process."""
     function: str
@@ -432,8 +458,8 @@ class Frame(Fact):
     qualname: str | None = None
     """Qualified name; None if the source couldn't be read."""
     wraps: str | None = None
-    """Of a decorator's function, the one module's ``forward`` that it stands for, such as ``BertModel.forward``; None
-    if it isn't one, or stands for several."""
+    """Of a decorator's function, the one module's ``forward`` that it stands for, such as
+    ``BertModel.forward``; None if it isn't one, or stands for several."""
     wraps_at: StackEntry | None = None
     """Where that is defined; None if the decorator doesn't tell."""
     file: str
@@ -450,15 +476,18 @@ class Frame(Fact):
     code_name: str
     """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
     is_wrapper: bool = False
-    """Whether it is torch's own function around a module of torch's own class; it then stands where the program
-    compiles or makes the module."""
+    """Whether it is torch's own function around a module of torch's own class; it then stands where
+    the program compiles or makes the module."""
     container: str | None = None
-    """For such a wrapper, the class of torch's own in which the module inside has its ``forward``, such as
-    ``Sequential``: Dynamo skips it if the wrapper's code breaks before it is called. None if it has its own."""
+    """For such a wrapper, the class of torch's own in which the module inside has its ``forward``,
+    such as ``Sequential``: Dynamo skips it if the wrapper's code breaks before it is called. None
+    if it has its own."""
 
     @property
     def name(self) -> str:
-        """The name to show: the function's qualified name if it is known, of a wrapper that of what it wraps."""
+        """The name to show: the function's qualified name if it is known, of a wrapper that of what
+        it wraps.
+        """
         if self.wraps is not None:
             return self.wraps
         return self.qualname if self.qualname and self.qualname != "<module>" else self.function
@@ -473,7 +502,9 @@ class Frame(Fact):
         """The line of its definition; of a wrapper, that of what it wraps."""
         if self.wraps_at is not None:
             return self.wraps_at
-        return StackEntry(**values_of(self, "file", "line", "function", "qualname", "text", "origin", "package"))
+        return StackEntry(
+            **values_of(self, "file", "line", "function", "qualname", "text", "origin", "package")
+        )
 
 
 class GraphInput(Fact):
@@ -499,7 +530,8 @@ class GraphNode(Fact):
 
     name: shared.Name
     opcode: shared.Opcode
-    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
+    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
+    ``output``."""
     target: str
     """What is called, as torch prints it."""
     args: str
@@ -511,12 +543,13 @@ class GraphNode(Fact):
     inputs: tuple[shared.Name, ...] | None = None
     """Names of its input nodes, in order, each once; None if unknown."""
     file: str | None = None
-    """Path of the innermost line of user or package code that it comes from; None if there is none."""
+    """Path of the innermost line of user or package code that it comes from; None if there is
+    none."""
     line: int | None = None
     """1-based."""
     module: shared.Expression | None = None
-    """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
-    module or if unknown."""
+    """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``;
+    None outside any module or if unknown."""
 
 
 class Graph(Fact):
@@ -532,15 +565,16 @@ class Graph(Fact):
     op_count: int | None
     """``call_*`` nodes, as torch counts them."""
     tensor_op_count: int | None = None
-    """Of these, and of those in the bodies of higher-order operators, the ones that compute a tensor; None if
-    graphdoctor didn't record it."""
+    """Of these, and of those in the bodies of higher-order operators, the ones that compute a
+    tensor; None if graphdoctor didn't record it."""
     inputs: tuple[GraphInput, ...] | None = None
     """None if graphdoctor didn't record it."""
     nodes: tuple[GraphNode, ...] | None = None
     """None if graphdoctor didn't record it."""
     code: str | None = None
     dtensors: dict[str, str] = field(default_factory=dict)
-    """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
+    """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the
+    input's name."""
     backend: shared.BackendName | None = None
     """The backend's name."""
     backend_s: float | None = None
@@ -550,13 +584,15 @@ class Graph(Fact):
 
 
 class Settling(Fact):
-    """What torch compiled while the last call was repeated, with the same arguments, until it was steady."""
+    """What torch compiled while the last call was repeated, with the same arguments, until it was
+    steady.
+    """
 
     compiles: tuple[int, ...]
     """Compiles that began in each repetition; 0 in the last one if the call was steady by then."""
     is_over_limit: bool = False
-    """A function hit its recompile limit in the last repetition: from then on it runs eagerly, and the calls of the
-    program itself had not brought that about."""
+    """A function hit its recompile limit in the last repetition: from then on it runs eagerly, and
+    the calls of the program itself had not brought that about."""
     recompiles: tuple[Compile, ...] = ()
     """The recompiles among them, and functions that hit their limit."""
     frames: tuple[Frame, ...] = ()
@@ -564,7 +600,9 @@ class Settling(Fact):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the call got steady: it compiled nothing, and no function hit its limit on the way."""
+        """Whether the call got steady: it compiled nothing, and no function hit its limit on the
+        way.
+        """
         return bool(self.compiles) and not self.compiles[-1] and not self.is_over_limit
 
 
@@ -585,7 +623,8 @@ class SteadyCall(Fact):
     call_us: float
     """Its duration in microseconds."""
     runs: tuple[GraphRun, ...]
-    """Runs of graphs, in order. The time between them is spent on guards, Python and eager operations."""
+    """Runs of graphs, in order. The time between them is spent on guards, Python and eager
+    operations."""
 
 
 EnclosingKind = Literal["for", "while", "try", "with", "if", "comprehension"]
@@ -615,14 +654,15 @@ class SourceContext(Fact):
     statement: str
     """The innermost statement that covers the line, dedented, at most 12 lines."""
     statement_line: int | None = None
-    """1-based line where the statement starts; None if the line isn't part of one, as in a lambda, and if unknown."""
+    """1-based line where the statement starts; None if the line isn't part of one, as in a lambda,
+    and if unknown."""
     statement_end_line: int | None = None
     """1-based line where it ends, even if ``statement`` is cut; None as above."""
     readable: tuple[str, ...] = ()
     """Names in the statement that certainly have a value just before it, without built-in ones."""
     torch: str | None = None
-    """What the torch package is called just before the statement, such as ``torch``; None if it can't be read there,
-    and if unknown."""
+    """What the torch package is called just before the statement, such as ``torch``; None if it
+    can't be read there, and if unknown."""
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
 
@@ -666,7 +706,8 @@ class TriedDim(DimOfExport):
     """One of these as the process that exported it reports it."""
 
     other_sizes: tuple[int, ...] = ()
-    """Sizes that fit too, each together with those of all dims at the same place; empty if none are known."""
+    """Sizes that fit too, each together with those of all dims at the same place; empty if none are
+    known."""
     stack: tuple[StackEntry, ...] = ()
     """The lines that made it a constant; empty if they are unknown."""
     is_by_another: bool = False
@@ -757,7 +798,8 @@ class Recording(Fact):
     coverage: Coverage | None
     """None if not measured; a gap says why."""
     watch: CallWatch | None = None
-    """The calls of a script that were watched; None for other targets, and if nothing was compiled."""
+    """The calls of a script that were watched; None for other targets, and if nothing was
+    compiled."""
     steps: Steps | None = None
     """The steps of its training loop; None unless it was run again under a change."""
     settling: Settling | None = None
@@ -789,7 +831,8 @@ class Recording(Fact):
     cache_bypasses: tuple[CacheBypass, ...] = ()
     """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
     ignored_caches: tuple[IgnoredCache, ...] = ()
-    """Calls of functions with a ``functools.lru_cache`` whose tensors the compiled code computes itself."""
+    """Calls of functions with a ``functools.lru_cache`` whose tensors the compiled code computes
+    itself."""
     caches: CacheUse | None = None
     """What the caches on disk did; None if none was asked."""
     evidence: LogEvidence = field(default_factory=LogEvidence)
@@ -800,14 +843,18 @@ class Recording(Fact):
     span: LogSpan | None = None
     """What can be compared with other ranks; None if not requested."""
     variations: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does; None if not requested, or if the first call can't be
-    repeated."""
+    """What changing one property of the first call at a time does; None if not requested, or if the
+    first call can't be repeated."""
     gaps: tuple[CaptureGap, ...]
 
     def frames_by_compile(self) -> dict[str, Frame]:
         """The frame of each compile whose frame is known."""
         frames = {frame.frame_id: frame for frame in self.frames}
-        return {each.compile_id: frames[each.frame_id] for each in self.compiles if each.frame_id in frames}
+        return {
+            each.compile_id: frames[each.frame_id]
+            for each in self.compiles
+            if each.frame_id in frames
+        }
 
     @property
     def is_foreign(self) -> bool:

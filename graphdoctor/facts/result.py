@@ -1,4 +1,6 @@
-"""What one recording gave: the diagnosis or the profile, and the picture that some formats need besides it."""
+"""What one recording gave: the diagnosis or the profile, and the picture that some formats need
+besides it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class Result:
 
     Args:
         diagnosis: Findings, counts and facts.
-        picture: Graphs, phases and calls to draw; None if it wasn't read, see ``Format.needs_picture``.
+        picture: Graphs, phases and calls to draw; None if it wasn't read, see
+            ``Format.needs_picture``.
     """
 
     diagnosis: Diagnosis
@@ -30,7 +33,8 @@ class ProfileResult:
 
     Args:
         report: Where the time goes.
-        picture: Source files and generated code; None if it wasn't read, or there is nothing left to read it from.
+        picture: Source files and generated code; None if it wasn't read, or there is nothing left
+            to read it from.
     """
 
     report: ProfileReport

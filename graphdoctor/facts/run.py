@@ -55,18 +55,22 @@ _PUBLIC = frozenset(
         "reorderable_logging_functions",
     }
 )
-"""Settings of ``torch._dynamo.config`` that ``torch.compiler.config`` has too (``torch/compiler/config.py``, 2.13)."""
+"""Settings of ``torch._dynamo.config`` that ``torch.compiler.config`` has too
+(``torch/compiler/config.py``, 2.13)."""
 
 
 class Setting(Fact):
-    """A torch setting to write, as data: ``name = value``, or ``name.add(member)`` for a setting that is a set."""
+    """A torch setting to write, as data: ``name = value``, or ``name.add(member)`` for a setting
+    that is a set.
+    """
 
     name: str
     """Dotted name, such as ``torch._dynamo.config.capture_scalar_outputs``."""
     value: bool | int | float | str | None = None
     """The value to assign; None if ``member`` is added."""
     member: str | None = None
-    """A Python expression to add to the set, such as ``logging.Logger.info``; None for a plain value."""
+    """A Python expression to add to the set, such as ``logging.Logger.info``; None for a plain
+    value."""
     imports: tuple[str, ...] = ()
     """Modules that ``member`` needs, such as ``logging``."""
 
@@ -77,7 +81,9 @@ class Setting(Fact):
 
     @property
     def line(self) -> str:
-        """The line of Python that applies the setting, by its public name if it has one, without its imports."""
+        """The line of Python that applies the setting, by its public name if it has one, without
+        its imports.
+        """
         module, _, name = self.name.rpartition(".")
         is_public = module == "torch._dynamo.config" and name in _PUBLIC
         shown = f"torch.compiler.config.{name}" if is_public else self.name
@@ -96,9 +102,15 @@ class ProbeExit(Fact):
     """Exit status; negative for a signal; None when unknown."""
     phase: shared.PhaseText | None = None
     """What it was doing last, such as ``call 2``."""
-    reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted", "running", "lost"] | None = None
-    """``error``: the target failed; ``exited``: the program ended the process itself; ``running``: it hasn't ended;
-    ``lost``: graphdoctor was stopped before it could write how it ended. None for a log of others."""
+    reason: (
+        Literal[
+            "finished", "error", "exited", "timeout", "killed", "interrupted", "running", "lost"
+        ]
+        | None
+    ) = None
+    """``error``: the target failed; ``exited``: the program ended the process itself; ``running``:
+    it hasn't ended; ``lost``: graphdoctor was stopped before it could write how it ended. None for
+    a log of others."""
     phase_kind: PhaseKind | None = None
     """Which phase that is, whatever its number; None if it is unknown, and in recordings of 0.1."""
     stopped_for: Literal["timeout", "memory"] | None = None
@@ -108,14 +120,17 @@ class ProbeExit(Fact):
     hint: str | None = None
     """What to do next, with options named as on the command line."""
     hint_code: HintCode | None = None
-    """What ``message`` and ``hint`` say, for another surface to word; None where they are the same on every surface."""
+    """What ``message`` and ``hint`` say, for another surface to word; None where they are the same
+    on every surface."""
     hint_values: dict[shared.HintName, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
     error_type: shared.ExceptionType | None = None
-    """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""
+    """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in
+    recordings of 0.1."""
     traceback: shared.Traceback | None = None
     """The program's own traceback, when it failed outside a call."""
     duration_s: float | None = None
-    """Seconds from the start of the process to its end; None for a script and for a log of others."""
+    """Seconds from the start of the process to its end; None for a script and for a log of
+    others."""
     peak_memory_bytes: int | None = None
     """Most memory that the process had resident; None when it did not finish."""

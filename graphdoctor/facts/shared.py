@@ -1,6 +1,8 @@
-"""Kinds of text that may leave the machine in a bundle; a field whose type isn't one of these is private.
+"""Kinds of text that may leave the machine in a bundle; a field whose type isn't one of these is
+private.
 
-A type here is marked with what its text is. What reads that kind (``bundle``) lets through what is public of it.
+A type here is marked with what its text is. What reads that kind (``bundle``) lets through what is
+public of it.
 """
 
 from __future__ import annotations

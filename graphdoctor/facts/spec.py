@@ -1,8 +1,9 @@
 """What a run is asked to do, and what people are told of each option, declared once.
 
-The command line, ``[[tool.graphdoctor.targets]]``, the Python API, the probe's request and a recording's description
-are derived from ``RunSpec``: ``options_of`` has the words, bounds and choices, the annotation has the type. Standard
-library only, so that parsing a command line stays quick.
+The command line, ``[[tool.graphdoctor.targets]]``, the Python API, the probe's request and a
+recording's description are derived from ``RunSpec``: ``options_of`` has the words, bounds and
+choices, the annotation has the type. Standard library only, so that parsing a command line stays
+quick.
 """
 
 from __future__ import annotations
@@ -14,22 +15,28 @@ from typing import Any, Literal, get_args
 from .base import values_of
 
 StageName = Literal["dynamo", "joint", "forward", "backward", "inference", "post-grad", "fusion"]
-"""A stage of compiling a graph. ``dynamo``: as Dynamo captured it; ``joint``: as AOTAutograd traced it with its
-backward, decomposed where the backend asks for that; ``forward`` and ``backward``: the two that AOTAutograd cut it
-into; ``inference``: as AOTAutograd traced it without a backward; ``post-grad``: after Inductor's own passes, as it
-lowers it; ``fusion``: the kernels that it made, and the code that runs them."""
+"""A stage of compiling a graph. ``dynamo``: as Dynamo captured it; ``joint``: as AOTAutograd traced
+it with its backward, decomposed where the backend asks for that; ``forward`` and ``backward``: the
+two that AOTAutograd cut it into; ``inference``: as AOTAutograd traced it without a backward;
+``post-grad``: after Inductor's own passes, as it lowers it; ``fusion``: the kernels that it made,
+and the code that runs them."""
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """In the order in which torch makes them."""
 
 
-DTYPES: Mapping[str, str] = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
+DTYPES: Mapping[str, str] = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+}
 """The dtypes that a run can have, torch's name by its abbreviation."""
 
 
 Timing = Literal["final", "each", "none"]
-"""What is timed of the fixes that work. ``final``: the program with all of them; single ones only where a verdict
-depends on it. ``each``: each of them, too. ``none``: nothing."""
+"""What is timed of the fixes that work. ``final``: the program with all of them; single ones only
+where a verdict depends on it. ``each``: each of them, too. ``none``: nothing."""
 
 FailOn = Literal["error", "warning", "info", "never"]
 """The lowest severity of what is new or worse that fails; ``never``: only budgets fail."""
@@ -41,13 +48,16 @@ class RunOption:
 
     Args:
         help: What it does, a sentence or two.
-        flag: How it is written on a command line, as typer takes it; None for ``--`` and the field's name.
+        flag: How it is written on a command line, as typer takes it; None for ``--`` and the
+            field's name.
         metavar: What stands for its value there; None for a switch.
         least: The least number that it can be; None for no bound.
         most: The largest.
         choices: What it can be, by each way of writing that; None for anything.
-        goes_to: Whether it is an argument of ``torch.compile`` or says how calls are made; None for neither.
-        heading: What it stands under in the help of its command; None for where others of its flag stand.
+        goes_to: Whether it is an argument of ``torch.compile`` or says how calls are made; None for
+            neither.
+        heading: What it stands under in the help of its command; None for where others of its flag
+            stand.
     """
 
     help: str
@@ -67,7 +77,11 @@ class RunOption:
 def option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
     """A dataclass's field that people set; ``told`` are other fields of its ``RunOption``."""
     told = {"option": RunOption(help=text, **told)}
-    return field(default_factory=dict, metadata=told) if default is dict else field(default=default, metadata=told)
+    return (
+        field(default_factory=dict, metadata=told)
+        if default is dict
+        else field(default=default, metadata=told)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +93,20 @@ class CallSpec:
 
     calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
     backend: str = option(
-        "eager", "A registered backend. eager shows graph breaks quickest.", metavar="NAME", goes_to="compile"
+        "eager",
+        "A registered backend. eager shows graph breaks quickest.",
+        metavar="NAME",
+        goes_to="compile",
     )
-    mode: str | None = option(None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile")
-    dynamic: bool | None = option(None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile")
-    fullgraph: bool = option(False, "torch.compile's fullgraph: a graph break raises an error.", goes_to="compile")
+    mode: str | None = option(
+        None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile"
+    )
+    dynamic: bool | None = option(
+        None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile"
+    )
+    fullgraph: bool = option(
+        False, "torch.compile's fullgraph: a graph break raises an error.", goes_to="compile"
+    )
     options: Mapping[str, object] = option(
         dict,
         "One of torch.compile's options, name=value. Repeatable.",
@@ -91,8 +114,12 @@ class CallSpec:
         metavar="NAME=VALUE",
         goes_to="compile",
     )
-    regional: bool = option(False, "Compile each of the modules that repeat, such as layers, and not the whole.")
-    backward: bool = option(False, "Sum the floating-point outputs of each call and run backward.", goes_to="call")
+    regional: bool = option(
+        False, "Compile each of the modules that repeat, such as layers, and not the whole."
+    )
+    backward: bool = option(
+        False, "Sum the floating-point outputs of each call and run backward.", goes_to="call"
+    )
     no_grad: bool = option(False, "Make the calls under torch.no_grad().", goes_to="call")
 
     def compile_arguments(self) -> dict[str, object]:
@@ -104,7 +131,9 @@ class CallSpec:
         return self._given_to("call")
 
     def _given_to(self, receiver: str) -> dict[str, object]:
-        names = (name for name, option in options_of(type(self)).items() if option.goes_to == receiver)
+        names = (
+            name for name, option in options_of(type(self)).items() if option.goes_to == receiver
+        )
         return values_of(self, *names)
 
 
@@ -122,16 +151,29 @@ class RunSpec(CallSpec):
         metavar="VALUE",
     )
     config: Mapping[str, object] = option(
-        dict, "Set torch._dynamo.config.name=value, or another torch config. Repeatable.", metavar="NAME=VALUE"
+        dict,
+        "Set torch._dynamo.config.name=value, or another torch config. Repeatable.",
+        metavar="NAME=VALUE",
     )
     train: bool | None = option(
-        None, "The module's mode. By default, it stays as it is.", flag="--train/--eval", goes_to="call"
+        None,
+        "The module's mode. By default, it stays as it is.",
+        flag="--train/--eval",
+        goes_to="call",
     )
     seed: int = option(
-        0, "Seed of Python's, NumPy's and torch's random numbers.", metavar="N", least=0, most=2**64 - 1, goes_to="call"
+        0,
+        "Seed of Python's, NumPy's and torch's random numbers.",
+        metavar="N",
+        least=0,
+        most=2**64 - 1,
+        goes_to="call",
     )
     device: str | None = option(
-        None, "Move the module and its inputs to this device, such as cuda.", metavar="DEVICE", goes_to="call"
+        None,
+        "Move the module and its inputs to this device, such as cuda.",
+        metavar="DEVICE",
+        goes_to="call",
     )
     dtype: str | None = option(
         None,
@@ -158,9 +200,15 @@ class RunSpec(CallSpec):
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
         """The run that makes these calls of a target."""
-        return cls(target=target, **{known.name: getattr(calls, known.name) for known in fields(CallSpec)})
+        return cls(
+            target=target, **{known.name: getattr(calls, known.name) for known in fields(CallSpec)}
+        )
 
 
 def options_of(spec: type[CallSpec]) -> dict[str, RunOption]:
-    """The fields that people set, by name, in order; the target, which is no option, isn't among them."""
-    return {found.name: found.metadata["option"] for found in fields(spec) if "option" in found.metadata}
+    """The fields that people set, by name, in order; the target, which is no option, isn't among
+    them.
+    """
+    return {
+        found.name: found.metadata["option"] for found in fields(spec) if "option" in found.metadata
+    }

@@ -11,10 +11,12 @@ from typing import Literal
 from .base import Fact
 
 TRACEBACK_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
-"""A line of a traceback as Python prints it: file, number, function, and the code if it is known."""
+"""A line of a traceback as Python prints it: file, number, function, and the code if it is
+known."""
 Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
-"""Who owns a file: the user, an installed package, Python's standard library, or torch. ``generated``: the program
-wrote it during the run, outside the project; it is named by what made it."""
+"""Who owns a file: the user, an installed package, Python's standard library, or torch.
+``generated``: the program wrote it during the run, outside the project; it is named by what made
+it."""
 
 PROGRAM_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "generated")
 """Owners of what a program runs apart from torch and Python itself."""
@@ -38,7 +40,8 @@ class StackEntry(Fact):
     column: int | None = None
     """1-based column where the expression starts; None if unknown."""
     end_column: int | None = None
-    """1-based column after the end of the expression; None if it ends on another line or is unknown."""
+    """1-based column after the end of the expression; None if it ends on another line or is
+    unknown."""
     indent: int | None = None
     """Width of the indentation that was removed from ``text``."""
     origin: Origin

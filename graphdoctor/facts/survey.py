@@ -1,7 +1,8 @@
 """The facts of a survey: many targets, each compiled in several ways, one row for each pair.
 
-A **piece** is one target with one variant; what came of it is a ``SurveyRow``. ``SurveyReport`` is the JSON document of
-``graphdoctor survey``; the same rows are a Parquet file (``studies/survey/columns.py``).
+A **piece** is one target with one variant; what came of it is a ``SurveyRow``. ``SurveyReport`` is
+the JSON document of ``graphdoctor survey``; the same rows are a Parquet file
+(``studies/survey/columns.py``).
 """
 
 from __future__ import annotations
@@ -27,31 +28,49 @@ SurveyStatus = Literal[
     "lost",
     "skipped",
 ]
-"""How a piece came out. ``ok``: it compiled and ran; ``wrong``: its results differ from eager mode's by more than
-rounding; ``not_compiled``: it ran, but torch compiled nothing of it; ``compile_failed``: it works in eager mode, but
-not with torch.compile; ``eager_failed``: it doesn't work in eager mode either; ``no_inputs``: no arguments were found
-for it; ``load_failed``: it can't be imported or made; ``crashed``: its process was ended by a signal, or ended itself;
-``timeout`` and ``out_of_memory``: it was stopped at its limit, or ran out; ``lost``: nothing came back, because
-graphdoctor's own process or the cluster's node ended;
-``skipped``: it can't be run here, such as on CUDA where there is none."""
+"""How a piece came out. ``ok``: it compiled and ran; ``wrong``: its results differ from eager
+mode's by more than rounding; ``not_compiled``: it ran, but torch compiled nothing of it;
+``compile_failed``: it works in eager mode, but not with torch.compile; ``eager_failed``: it doesn't
+work in eager mode either; ``no_inputs``: no arguments were found for it; ``load_failed``: it can't
+be imported or made; ``crashed``: its process was ended by a signal, or ended itself; ``timeout``
+and ``out_of_memory``: it was stopped at its limit, or ran out; ``lost``: nothing came back, because
+graphdoctor's own process or the cluster's node ended; ``skipped``: it can't be run here, such as on
+CUDA where there is none."""
 
 SURVEY_STATUSES: tuple[SurveyStatus, ...] = get_args(SurveyStatus)
 """In the order in which tables show them."""
 
 SurveyStage = Literal[
-    "prepare", "load", "eager", "dynamo", "aot", "inductor", "backend", "call", "bench", "export", "fix"
+    "prepare",
+    "load",
+    "eager",
+    "dynamo",
+    "aot",
+    "inductor",
+    "backend",
+    "call",
+    "bench",
+    "export",
+    "fix",
 ]
-"""What was going on when a piece failed. ``prepare``: a catalog wrote its program; ``load``: the target was imported
-and made; ``eager``: a call without torch.compile; ``dynamo``, ``aot``, ``inductor``, ``backend``: that part of the
-compiler, ``backend`` being one that isn't Inductor; ``call``: a compiled call, or what is measured after it;
-``bench``, ``export``, ``fix``: what was asked for beyond it."""
+"""What was going on when a piece failed. ``prepare``: a catalog wrote its program; ``load``: the
+target was imported and made; ``eager``: a call without torch.compile; ``dynamo``, ``aot``,
+``inductor``, ``backend``: that part of the compiler, ``backend`` being one that isn't Inductor;
+``call``: a compiled call, or what is measured after it; ``bench``, ``export``, ``fix``: what was
+asked for beyond it."""
 
 RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
-"""Statuses of pieces that made all of their calls. What is counted of others is what came until the end that came too
-early, not what the program would have."""
+"""Statuses of pieces that made all of their calls. What is counted of others is what came until the
+end that came too early, not what the program would have."""
 
 _BEFORE_TORCH: tuple[SurveyStage, ...] = ("prepare", "load", "eager")
-_NEVER_JUDGED: tuple[SurveyStatus, ...] = ("eager_failed", "no_inputs", "load_failed", "lost", "skipped")
+_NEVER_JUDGED: tuple[SurveyStatus, ...] = (
+    "eager_failed",
+    "no_inputs",
+    "load_failed",
+    "lost",
+    "skipped",
+)
 
 
 class SurveyCause(Fact):
@@ -148,10 +167,11 @@ class SurveyRow(Fact):
     coverage: float | None = None
     """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     compile_s: float | None = None
-    """Seconds spent compiling in the recorded run, which is under the backend ``eager`` where the row has a thorough
-    bench."""
+    """Seconds spent compiling in the recorded run, which is under the backend ``eager`` where the
+    row has a thorough bench."""
     compile_cold_s: float | None = None
-    """Seconds that compiling adds to the calls in a new process with an empty cache on disk; of a bench."""
+    """Seconds that compiling adds to the calls in a new process with an empty cache on disk; of a
+    bench."""
     compile_warm_s: float | None = None
     """As ``compile_cold_s``, in a second process, which finds the first one's cache."""
     call_us: float | None = None
@@ -167,10 +187,11 @@ class SurveyRow(Fact):
     is_noisy: bool | None = None
     """The machine was too busy for small differences to be seen; None without a bench."""
     noise: float | None = None
-    """Eager mode beside eager mode in another process, 1 on a quiet machine; None without a bench."""
+    """Eager mode beside eager mode in another process, 1 on a quiet machine; None without a
+    bench."""
     peak_memory_bytes: int | None = None
-    """The most memory during steady calls, of torch's allocator on CUDA and resident on a CPU; without a bench, the
-    most that the whole process had resident."""
+    """The most memory during steady calls, of torch's allocator on CUDA and resident on a CPU;
+    without a bench, the most that the whole process had resident."""
     correct: bool | None = None
     """Its results are eager mode's, but for rounding; None if they weren't compared."""
     exports: bool | None = None
@@ -178,7 +199,8 @@ class SurveyRow(Fact):
     export_error: str | None = None
     """Why it doesn't export; None where it does or wasn't tried."""
     export_causes: tuple[SurveyCause, ...] = ()
-    """What ``torch.export`` stops at, strict or not; empty where it exports, wasn't tried, or torch named no cause."""
+    """What ``torch.export`` stops at, strict or not; empty where it exports, wasn't tried, or torch
+    named no cause."""
     is_steady: bool | None = None
     """It stops compiling when its calls are repeated; None if unknown."""
     causes: tuple[SurveyCause, ...] = ()
@@ -207,7 +229,9 @@ class SurveyRow(Fact):
 
     @property
     def is_judged(self) -> bool:
-        """Whether it says anything about torch.compile: what fails before torch compiles, or elsewhere, doesn't."""
+        """Whether it says anything about torch.compile: what fails before torch compiles, or
+        elsewhere, doesn't.
+        """
         return self.status not in _NEVER_JUDGED and self.stage not in _BEFORE_TORCH
 
     @property
@@ -217,7 +241,9 @@ class SurveyRow(Fact):
 
     @property
     def is_whole(self) -> bool | None:
-        """Whether it compiles without breaks, skipped frames and functions over their limit; None if it didn't pass."""
+        """Whether it compiles without breaks, skipped frames and functions over their limit; None
+        if it didn't pass.
+        """
         if not self.is_passed or self.break_sites is None:
             return None
         return not (self.break_sites or self.skipped_frames or self.frames_over_limit)
@@ -256,7 +282,8 @@ class SurveyVariant(Fact):
 
     name: str
     settings: dict[str, object] = field(default_factory=dict)
-    """What it changes: fields of a run, such as ``mode`` and ``dtype``; empty for torch.compile without arguments."""
+    """What it changes: fields of a run, such as ``mode`` and ``dtype``; empty for torch.compile
+    without arguments."""
     python: str | None = None
     """The interpreter that it runs with; None for that of the survey."""
     torch: str | None = None
@@ -269,7 +296,8 @@ class GeometricMean(Fact):
     ratio: float
     """The mean."""
     low: float
-    """Lower end of its 95% confidence interval: how well it was measured on these targets; others may differ."""
+    """Lower end of its 95% confidence interval: how well it was measured on these targets; others
+    may differ."""
     high: float
     """Upper end."""
     count: int
@@ -297,8 +325,8 @@ class SurveyGroup(Fact):
     speedup: GeometricMean | None = None
     """Over the rows that passed and were timed; None if there are none."""
     speedup_shared: GeometricMean | None = None
-    """The same over the targets that pass and are timed under every variant, so that variants can be compared; None if
-    there is one variant, or no such target."""
+    """The same over the targets that pass and are timed under every variant, so that variants can
+    be compared; None if there is one variant, or no such target."""
     faster: int = 0
     """Rows that are measurably faster than eager mode."""
     slower: int = 0
@@ -314,11 +342,12 @@ class SurveyGroup(Fact):
 
 
 class SharedCause(SurveyCause):
-    """A cause that findings of one or many targets share: one rule in one function, as most of them have it.
+    """A cause that findings of one or many targets share: one rule in one function, as most of them
+    have it.
 
-    ``severity`` is the worst of the findings', and ``count``, ``call_us``, ``compile_s`` and ``eager_frames`` are added
-    up over all rows in which they are known. Functions that only one target has are one cause for each rule: no fix
-    mends more than one of them.
+    ``severity`` is the worst of the findings', and ``count``, ``call_us``, ``compile_s`` and
+    ``eager_frames`` are added up over all rows in which they are known. Functions that only one
+    target has are one cause for each rule: no fix mends more than one of them.
     """
 
     lines: tuple[int, ...]
@@ -344,7 +373,8 @@ class SurveySummary(Fact):
     cause_count: int
     """How many shared causes there are in all."""
     export_causes: tuple[SharedCause, ...] = ()
-    """What ``torch.export`` stops at, what most targets have first; at most ten. One is of one rule and one message."""
+    """What ``torch.export`` stops at, what most targets have first; at most ten. One is of one rule
+    and one message."""
     export_cause_count: int = 0
     """How many of these there are in all."""
     pieces_per_hour: float | None = None
@@ -359,7 +389,8 @@ class SurveyReport(Document):
     started: str
     """When it began, in UTC, as ``2026-11-23T01:20:00Z``."""
     seconds: float | None = None
-    """Wall time of this run, without rows that were kept from an earlier one; None if it was interrupted by force."""
+    """Wall time of this run, without rows that were kept from an earlier one; None if it was
+    interrupted by force."""
     options: dict[str, object] = field(default_factory=dict)
     """What was measured and with which limits, such as ``bench`` and ``timeout_s``."""
     shard: str | None = None

@@ -1,7 +1,7 @@
 """Two surveys side by side: what fails now, what is worse or better, and what can't be told.
 
-``SurveyComparison`` is the JSON document of ``graphdoctor diff`` for two surveys. It has the ``SCHEMA_VERSION`` of a
-diagnosis.
+``SurveyComparison`` is the JSON document of ``graphdoctor diff`` for two surveys. It has the
+``SCHEMA_VERSION`` of a diagnosis.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SurveyAspect = Literal[
     "planned",
     "measured",
 ]
-"""How two surveys can differ. ``torch`` to ``calls``: of pieces that both have; ``options`` and ``variant``: what was
-asked for; ``shard``: one of them is a part; ``planned``: one was interrupted; ``measured``: only one has any such
-value."""
+"""How two surveys can differ. ``torch`` to ``calls``: of pieces that both have; ``options`` and
+``variant``: what was asked for; ``shard``: one of them is a part; ``planned``: one was interrupted;
+``measured``: only one has any such value."""
 
 SurveyMeasure = Literal[
     "break_sites",
@@ -52,17 +52,25 @@ SurveyMeasure = Literal[
 ]
 """Fields of a row that are compared."""
 
-COUNTS_OF_RECORDS: tuple[SurveyMeasure, ...] = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
+COUNTS_OF_RECORDS: tuple[SurveyMeasure, ...] = (
+    "break_sites",
+    "skipped_frames",
+    "recompiles",
+    "frames_over_limit",
+)
 """Counts of torch's records: too low where it left one out."""
 
 SurveyChangeKind = Literal[SurveyMeasure, "status", "cause"]
 """What changed: a field, how the piece came out, or a finding."""
 
-SurveyVerdict = Literal["unknown", "failing", "worse", "flaky", "fixed", "better", "changed", "unchanged"]
-"""What a piece is, the first that applies. ``unknown``: it can't be judged now, or lacks what was measured before;
-``failing``: it passed before, or has wrong results only now; ``worse``: something else got worse; ``flaky``: its
-attempts came out differently, and nothing else got worse; ``fixed``: it passes now; ``better``: something got better;
-``changed``: single measurements differ, or it fails in another way."""
+SurveyVerdict = Literal[
+    "unknown", "failing", "worse", "flaky", "fixed", "better", "changed", "unchanged"
+]
+"""What a piece is, the first that applies. ``unknown``: it can't be judged now, or lacks what was
+measured before; ``failing``: it passed before, or has wrong results only now; ``worse``: something
+else got worse; ``flaky``: its attempts came out differently, and nothing else got worse; ``fixed``:
+it passes now; ``better``: something got better; ``changed``: single measurements differ, or it
+fails in another way."""
 
 SURVEY_VERDICTS: tuple[SurveyVerdict, ...] = get_args(SurveyVerdict)
 """In the order in which they are shown."""
@@ -102,7 +110,8 @@ class SurveyMismatch(Fact):
     """The value before; None if there is none."""
     after: str | None = None
     pieces: int | None = None
-    """How many of the pieces that both have differ in this way; None for what is of the whole survey."""
+    """How many of the pieces that both have differ in this way; None for what is of the whole
+    survey."""
 
 
 class SurveyChange(Fact):
@@ -138,7 +147,8 @@ class ComparedPiece(Fact):
     unknown: tuple[SurveyMeasure, ...] = ()
     """What was measured before and isn't now."""
     is_unjudged: bool = False
-    """Whether it said something about torch.compile before and doesn't now, such as one that the cluster lost."""
+    """Whether it said something about torch.compile before and doesn't now, such as one that the
+    cluster lost."""
     is_noisy: bool = False
     """Whether speed-ups weren't compared, because the machine was too busy in one of the two."""
 
@@ -190,8 +200,8 @@ class SurveyComparison(Document):
     after: SurveySide
     """The second."""
     folder: str | None = None
-    """Path from the root of the git repository to the folder that ``diff`` ran in; None at the root and outside any.
-    In SARIF and GitHub's annotations, paths begin with it."""
+    """Path from the root of the git repository to the folder that ``diff`` ran in; None at the root
+    and outside any. In SARIF and GitHub's annotations, paths begin with it."""
     fail_on: FailOn = "warning"
     """The lowest severity of what got worse that fails the comparison."""
     mismatches: tuple[SurveyMismatch, ...] = ()
@@ -203,7 +213,8 @@ class SurveyComparison(Document):
     unchanged: int = 0
     still_failing: int = 0
     noisy: int = 0
-    """How many pieces have speed-ups that weren't compared, because the machine was too busy in one of the two."""
+    """How many pieces have speed-ups that weren't compared, because the machine was too busy in one
+    of the two."""
     added: tuple[SurveyRow, ...] = ()
     """Rows that only the second has."""
     gone: tuple[SurveyRow, ...] = ()

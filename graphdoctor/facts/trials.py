@@ -8,30 +8,31 @@ from typing import Literal
 from .base import Fact
 
 CompilerPartKind = Literal["decomposition", "pass", "lowering"]
-"""Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or ``lowering``, or a
-``pass`` over graphs."""
+"""Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or
+``lowering``, or a ``pass`` over graphs."""
 
 TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
 """How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
 
 Judged = Literal["changed", "untouched", "variant"]
-"""Whose results are judged beside the untouched program's: one with a change, itself as it was run before, or itself
-compiled in another way."""
+"""Whose results are judged beside the untouched program's: one with a change, itself as it was run
+before, or itself compiled in another way."""
 
 OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
 
 
 ResultKind = Literal["outputs", "gradients", "state", "stdout", "logs", "stderr"]
-"""``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and arguments that a call
-changed; ``logs``: what the program logged through ``logging`` and warned."""
+"""``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and
+arguments that a call changed; ``logs``: what the program logged through ``logging`` and warned."""
 
 TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
 """Kinds of results that a program writes rather than computes."""
 
 
 Reference = Literal["eager", "untouched", "earlier"]
-"""What results are compared with: eager mode's, the untouched program's, those of an earlier run of the same trial."""
+"""What results are compared with: eager mode's, the untouched program's, those of an earlier run of
+the same trial."""
 
 
 THE_CALL = "the call"
@@ -45,7 +46,8 @@ class Difference(Fact):
     where: str
     """Which value, such as ``call 2, output['logits']``."""
     largest: float | None = None
-    """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or missing."""
+    """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or
+    missing."""
     detail: str | None = None
     """What differs, if it isn't a number."""
     change: TextChange | None = None
@@ -59,12 +61,15 @@ class Comparison(Fact):
 
     kinds: tuple[ResultKind, ...]
     differences: tuple[Difference, ...]
-    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype, and by more than
-    rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
+    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the
+    dtype, and by more than
+    rounding: a value may be twice as far from a float64 run as runs of the unmodified program
+        are."""
     is_bitwise_equal: bool | None = None
     """Whether every computed value is the same, bit by bit; None in recordings that don't say."""
     zero_gradients: tuple[str, ...] = ()
-    """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes one."""
+    """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes
+    one."""
     note: str | None = None
     """What couldn't be compared, and why."""
 
@@ -85,7 +90,8 @@ class AttackFailure(Fact):
     """Whether it shows with torch.compile only."""
     difference: Difference
     raised: tuple[str, str] | None = None
-    """The exceptions that the unmodified program and the changed one raise; None unless both raise one."""
+    """The exceptions that the unmodified program and the changed one raise; None unless both raise
+    one."""
 
 
 class Attacked(Fact):
@@ -96,7 +102,8 @@ class Attacked(Fact):
     refused_count: int = 0
     """Inputs that the unmodified program refuses, other than by its own ``raise`` or ``assert``."""
     is_edited: bool = False
-    """Whether the program's source was changed, so that they were tried without torch.compile too."""
+    """Whether the program's source was changed, so that they were tried without torch.compile
+    too."""
     failure: AttackFailure | None = None
     """The first input with other results; None if there is none."""
     dropped: tuple[Difference, ...] = ()
@@ -118,7 +125,8 @@ class ResultError(Fact):
     kind: ResultKind
     """Outputs, gradients or state."""
     variant: float
-    """Largest distance of a value from the float64 run, root mean square over its elements, relative to that run's."""
+    """Largest distance of a value from the float64 run, root mean square over its elements,
+    relative to that run's."""
     eager: float
     """The same of eager mode."""
 
@@ -136,26 +144,29 @@ class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
     compared: dict[Reference, Comparison] = field(default_factory=dict)
-    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it;
-    ``earlier``: how an earlier run of the same trial compares with ``eager``."""
+    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``)
+    and with it; ``earlier``: how an earlier run of the same trial compares with ``eager``."""
     errors: tuple[ResultError, ...] = ()
-    """How far results are from a float64 run of the unmodified program, without values that it computed in another
-    way."""
+    """How far results are from a float64 run of the unmodified program, without values that it
+    computed in another way."""
     kinds_apart: tuple[ResultKind, ...] = ()
-    """Kinds of results of which the float64 run computed a value in another way, such as from other random numbers."""
+    """Kinds of results of which the float64 run computed a value in another way, such as from other
+    random numbers."""
     draws_random: bool = False
     """Whether a call drew from Python's, torch's or NumPy's own random generator."""
     lost: tuple[str, ...] = ()
-    """Attributes of modules that the calls change, and that an exported program leaves as they are."""
+    """Attributes of modules that the calls change, and that an exported program leaves as they
+    are."""
     steady_us: float | None = None
     """Only in older recordings."""
     parts: tuple[CompilerPart, ...] = ()
-    """Parts of the compiler that were used, or would have been if they weren't left out, in that order; empty if
-    nobody asked."""
+    """Parts of the compiler that were used, or would have been if they weren't left out, in that
+    order; empty if nobody asked."""
     attacked: Attacked | None = None
     """What other inputs showed; None if none were tried."""
     warm_up_frames_over_limit: int = 0
-    """Functions that hit their limit in calls that don't count: during warm-up or while repeating the last call."""
+    """Functions that hit their limit in calls that don't count: during warm-up or while repeating
+    the last call."""
 
     @property
     def outputs(self) -> OutputsVerdict:
@@ -195,7 +206,8 @@ class TrialResult(Fact):
     calls_s: float | None = None
     """Seconds of all calls, including compilation."""
     steady_us: float | None = None
-    """Only in older recordings: replays run beside each other, so that their times can't be compared."""
+    """Only in older recordings: replays run beside each other, so that their times can't be
+    compared."""
     outputs: OutputsVerdict
     """How the outputs compare with eager mode."""
     largest_difference: float | None = None
@@ -217,7 +229,8 @@ class WhatIf(Fact):
     """What the same calls do with each remedy."""
 
     results: tuple[TrialResult, ...]
-    """Best first, including the unmodified program; remedies for causes come before a warm-up, which removes none."""
+    """Best first, including the unmodified program; remedies for causes come before a warm-up,
+    which removes none."""
     binding: tuple[str, ...] = ()
     """The changed values whose remedy alone saves the most compiles; empty if none stands out."""
     conclusion: str

@@ -1,7 +1,7 @@
 """Reads what people wrote: tables of settings in, values of the types that dataclasses declare out.
 
-A field's annotation and its ``RunOption`` say what it can be: the same for pyproject.toml, a survey's file, and the
-environment.
+A field's annotation and its ``RunOption`` say what it can be: the same for pyproject.toml, a
+survey's file, and the environment.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Kind:
             GraphDoctorError: It is something else.
         """
         if not self.fits(value):
-            raise GraphDoctorError(f"{where}{_hyphened(name)} must be {self.wanted}, not {value!r}.")
+            raise GraphDoctorError(
+                f"{where}{_hyphened(name)} must be {self.wanted}, not {value!r}."
+            )
         if self.choices is None:
             return self.made(value)
         if value not in self.choices:
@@ -63,7 +65,9 @@ class Kind:
 class _ByPattern(Kind):
     def read(self, where: str, name: str, value: object) -> Any:  # noqa: ANN401 - as above
         found: Mapping[str, object] = super().read(where, name, value)
-        return tuple((each, TEXTS.read(where, f"{name} {each!r}", texts)) for each, texts in found.items())
+        return tuple(
+            (each, TEXTS.read(where, f"{name} {each!r}", texts)) for each, texts in found.items()
+        )
 
 
 def _is_number(value: object) -> bool:
@@ -75,14 +79,18 @@ def is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(is_plain, value))
     if isinstance(value, dict):
-        return all(isinstance(key, str) and is_utf8(key) and is_plain(item) for key, item in value.items())
+        return all(
+            isinstance(key, str) and is_utf8(key) and is_plain(item) for key, item in value.items()
+        )
     if isinstance(value, str):
         return is_utf8(value)
     return value is None or isinstance(value, (bool, int, float))
 
 
 def is_utf8(text: str) -> bool:
-    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate pairs."""
+    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate
+    pairs.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -90,7 +98,10 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-TEXT = Kind("a non-empty string", lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value)
+TEXT = Kind(
+    "a non-empty string",
+    lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
+)
 TEXTS = Kind(
     "a list of strings",
     lambda value: isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value),
@@ -108,7 +119,9 @@ STRINGS = Kind(
     "a table of strings",
     lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
 )
-_BY_PATTERN = _ByPattern('a table such as { "tests/**" = ["GD1"] }', lambda value: isinstance(value, Mapping))
+_BY_PATTERN = _ByPattern(
+    'a table such as { "tests/**" = ["GD1"] }', lambda value: isinstance(value, Mapping)
+)
 _BY_TYPE = {
     "bool": SWITCH,
     "tuple[str, ...]": TEXTS,
@@ -119,7 +132,9 @@ _BY_TYPE = {
 
 
 def kinds_of(settings: type) -> dict[str, Kind]:
-    """What each field of a dataclass can be, by its annotation and its ``RunOption``; a text by default."""
+    """What each field of a dataclass can be, by its annotation and its ``RunOption``; a text by
+    default.
+    """
     return {found.name: _kind_of(found) for found in fields(settings)}
 
 
@@ -128,9 +143,14 @@ def _kind_of(found: Field[Any]) -> Kind:
     option: RunOption = found.metadata.get("option") or RunOption(help="")
     if kind == "int":
         least = option.least or 0
-        return Kind(f"a whole number of at least {least}", lambda value: type(value) is int and value >= least)
+        return Kind(
+            f"a whole number of at least {least}",
+            lambda value: type(value) is int and value >= least,
+        )
     if kind == "float":
-        return SECONDS if option.metavar == "SECONDS" else _POSITIVE if option.most is None else _SHARE
+        return (
+            SECONDS if option.metavar == "SECONDS" else _POSITIVE if option.most is None else _SHARE
+        )
     if option.choices is not None:
         return Kind(TEXT.wanted, TEXT.fits, choices=option.choices)
     return _BY_TYPE.get(kind, TEXT)
@@ -140,7 +160,9 @@ RUN = kinds_of(RunSpec)
 """Of a run's settings."""
 
 
-def read_table(table: Mapping[str, object], kinds: Mapping[str, Kind], where: str) -> dict[str, Any]:
+def read_table(
+    table: Mapping[str, object], kinds: Mapping[str, Kind], where: str
+) -> dict[str, Any]:
     """A table's values by the names of fields; in files, names have hyphens.
 
     Args:
@@ -169,7 +191,8 @@ def tables(value: object, where: str, header: str) -> list[dict[str, object]]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         name = header.rpartition(".")[2]
         raise GraphDoctorError(
-            f"{where}{name} must be a list of tables.", hint=f"Write [[{header}]], and set each one's keys below it."
+            f"{where}{name} must be a list of tables.",
+            hint=f"Write [[{header}]], and set each one's keys below it.",
         )
     return value
 

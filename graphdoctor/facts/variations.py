@@ -8,14 +8,15 @@ from .base import Fact
 from .recompiles import ChangeKind
 
 TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fails_eager"]
-"""``free``: nothing compiled for the value; ``compiled``: something did; ``over_limit``: the call hit the recompile
-limit and ran eagerly; ``fails_compiled``: it works in eager mode and raises under torch.compile; ``fails_eager``: it
-raises in eager mode, so it was not tried compiled."""
+"""``free``: nothing compiled for the value; ``compiled``: something did; ``over_limit``: the call
+hit the recompile limit and ran eagerly; ``fails_compiled``: it works in eager mode and raises under
+torch.compile; ``fails_eager``: it raises in eager mode, so it was not tried compiled."""
 
 Verdict = Literal["recompiles", "generalises", "free", "fails", "not_varied"]
-"""``recompiles``: each new value recompiled. ``generalises``: some did, and the code that was compiled then works for
-others. ``free``: none did. ``fails``: each raises under torch.compile and works in eager mode. ``not_varied``: unknown.
-Special values only count if no other could be tried."""
+"""``recompiles``: each new value recompiled. ``generalises``: some did, and the code that was
+compiled then works for others. ``free``: none did. ``fails``: each raises under torch.compile and
+works in eager mode. ``not_varied``: unknown. Special values only count if no other could be
+tried."""
 
 
 class TriedValue(Fact):
@@ -38,8 +39,9 @@ class TriedValue(Fact):
 class Variation(Fact):
     """One property, and what changing only this property does to the compiled call.
 
-    For each property, Dynamo is reset. Then come the unchanged call until nothing compiles, the values in order, and
-    the unchanged call again. State and random numbers are restored before each call.
+    For each property, Dynamo is reset. Then come the unchanged call until nothing compiles, the
+    values in order, and the unchanged call again. State and random numbers are restored before each
+    call.
     """
 
     expression: str

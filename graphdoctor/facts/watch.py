@@ -1,4 +1,6 @@
-"""What watching a script's calls, as they happened, showed of its compiled functions, and of its training loop."""
+"""What watching a script's calls, as they happened, showed of its compiled functions, and of its
+training loop.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,36 @@ from .counts import Coverage
 from .sums import whole_sum
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
-"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something meanwhile;
-``raised``: an exception left it; ``profiled``: the program began to profile in it, so ours had to end."""
+"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something
+meanwhile; ``raised``: an exception left it; ``profiled``: the program began to profile in it, so
+ours had to end."""
 
 UnwatchedReason = Literal["nested", "profiler", "capture", "busy"]
-"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it; ``profiler``: the program ran a
-profiler or a tracer; ``capture``: a CUDA graph was being captured; ``busy``: a call in another thread was watched."""
+"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it;
+``profiler``: the program ran a profiler or a tracer; ``capture``: a CUDA graph was being captured;
+``busy``: a call in another thread was watched."""
 
 NotCovered = Literal[
-    "once", "compiling", "raised", "profiler", "capture", "busy", "deferred", "nested", "cost", "few", "ended"
+    "once",
+    "compiling",
+    "raised",
+    "profiler",
+    "capture",
+    "busy",
+    "deferred",
+    "nested",
+    "cost",
+    "few",
+    "ended",
 ]
 """Why a function's coverage is unknown.
 
-``once``: it was called only once. ``compiling``: its last call compiled something, or each call that was watched did.
-``raised``: they raised. ``profiler``: the program ran a profiler or a tracer. ``capture``: they were captured in a CUDA
-graph. ``busy``: another thread's calls were watched. ``deferred``: its work happens after the call. ``nested``: other
-compiled calls made all of them, so they count there. ``cost``: watching had taken its share of the time. ``few``: no
-call was watched. ``ended``: the process ended without saying.
+``once``: it was called only once. ``compiling``: its last call compiled something, or each call
+that was watched did. ``raised``: they raised. ``profiler``: the program ran a profiler or a tracer.
+``capture``: they were captured in a CUDA graph. ``busy``: another thread's calls were watched.
+``deferred``: its work happens after the call. ``nested``: other compiled calls made all of them, so
+they count there. ``cost``: watching had taken its share of the time. ``few``: no call was watched.
+``ended``: the process ended without saying.
 """
 
 
@@ -58,7 +73,8 @@ class WatchedFunction(Fact):
     """How often a graph ran in it."""
     not_covered: NotCovered | None = None
     steady_us: float | None = None
-    """Microseconds of a steady call: the median of the last 15 timed calls that compiled nothing."""
+    """Microseconds of a steady call: the median of the last 15 timed calls that compiled
+    nothing."""
     timed_calls: int = 0
 
     @property
@@ -71,16 +87,23 @@ class CallWatch(Fact):
     """The calls of a script that were watched."""
 
     functions: tuple[WatchedFunction, ...]
-    """Functions that were called, in the order in which they were passed to torch.compile; the main process first."""
+    """Functions that were called, in the order in which they were passed to torch.compile; the main
+    process first."""
     cost_s: float
-    """What watching added, in seconds: before and after each watched call, and what calls under the profiler took
-    longer than the function's timed ones."""
+    """What watching added, in seconds: before and after each watched call, and what calls under the
+    profiler took longer than the function's timed ones."""
 
     @property
     def own(self) -> tuple[WatchedFunction, ...]:
-        """The functions that the program's numbers are of: those of the first process, without nested ones."""
+        """The functions that the program's numbers are of: those of the first process, without
+        nested ones.
+        """
         first = self.functions[0].process if self.functions else None
-        return tuple(found for found in self.functions if found.process == first and found.not_covered != "nested")
+        return tuple(
+            found
+            for found in self.functions
+            if found.process == first and found.not_covered != "nested"
+        )
 
     @property
     def calls(self) -> int | None:
@@ -112,7 +135,9 @@ class CallWatch(Fact):
 
     @property
     def graph_runs(self) -> int | None:
-        """How often a graph ran in a steady call of the only function; None if there are several, or it is unknown."""
+        """How often a graph ran in a steady call of the only function; None if there are several,
+        or it is unknown.
+        """
         return self.own[0].graph_runs if len(self.own) == 1 else None
 
 
@@ -128,6 +153,8 @@ class Steps(Fact):
 
     @property
     def step_us(self) -> float | None:
-        """The median of the second half, by when caches are warm; None if there are fewer than four."""
+        """The median of the second half, by when caches are warm; None if there are fewer than
+        four.
+        """
         late = self.intervals_us[len(self.intervals_us) // 2 :]
         return median(late) if len(self.intervals_us) >= 4 else None

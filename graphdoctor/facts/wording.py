@@ -1,4 +1,6 @@
-"""Words that every room shares. Comes in: numbers and nouns. Goes out: text. Imports only the standard library."""
+"""Words that every room shares. Comes in: numbers and nouns. Goes out: text. Imports only the
+standard library.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 def kind_text(kind: ResultKind) -> str:
     """A kind of result in words."""
-    words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+    words: dict[ResultKind, str] = {
+        "stdout": "printed text",
+        "logs": "logged text",
+        "stderr": "standard error",
+    }
     return words.get(kind, kind)
 
 
@@ -61,14 +67,21 @@ def percent(share: float) -> str:
 def percent_of_limit(share: float, limit: float) -> str:
     """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
 
-    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is shown exactly.
+    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is
+    shown exactly.
     """
     from decimal import Decimal
 
     exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
     for digits in range(-min(int(exact.as_tuple().exponent), 0)):
         rounded = round(exact, digits)
-        if rounded < bound if exact < bound else rounded == bound if exact == bound else rounded >= bound:
+        if (
+            rounded < bound
+            if exact < bound
+            else rounded == bound
+            if exact == bound
+            else rounded >= bound
+        ):
             return f"{rounded:f}%"
     return f"{exact.normalize():f}%"
 
@@ -94,18 +107,24 @@ def names(expressions: Iterable[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in backquotes if it is code; a phrase such as "grad mode", or one that quotes code itself, as it is."""
+    """A name in backquotes if it is code; a phrase such as "grad mode", or one that quotes code
+    itself, as it is.
+    """
     if name == "autocast" or "`" in name:
         return name
-    return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
+    return (
+        name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
+    )
 
 
 _WIDE = 2.0
-"""The ends of an interval this far apart, as a factor, leave of a ratio only that it is no smaller."""
+"""The ends of an interval this far apart, as a factor, leave of a ratio only that it is no
+smaller."""
 
 
 def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign; at least, if the interval is wide.
+    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign; at least, if
+    the interval is wide.
 
     Args:
         ratio: The time after over the time before, above 0.
@@ -139,7 +158,9 @@ def shortened(text: str, limit: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something; with the next one after ``backend='x' raised:``, which alone says nothing."""
+    """The first line that says something; with the next one after ``backend='x' raised:``, which
+    alone says nothing.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
 
@@ -149,7 +170,8 @@ def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
 
     Args:
         text: The text.
-        most: How many of its characters are kept; a few more stay, where saying that they don't would take as many.
+        most: How many of its characters are kept; a few more stay, where saying that they don't
+            would take as many.
     """
     if len(text) <= most + _LEAST_LEFT_OUT:
         return text
@@ -158,7 +180,8 @@ def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
 
 
 def factor_text(ratio: float) -> str:
-    """A ratio of times in as many digits as are worth reading, such as 1.87 with a multiplication sign.
+    """A ratio of times in as many digits as are worth reading, such as 1.87 with a multiplication
+    sign.
 
     Args:
         ratio: Above 0.
@@ -197,7 +220,9 @@ def bytes_text(size: int) -> str:
 
 
 def about_count(number: int) -> str:
-    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
+    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1
+    million``.
+    """
     if number >= 100:
         number = int(float(f"{number:.1e}"))
     for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):

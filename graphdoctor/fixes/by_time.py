@@ -1,7 +1,9 @@
-"""What only time tells of fixes: which one makes the steady call slower, and whether to compile repeated modules apart.
+"""What only time tells of fixes: which one makes the steady call slower, and whether to compile
+repeated modules apart.
 
-Compiling each of the modules that repeat by itself removes no break and no recompile, so counts don't judge it: it must
-take less time to compile, with an empty cache, and the call must not take longer.
+Compiling each of the modules that repeat by itself removes no break and no recompile, so counts
+don't judge it: it must take less time to compile, with an empty cache, and the call must not take
+longer.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Slowness:
         self._is_each = is_each
 
     def blamed(self, best: State) -> tuple[Candidate, str, str] | None:
-        """The fix to blame if all of them make the call plainly longer, what it does, and what all of them do.
+        """The fix to blame if all of them make the call plainly longer, what it does, and what all
+        of them do.
 
         None if the call takes no longer, or so little that only a toy shows it.
         """
@@ -49,7 +52,11 @@ class Slowness:
             return None
         fix, change = found
         alone = f"with it, the steady call is {change}"
-        return fix, alone, alone if together is None else f"with all of them, the steady call is {together}"
+        return (
+            fix,
+            alone,
+            alone if together is None else f"with all of them, the steady call is {together}",
+        )
 
     def time_set(self, best: State) -> None:
         """Time all fixes together."""
@@ -100,7 +107,12 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
         if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
             (suggested,) = finding.fixes
             fix = call_fix("", suggested.title, RunChange(regional=True), snippet=suggested.snippet)
-            fix = replace(fix, is_safe=suggested.is_safe, targets=(finding.fingerprint,), place=suggested.place)
+            fix = replace(
+                fix,
+                is_safe=suggested.is_safe,
+                targets=(finding.fingerprint,),
+                place=suggested.place,
+            )
             return Options(finding, (fix,))
     return None
 
@@ -117,7 +129,9 @@ class _Start:
 class Regional:
     """Regional compilation in one treatment."""
 
-    def __init__(self, trials: Trials, log: TrialLog, backend: UserBackend, *, is_timed: bool) -> None:
+    def __init__(
+        self, trials: Trials, log: TrialLog, backend: UserBackend, *, is_timed: bool
+    ) -> None:
         self._trials = trials
         self._log = log
         self._backend = backend
@@ -128,10 +142,15 @@ class Regional:
         (fix,) = options.fixes
         numbers: list[int] = []
         [observed] = self._trials.run_each(
-            [fix], best, f"{number}.regional", lambda _index, trial, _observed: numbers.append(trial)
+            [fix],
+            best,
+            f"{number}.regional",
+            lambda _index, trial, _observed: numbers.append(trial),
         )
         judged, cold = self._judged(fix, best, observed)
-        self._log.note(options.finding, fix, best, number, judged=judged, after=observed, cold_compile=cold)
+        self._log.note(
+            options.finding, fix, best, number, judged=judged, after=observed, cold_compile=cold
+        )
         place = self._log.shown_place(options.finding, best.program)
         self._trials.numbers.report(DecidedTrial(numbers[0], fix.title, ((place, judged.verdict),)))
         if judged.verdict != "verified":
@@ -140,7 +159,9 @@ class Regional:
         # Less of it is in graphs, on purpose.
         return best.joined([fix], observed, mended_count=1, is_outweighed=True)
 
-    def _judged(self, fix: Candidate, best: State, observed: Observed) -> tuple[Judgment, ColdCompile | None]:
+    def _judged(
+        self, fix: Candidate, best: State, observed: Observed
+    ) -> tuple[Judgment, ColdCompile | None]:
         verdict, reason = self._results(best, fix, observed)
         if verdict != "verified":
             return Judgment(verdict, reason), None
@@ -151,7 +172,9 @@ class Regional:
         if failed := [one for one in found if isinstance(one, str)]:
             return Judgment("failed", f"with an empty cache, under {name}: {failed[0]}"), None
         pairs = list(zip(starts[::2], starts[1::2], strict=True))
-        was, now = (min(start.compiling_s for start in each) for each in (starts[::2], starts[1::2]))
+        was, now = (
+            min(start.compiling_s for start in each) for each in (starts[::2], starts[1::2])
+        )
         cold = ColdCompile(backend=name, before_s=was, after_s=now)
         took = f"with an empty cache, compiling takes {was:.1f} s → {now:.1f} s under {name}"
         if not all(quick.is_quicker(slow) for slow, quick in pairs):
@@ -160,28 +183,42 @@ class Regional:
             return Judgment("makes it worse", f"{took}, but the steady call is {change}"), cold
         return Judgment("verified", took), cold
 
-    def _results(self, best: State, fix: Candidate, observed: Observed) -> tuple[Verdict, str | None]:
+    def _results(
+        self, best: State, fix: Candidate, observed: Observed
+    ) -> tuple[Verdict, str | None]:
         recording = observed.recording
         if recording.exit.reason != "finished":
             return "failed", clause(recording.exit.message)
         verdict, reason = self._trials.reference.judge(recording, drops_output=best.drops_output)
-        if verdict == "verified" and observed.measures.frames_over_limit > best.observed.measures.frames_over_limit:
+        if (
+            verdict == "verified"
+            and observed.measures.frames_over_limit > best.observed.measures.frames_over_limit
+        ):
             return "makes it worse", "a block hits its recompile limit with it"
         if verdict == "verified" and self._backend.is_another:
-            check = self._backend.check(with_fixes(best.program, (fix,)), drops_output=best.drops_output)
+            check = self._backend.check(
+                with_fixes(best.program, (fix,)), drops_output=best.drops_output
+            )
             return check.verdict, check.reason and f"under {self._backend.name}: {check.reason}"
         return verdict, reason
 
     def _started(self, before: Program, after: Program, name: str) -> list[_Start | str]:
-        """Start two programs side by side, each with an empty cache; for one that failed, why, as a clause."""
+        """Start two programs side by side, each with an empty cache; for one that failed, why, as a
+        clause.
+        """
         self._trials.on_phase("compiling with an empty cache")
 
         def run(item: tuple[Program, str]) -> Recording:
             program, which = item
-            return self._trials.replays.replay(program, f"{name}-{which}", backend=self._trials.backend, is_cold=True)
+            return self._trials.replays.replay(
+                program, f"{name}-{which}", backend=self._trials.backend, is_cold=True
+            )
 
         pair = [(before, "before"), (after, "after")]
-        return [_start(one) for one in self._trials.replays.in_parallel(run, pair, jobs=self._trials.jobs)]
+        return [
+            _start(one)
+            for one in self._trials.replays.in_parallel(run, pair, jobs=self._trials.jobs)
+        ]
 
 
 def _start(recording: Recording) -> _Start | str:

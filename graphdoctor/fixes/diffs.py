@@ -1,7 +1,8 @@
-"""Reads a diff that somebody wrote, and makes of it edits of the files as a program has them; nothing is written.
+"""Reads a diff that somebody wrote, and makes of it edits of the files as a program has them;
+nothing is written.
 
-People and programs get line numbers and counts wrong, so a hunk goes where its lines are: nearest to the line that its
-header names. Lines must be the file's own, but for spaces at their ends.
+People and programs get line numbers and counts wrong, so a hunk goes where its lines are: nearest
+to the line that its header names. Lines must be the file's own, but for spaces at their ends.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class DiffError(Exception):
 
 @dataclass(frozen=True)
 class _Hunk:
-    """What a hunk says: ``start``: its first line before, 1-based, None if its header doesn't say."""
+    """What a hunk says: ``start``: its first line before, 1-based, None if its header doesn't
+    say.
+    """
 
     start: int | None
     lines: tuple[tuple[str, str], ...]
@@ -52,7 +55,8 @@ class _Hunk:
 
 
 def changes_of(diff: str, root: Path, read: Callable[[Path], bytes]) -> tuple[FileChange, ...]:
-    """The edits that a unified diff makes of files below a folder; ``read`` gives one's bytes as the program has them.
+    """The edits that a unified diff makes of files below a folder; ``read`` gives one's bytes as
+    the program has them.
 
     Raises:
         DiffError: It holds no edit, or one that doesn't fit or isn't one of Python source.
@@ -78,8 +82,12 @@ def checked(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
         try:
             ast.parse(change.after)
         except (SyntaxError, ValueError, RecursionError) as error:
-            line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-            raise DiffError(f"{change.path.name} isn't Python with it: {getattr(error, 'msg', error)}{line}") from error
+            line = (
+                f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
+            )
+            raise DiffError(
+                f"{change.path.name} isn't Python with it: {getattr(error, 'msg', error)}{line}"
+            ) from error
     if not changed:
         raise DiffError("it changes nothing")
     return changed
@@ -165,7 +173,9 @@ def _applied(hunks: Sequence[_Hunk], content: bytes, name: str) -> bytes:
                 try:
                     after.append(text.encode(encoding, "surrogateescape") + newline)
                 except UnicodeEncodeError as error:
-                    raise DiffError(f"{name} is encoded in {encoding}, which can't encode the edit") from error
+                    raise DiffError(
+                        f"{name} is encoded in {encoding}, which can't encode the edit"
+                    ) from error
             else:
                 after += [lines[at]] if sign == " " else []
                 at += 1
@@ -182,7 +192,9 @@ def _place(hunk: _Hunk, texts: Sequence[str], first: int, moved: int, what: str)
         return min(max(hunk.start, first), len(texts))
     bare = [text.rstrip() for text in texts]
     wanted = first if hunk.start is None else hunk.start - 1 + moved
-    places = [at for at in range(first, len(bare) - len(old) + 1) if bare[at : at + len(old)] == old]
+    places = [
+        at for at in range(first, len(bare) - len(old) + 1) if bare[at : at + len(old)] == old
+    ]
     if hunk.start is None and len(places) > 1:
         raise DiffError(f"{what} fits in {len(places)} places, and its header has no line number")
     if places:

@@ -1,4 +1,6 @@
-"""Writes settings of torch into the file that a program starts with: beside its own settings, or after its imports."""
+"""Writes settings of torch into the file that a program starts with: beside its own settings, or
+after its imports.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from collections.abc import Sequence
 
 from graphdoctor.facts.python_code import parsed
 
-_COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.Try, ast.With, ast.For, ast.While)
+_COMPOUND = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.If,
+    ast.Try,
+    ast.With,
+    ast.For,
+    ast.While,
+)
 """What ends a file's head, in which its imports and settings stand."""
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -64,5 +75,10 @@ def _is_setting(node: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Attribute() as target]):
             return ast.unparse(target).startswith("torch.")
         case ast.Expr(value=ast.Call(func=ast.Attribute() as function)):
-            return bool(re.match(r"torch\.(set_|backends\.|_dynamo\.config|compiler\.config)", ast.unparse(function)))
+            return bool(
+                re.match(
+                    r"torch\.(set_|backends\.|_dynamo\.config|compiler\.config)",
+                    ast.unparse(function),
+                )
+            )
     return False

@@ -1,4 +1,5 @@
-"""Tries fixes of a recorded target, and keeps verified ones, signed, with what they were verified on.
+"""Tries fixes of a recorded target, and keeps verified ones, signed, with what they were verified
+on.
 
 They are written later if a run would find everything as then; otherwise what changed is told.
 """
@@ -46,9 +47,11 @@ class SearchOptions:
 
     Args:
         jobs: How many trials run side by side; None for a number that fits the machine.
-        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the untouched program takes.
+        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
+            untouched program takes.
         deadline: ``time.monotonic()`` after which no further round begins; None for none.
-        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before others.
+        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
+            others.
         proposer: What is asked for edits of what is left; None for nothing.
     """
 
@@ -92,28 +95,38 @@ class KeptFixes:
 
 @dataclass(frozen=True)
 class OutdatedFixes:
-    """Verified fixes that prove nothing any more: what changed, None if the recording isn't as it was left."""
+    """Verified fixes that prove nothing any more: what changed, None if the recording isn't as it
+    was left.
+    """
 
     age_s: float
     change: Change | None
 
 
 def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) -> None:
-    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk."""
+    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on
+    a full disk.
+    """
     from graphdoctor.fixes.search import FOLDER
 
     treatment = result.treatment
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
         return
     with contextlib.suppress(OSError):
-        found = surroundings_of(recording, sorted((recording / FOLDER).iterdir()), interpreter=setup.interpreter)
+        found = surroundings_of(
+            recording, sorted((recording / FOLDER).iterdir()), interpreter=setup.interpreter
+        )
         content = _described(_asked(request, treatment.choices), recording, result, found)
         signature = signature_of(recording, content)
         if signature is not None:
-            write_private(recording / _FILE, json.dumps({"content": content, "signature": signature}))
+            write_private(
+                recording / _FILE, json.dumps({"content": content, "signature": signature})
+            )
 
 
-def _described(asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change) -> str:
+def _described(
+    asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change
+) -> str:
     if isinstance(found, Surroundings):
         for change in result.changes:
             state = found.files.get(str(change.path))
@@ -128,7 +141,8 @@ def _described(asked: dict[str, Any], recording: Path, result: SearchResult, fou
             "surroundings": vars(found) if isinstance(found, Surroundings) else None,
             "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
             "changes": [
-                [str(one.path), *(text.decode("latin-1") for text in (one.before, one.after))] for one in result.changes
+                [str(one.path), *(text.decode("latin-1") for text in (one.before, one.after))]
+                for one in result.changes
             ],
             "fixes": _digest(recording / FIXES_FILE),
         }
@@ -148,12 +162,15 @@ def kept_fixes(
         if content["asked"] == asked:
             return _checked(recording, content, interpreter)
         others = [name for name in asked if content["asked"].get(name) != asked[name]]
-        otherwise = otherwise or OutdatedFixes(time.time() - content["time_s"], Change("options", ",".join(others)))
+        otherwise = otherwise or OutdatedFixes(
+            time.time() - content["time_s"], Change("options", ",".join(others))
+        )
     return otherwise
 
 
 def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
-    """The diffs and snippets of fixes that worked in the last recording, if an interrupt ended its trials.
+    """The diffs and snippets of fixes that worked in the last recording, if an interrupt ended its
+    trials.
 
     Empty if that was another command.
     """
@@ -162,12 +179,16 @@ def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
             asked = json.loads((recording / META_FILE).read_bytes())["target"]
             treatment = read_fact(Treatment, json.loads((recording / FIXES_FILE).read_bytes()))
             if treatment.is_interrupted and asked == json.loads(json.dumps(request.described())):
-                working = (fix.diff or fix.snippet for fix in treatment.tried if fix.verdict in WORKING)
+                working = (
+                    fix.diff or fix.snippet for fix in treatment.tried if fix.verdict in WORKING
+                )
                 return frozenset(filter(None, working))
     return frozenset()
 
 
-def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
+def _checked(
+    recording: Path, content: dict[str, Any], interpreter: str
+) -> KeptFixes | OutdatedFixes:
     # Not earlier: without anything that was kept, they would only delay the run.
     from graphdoctor.fixes.patch import FileChange, diff_text
     from graphdoctor.fixes.search import SearchResult
@@ -182,9 +203,14 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
         return OutdatedFixes(age_s, None)
     treatment = read_recording(recording).treatment
     kept = content["changes"]
-    changes = tuple(FileChange(Path(path), *(text.encode("latin-1") for text in texts)) for path, *texts in kept)
+    changes = tuple(
+        FileChange(Path(path), *(text.encode("latin-1") for text in texts)) for path, *texts in kept
+    )
     # What is written must be what was shown.
-    if treatment is None or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff:
+    if (
+        treatment is None
+        or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff
+    ):
         return OutdatedFixes(age_s, None)
     return KeptFixes(recording, age_s, SearchResult(treatment, changes))
 
@@ -196,11 +222,17 @@ def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
 
 
 def _content(recording: Path) -> dict[str, Any] | None:
-    """What was kept in a recording; None for nothing, for what somebody else wrote, and for another version."""
+    """What was kept in a recording; None for nothing, for what somebody else wrote, and for another
+    version.
+    """
     try:
         written = json.loads((recording / _FILE).read_bytes())
         signature = signature_of(recording, written["content"])
-        if signature is None or not hmac.compare_digest(signature, written["signature"]) or not is_own(recording):
+        if (
+            signature is None
+            or not hmac.compare_digest(signature, written["signature"])
+            or not is_own(recording)
+        ):
             return None
         content = json.loads(written["content"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -224,14 +256,20 @@ def try_fixes(
     from graphdoctor.fixes.search import search
 
     facts = read_recording(recording)
-    treated = search(request, recording, facts, root=Path.cwd(), options=options, setup=setup, check=check)
+    treated = search(
+        request, recording, facts, root=Path.cwd(), options=options, setup=setup, check=check
+    )
     keep(request, recording, treated, setup)
     return treated
 
 
-def try_patch(request: Request, recording: Path, options: SearchOptions, setup: Setup, patch: Patch) -> SearchResult:
+def try_patch(
+    request: Request, recording: Path, options: SearchOptions, setup: Setup, patch: Patch
+) -> SearchResult:
     """Try a patch as fixes are tried; the recording holds the answer."""
     from graphdoctor.fixes.search import search
 
     facts = read_recording(recording)
-    return search(request, recording, facts, root=Path.cwd(), options=options, setup=setup, patch=patch)
+    return search(
+        request, recording, facts, root=Path.cwd(), options=options, setup=setup, patch=patch
+    )

@@ -1,4 +1,6 @@
-"""Keeps what was tried and says it as soon as it is known; knows what not to try again and why findings remain."""
+"""Keeps what was tried and says it as soon as it is known; knows what not to try again and why
+findings remain.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, ColdCompile, LeftFinding, PairedTime, TriedFix, UntriedCause, Verdict
+from graphdoctor.facts.fixes import (
+    WORKING,
+    ColdCompile,
+    LeftFinding,
+    PairedTime,
+    TriedFix,
+    UntriedCause,
+    Verdict,
+)
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials
@@ -33,8 +43,8 @@ _REPEATABLE = WORKING | {"no effect", "moved"}
 """Verdicts on fixes that may do better beside other fixes."""
 
 _Place = tuple[str, int]
-"""A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't enough: once a fix removes
-the first of two equal lines, the second has its fingerprint."""
+"""A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't
+enough: once a fix removes the first of two equal lines, the second has its fingerprint."""
 
 
 @dataclass
@@ -69,8 +79,12 @@ class TrialLog:
         """Every fix that was tried or left out, in order."""
         return tuple(entry.tried for entry in self._entries)
 
-    def open(self, options: Options, state: State, number: int, *, is_unsafe_tried: bool) -> tuple[Candidate, ...]:
-        """What is still to be tried for a finding; an unsafe fix that isn't wanted is noted once."""
+    def open(
+        self, options: Options, state: State, number: int, *, is_unsafe_tried: bool
+    ) -> tuple[Candidate, ...]:
+        """What is still to be tried for a finding; an unsafe fix that isn't wanted is noted
+        once.
+        """
         finding = options.finding
         place = self._place(finding, state.program)
         for reason in options.declined[:1]:
@@ -89,7 +103,9 @@ class TrialLog:
                 self.note_untried(finding, fix, state, number, "unsafe")
         return tuple(found)
 
-    def note_untried(self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause) -> None:
+    def note_untried(
+        self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause
+    ) -> None:
         """Note a fix that wasn't tried, and why."""
         self._add(finding, fix, state, number).update(untried_cause=cause, reason=_UNTRIED[cause])
 
@@ -141,7 +157,9 @@ class TrialLog:
 
     def shown_place(self, finding: Finding, program: Program) -> str:
         """The line in the file on disk, whatever edits the program has."""
-        return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
+        return (
+            f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
+        )
 
     def apply(self, fixes: Sequence[Candidate], number: int) -> None:
         """Note that fixes were applied; those of the round that weren't may be tried beside them.
@@ -162,39 +180,63 @@ class TrialLog:
         return next((entry.tried.after for entry in self._entries if entry.fix is fix), None)
 
     def settle_moved(self, state: State) -> None:
-        """Note which applied fixes that moved a break are good after all: other fixes removed the new one."""
+        """Note which applied fixes that moved a break are good after all: other fixes removed the
+        new one.
+        """
         left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
         for entry in self._entries:
-            if entry.tried.is_applied and entry.tried.verdict == "moved" and not left.intersection(entry.instead):
-                entry.update(verdict="verified", reason=f"{entry.tried.reason}, until other fixes are applied too")
+            if (
+                entry.tried.is_applied
+                and entry.tried.verdict == "moved"
+                and not left.intersection(entry.instead)
+            ):
+                entry.update(
+                    verdict="verified",
+                    reason=f"{entry.tried.reason}, until other fixes are applied too",
+                )
 
     def has_moved_break(self, state: State) -> bool:
         """Whether a program has a break that one of its fixes only moved there."""
         left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
         applied = [fix for fix, _ in state.applied]
-        return any(entry.fix in applied and left.intersection(entry.instead) for entry in self._entries)
+        return any(
+            entry.fix in applied and left.intersection(entry.instead) for entry in self._entries
+        )
 
     def reopen(self, ending: str) -> bool:
         """Let fixes whose reason ends so be tried once more; whether there are any."""
-        found = {entry.mark for entry in self._entries if (entry.tried.reason or "").endswith(ending)}
+        found = {
+            entry.mark for entry in self._entries if (entry.tried.reason or "").endswith(ending)
+        }
         self._settled -= found
         return bool(found)
 
     def broken_again(self, fix: Candidate, sites: SiteChange) -> list[Finding]:
-        """What an applied fix's calls break for now; empty unless each of them does so for another reason."""
+        """What an applied fix's calls break for now; empty unless each of them does so for another
+        reason.
+        """
         names = {
             entry.tried.fingerprint
             for entry in self._entries
             if entry.fix is fix and entry.tried.is_applied and entry.tried.is_on_untouched
         }
-        found = [sites.at_same_call(target) for target in sites.before.values() if target.fingerprint in names]
+        found = [
+            sites.at_same_call(target)
+            for target in sites.before.values()
+            if target.fingerprint in names
+        ]
         return list(itertools.chain.from_iterable(found)) if all(found) else []
 
     def is_doubled(self, fix: Candidate) -> bool:
         """Whether another applied fix removed a break by itself that this one removed."""
         applied = [entry for entry in self._entries if entry.tried.is_applied]
         mine, others = (
-            {site for entry in applied if (entry.fix is fix) is is_mine for site in entry.tried.sites_gone}
+            {
+                site
+                for entry in applied
+                if (entry.fix is fix) is is_mine
+                for site in entry.tried.sites_gone
+            }
             for is_mine in (True, False)
         )
         return not mine.isdisjoint(others)
@@ -204,9 +246,15 @@ class TrialLog:
         return any(entry.instead and entry.fix is fix for entry in self._entries)
 
     def is_unresolved(self, finding: Finding) -> bool:
-        """Whether the fixes that are applied for a finding of the untouched program contain or move its break."""
+        """Whether the fixes that are applied for a finding of the untouched program contain or move
+        its break.
+        """
         place = (finding.fingerprint, finding.location.line)
-        applied = [entry.tried.verdict for entry in self._entries if entry.place == place and entry.tried.is_applied]
+        applied = [
+            entry.tried.verdict
+            for entry in self._entries
+            if entry.place == place and entry.tried.is_applied
+        ]
         return bool(applied) and "verified" not in applied
 
     def take_back(
@@ -228,7 +276,9 @@ class TrialLog:
                 entry.update(verdict=verdict, reason=reason, backend=backend or entry.tried.backend)
 
     def doubt_unapplied(self, backend: str) -> None:
-        """Note that fixes which worked in their trials, but aren't applied, were never run under the user's backend."""
+        """Note that fixes which worked in their trials, but aren't applied, were never run under
+        the user's backend.
+        """
         applied = {entry.mark for entry in self._entries if entry.tried.is_applied}
         for entry in self._entries:
             if entry.mark not in applied and entry.tried.verdict in WORKING:
@@ -275,17 +325,29 @@ def _outcome(fix: TriedFix) -> str:
     return f'"{fix.title}": {fix.verdict}{because}'
 
 
-def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:
+def gone(
+    trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]
+) -> tuple[str, ...]:
     """Fingerprints of findings that the best program no longer has."""
     sites = trials.sites(untouched, best)
-    skipped = {name for found in best.observed.diagnosis.findings for name in found.effects.skipped_frames}
+    skipped = {
+        name for found in best.observed.diagnosis.findings for name in found.effects.skipped_frames
+    }
     rest = list(findings)
     for finding in best.observed.diagnosis.findings:
         line = trials.original_line(best.program, finding.location)
-        same = [one for one in rest if one.fingerprint == finding.fingerprint or _cause(one) == _cause(finding)]
+        same = [
+            one
+            for one in rest
+            if one.fingerprint == finding.fingerprint or _cause(one) == _cause(finding)
+        ]
         if same:
-            # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
-            by_distance = {(abs(one.location.line - line), one.fingerprint != finding.fingerprint): one for one in same}
+            # Of equal lines, the one that is still there; the fingerprint says only which of them
+            # comes first.
+            by_distance = {
+                (abs(one.location.line - line), one.fingerprint != finding.fingerprint): one
+                for one in same
+            }
             rest.remove(by_distance[min(by_distance)])
     return tuple(
         finding.fingerprint

@@ -22,7 +22,13 @@ from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
-from graphdoctor.fixes.verdicts import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
+from graphdoctor.fixes.verdicts import (
+    BREAK,
+    RECOMPILE,
+    RECOMPILE_LIMIT,
+    SIZE_CHANGES,
+    SKIPPED_FRAME,
+)
 from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.probe.wire import DECLINED_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -50,14 +56,22 @@ _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     """The findings of a program that fixes are for and that the user selected."""
     found = filter(selection.keeps, observed.diagnosis.findings)
-    return [finding for finding in found if is_treatable(finding) and not finding.code.startswith("GD4")]
+    return [
+        finding for finding in found if is_treatable(finding) and not finding.code.startswith("GD4")
+    ]
 
 
 class Sources:
-    """The user's files as a program has them; each is read from disk once, even if it changes there later."""
+    """The user's files as a program has them; each is read from disk once, even if it changes there
+    later.
+    """
 
     def __init__(
-        self, program: Program, root: Path, originals: dict[Path, bytes], equal_sizes: EqualSizes | None = None
+        self,
+        program: Program,
+        root: Path,
+        originals: dict[Path, bytes],
+        equal_sizes: EqualSizes | None = None,
     ) -> None:
         self._program = program
         self.equal_sizes: EqualSizes | None = equal_sizes or {}
@@ -107,7 +121,8 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
 
 
 def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
-    """The diagnosis of a recording, with why ``fix`` would write no edit where that is certain without a trial.
+    """The diagnosis of a recording, with why ``fix`` would write no edit where that is certain
+    without a trial.
 
     The reasons are kept in the recording for who reads it later.
     """
@@ -126,7 +141,9 @@ def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
     with contextlib.suppress(OSError):
         write_fact(edits, folder / DECLINED_FILE)
     known = diagnosis.recording.replace(declined=edits)
-    return diagnosis.replace(recording=known, findings=tuple(with_verdicts(diagnosis.findings, known)))
+    return diagnosis.replace(
+        recording=known, findings=tuple(with_verdicts(diagnosis.findings, known))
+    )
 
 
 def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
@@ -137,7 +154,9 @@ def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
-def _edits(finding: Finding, sources: Sources, *, is_one_enough: bool = False) -> tuple[list[Candidate], list[str]]:
+def _edits(
+    finding: Finding, sources: Sources, *, is_one_enough: bool = False
+) -> tuple[list[Candidate], list[str]]:
     finding = _in_own_code(finding)
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
@@ -156,14 +175,24 @@ def _edits(finding: Finding, sources: Sources, *, is_one_enough: bool = False) -
             declined += [error.reason] if not error.reason.startswith(_OF_ANOTHER_LINE) else []
             continue
         except UnicodeEncodeError:
-            declined.append(f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit")
+            declined.append(
+                f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit"
+            )
             continue
         found.append(
             Candidate(
-                **values_of(edit, "title", "is_safe", "drops_output", "reached", "moved_out", "raised"),
+                **values_of(
+                    edit, "title", "is_safe", "drops_output", "reached", "moved_out", "raised"
+                ),
                 kind="code",
                 targets=(finding.fingerprint,),
-                edits=(FileChange(source.path, source.content, wrapped(source.content, edit.content, source.path)),),
+                edits=(
+                    FileChange(
+                        source.path,
+                        source.content,
+                        wrapped(source.content, edit.content, source.path),
+                    ),
+                ),
                 contains=not recipe.removes,
             )
         )
@@ -172,13 +201,18 @@ def _edits(finding: Finding, sources: Sources, *, is_one_enough: bool = False) -
 
 
 def _in_own_code(finding: Finding) -> Finding:
-    """The finding, at the user's own block if that is why a break in a package makes torch skip a function.
+    """The finding, at the user's own block if that is why a break in a package makes torch skip a
+    function.
 
-    In a function of its own, the block is all that torch skips; breaks that the user's code has after it then show.
+    In a function of its own, the block is all that torch skips; breaks that the user's code has
+    after it then show.
     """
     if finding.code != SKIPPED_FRAME or finding.location.origin == "user":
         return finding
-    block = next((place for place in finding.related if place.origin == "user" and place.text is not None), None)
+    block = next(
+        (place for place in finding.related if place.origin == "user" and place.text is not None),
+        None,
+    )
     return finding if block is None else finding.replace(location=block)
 
 
@@ -192,7 +226,11 @@ def _containing(finding: Finding, root: Path) -> Iterator[Candidate]:
 
 def _wrapper(finding: Finding, root: Path) -> Candidate | None:
     location = finding.location
-    if not finding.code.startswith(BREAK) or location.origin != "third_party" or not location.package:
+    if (
+        not finding.code.startswith(BREAK)
+        or location.origin != "third_party"
+        or not location.package
+    ):
         return None
     _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
     parts = [location.package, *rest.removesuffix(".py").split("/")]
@@ -216,11 +254,16 @@ def _is_attribute(path: Path, name: str) -> bool:
         return False
     *classes, function = name.split(".")
     for part in classes:
-        inner = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == part), None)
+        inner = next(
+            (node for node in body if isinstance(node, ast.ClassDef) and node.name == part), None
+        )
         if inner is None:
             return False
         body = inner.body
-    return any(isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list for node in body)
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list
+        for node in body
+    )
 
 
 def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Candidate]]:

@@ -1,6 +1,8 @@
-"""What a fix is, and edits of one file as changed lines: merged, followed from text to text, shown as a diff.
+"""What a fix is, and edits of one file as changed lines: merged, followed from text to text, shown
+as a diff.
 
-A line ends with LF, CRLF or CR, as in Python. Only the diff ends lines with LF alone, as ``patch`` does.
+A line ends with LF, CRLF or CR, as in Python. Only the diff ends lines with LF alone, as ``patch``
+does.
 """
 
 from __future__ import annotations
@@ -50,13 +52,16 @@ class _Hunk:
         return self.after_start + len(self.lines)
 
     def is_same(self, other: _Hunk) -> bool:
-        """Whether both do the same to the text before; other hunks may have moved their lines afterwards."""
+        """Whether both do the same to the text before; other hunks may have moved their lines
+        afterwards.
+        """
         return (self.start, self.end, self.lines) == (other.start, other.end, other.lines)
 
     def clashes(self, other: _Hunk) -> bool:
         """Whether the result of both together would be ambiguous.
 
-        Replaced lines may be adjacent, one after the other. A line added right there could belong to either.
+        Replaced lines may be adjacent, one after the other. A line added right there could belong
+        to either.
         """
         if self.is_same(other):
             return False
@@ -68,9 +73,10 @@ class _Hunk:
 def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ...]]:
     """Several edits of one file merged into one text, and the indices of those that are in it.
 
-    Earlier versions take precedence: a version is left out if its changed lines overlap those of an earlier one. The
-    same lines changed in the same way, such as an added ``import torch``, are one change. A version is also left out if
-    the text would no longer be Python, for example if two edits each remove one of a body's two statements.
+    Earlier versions take precedence: a version is left out if its changed lines overlap those of an
+    earlier one. The same lines changed in the same way, such as an added ``import torch``, are one
+    change. A version is also left out if the text would no longer be Python, for example if two
+    edits each remove one of a body's two statements.
     """
     lines = base.splitlines(keepends=True)
     is_python = parsed(base) is not None
@@ -79,7 +85,9 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
         hunks = _hunks(lines, version.splitlines(keepends=True))
         if any(hunk.clashes(other) for hunk in hunks for other in taken):
             continue
-        together = taken + [hunk for hunk in hunks if not any(hunk.is_same(other) for other in taken)]
+        together = taken + [
+            hunk for hunk in hunks if not any(hunk.is_same(other) for other in taken)
+        ]
         text = _applied(lines, together)
         if is_python and text != content and parsed(text) is None:
             continue
@@ -99,7 +107,8 @@ class LineMap:
     def to_before(self, line: int) -> int:
         """The line before the edit that corresponds to a line afterwards.
 
-        For a changed line, the first of the lines that it replaced; for an added line, the line above it, or 1.
+        For a changed line, the first of the lines that it replaced; for an added line, the line
+        above it, or 1.
         """
         hunk = self._hunk_after(line)
         if hunk is None:
@@ -114,7 +123,9 @@ class LineMap:
         return hunk is not None and line <= hunk.after_end
 
     def range_start(self, line: int) -> int | None:
-        """The first line of the range that is removed or changed around a line before the edit; None outside of one."""
+        """The first line of the range that is removed or changed around a line before the edit;
+        None outside of one.
+        """
         at = bisect_right(self._starts, line - 1)
         return self._hunks[at - 1].start + 1 if at and line <= self._hunks[at - 1].end else None
 
@@ -131,13 +142,19 @@ def unified(before: bytes, after: bytes, name: str) -> str:
 
 
 def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
-    """The parts of functions that an edit changes, as 1-based lines before it; where it only adds, the line above."""
+    """The parts of functions that an edit changes, as 1-based lines before it; where it only adds,
+    the line above.
+    """
     tree = parsed(change.before)
-    nodes = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
+    nodes = (
+        [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
+    )
     bodies = [(node.body[0].lineno, node.end_lineno or node.lineno) for node in nodes]
     found = []
     for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
-        first, last = (hunk.start + 1, hunk.end) if hunk.end > hunk.start else (hunk.start, hunk.start)
+        first, last = (
+            (hunk.start + 1, hunk.end) if hunk.end > hunk.start else (hunk.start, hunk.start)
+        )
         if any(start <= last and first <= end for start, end in bodies):
             found.append((first, last))
     return found
@@ -145,19 +162,30 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
 
 def diff_text(change: FileChange, root: Path) -> str:
     """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
-    return unified(change.before, change.after, relative(str(change.path), root)).encode("utf-8", "replace").decode()
+    return (
+        unified(change.before, change.after, relative(str(change.path), root))
+        .encode("utf-8", "replace")
+        .decode()
+    )
 
 
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
-    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes; empty without one."""
+    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes;
+    empty without one.
+    """
     old, new = (io.BytesIO(text).readlines() for text in (before, after))
     first, second = (os.fsencode(_path(f"{side}/{name}")) for side in "ab")
     lines = diff_bytes(unified_diff, old, new, first, second)
-    return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
+    return b"".join(
+        line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+        for line in lines
+    )
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
-    """What differs, in order; an addition or removal that could be in several places is in the last one."""
+    """What differs, in order; an addition or removal that could be in several places is in the last
+    one.
+    """
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
@@ -167,21 +195,30 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     found = [
         _Hunk(start + head, end + head, after_start + head, tuple(new[after_start:after_end]))
-        for tag, start, end, after_start, after_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        for tag, start, end, after_start, after_end in SequenceMatcher(
+            None, old, new, autojunk=False
+        ).get_opcodes()
         if tag != "equal"
     ]
     return _slid(found, before)
 
 
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
-    """Hunks with additions and removals moved down as far as possible, so that equal edits compare equal."""
+    """Hunks with additions and removals moved down as far as possible, so that equal edits compare
+    equal.
+    """
     slid: list[_Hunk] = []
     limit = len(before)
     for found in reversed(hunks):
         hunk = found
         if hunk.start == hunk.end:
             while hunk.end < limit and before[hunk.end] == hunk.lines[0]:
-                hunk = _Hunk(hunk.start + 1, hunk.end + 1, hunk.after_start + 1, (*hunk.lines[1:], hunk.lines[0]))
+                hunk = _Hunk(
+                    hunk.start + 1,
+                    hunk.end + 1,
+                    hunk.after_start + 1,
+                    (*hunk.lines[1:], hunk.lines[0]),
+                )
         elif not hunk.lines:
             while hunk.end < limit and before[hunk.end] == before[hunk.start]:
                 hunk = _Hunk(hunk.start + 1, hunk.end + 1, hunk.after_start + 1, ())
@@ -222,9 +259,10 @@ def _path(path: str) -> str:
 class Candidate:
     """One thing that can be tried: edits of files as the program has them, or a change of the run.
 
-    ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one that contains a break
-    rather than removing it; ``reached`` and ``raised`` are the lines of the file before the edit that inputs must
-    reach, or that must raise, for a trial to prove anything; ``name`` is stable, such as ``mark_dynamic x 0``.
+    ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one
+    that contains a break rather than removing it; ``reached`` and ``raised`` are the lines of the
+    file before the edit that inputs must reach, or that must raise, for a trial to prove anything;
+    ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
     title: str
@@ -244,7 +282,9 @@ class Candidate:
     addresses: tuple[str, ...] = ()
 
     def tried(self, finding: Finding, root: Path, **known: Any) -> TriedFix:  # noqa: ANN401 - fields of a fact
-        """What is told of it once it is tried for a finding: this, and what is ``known`` besides."""
+        """What is told of it once it is tried for a finding: this, and what is ``known``
+        besides.
+        """
         told = {
             "title": self.title,
             "kind": self.kind,
@@ -272,7 +312,9 @@ class Options:
 
 
 def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
-    """The fixes for one program whose edits of a file don't overlap; of those that do, the first."""
+    """The fixes for one program whose edits of a file don't overlap; of those that do, the
+    first.
+    """
     left_out: list[Candidate] = []
     for editing in _by_file(fixes):
         _, chosen = _merged([edit for _, edit in editing])
@@ -293,7 +335,9 @@ def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
 
 
 def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Program | None:
-    """A program that has a fix and others, without that one; None if another one changed the same lines later."""
+    """A program that has a fix and others, without that one; None if another one changed the same
+    lines later.
+    """
     content = dict(program.content)
     for edit in fix.edits:
         content[edit.path], chosen = merged(edit.after, [edit.before, content[edit.path]])

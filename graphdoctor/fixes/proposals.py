@@ -1,7 +1,8 @@
-"""Asks a command for the edits that no move writes: one JSON document in, a diff or whole files out, nothing trusted.
+"""Asks a command for the edits that no move writes: one JSON document in, a diff or whole files
+out, nothing trusted.
 
-The command runs in a scratch folder that holds the files as the program has them, with the fixes verified so far. What
-it answers is tried like every other edit.
+The command runs in a scratch folder that holds the files as the program has them, with the fixes
+verified so far. What it answers is tried like every other edit.
 """
 
 from __future__ import annotations
@@ -37,13 +38,28 @@ from graphdoctor.rules.catalog import PAGES
 _MOST_CALLS = 5
 _LONGEST_SAID = 200
 _MOST_BYTES = 4 * MOST_CHARACTERS
-_TESTS = ("tests/*", "*/tests/*", "test/*", "*/test/*", "test_*.py", "*/test_*.py", "*_test.py", "*conftest.py")
+_TESTS = (
+    "tests/*",
+    "*/tests/*",
+    "test/*",
+    "*/test/*",
+    "test_*.py",
+    "*/test_*.py",
+    "*_test.py",
+    "*conftest.py",
+)
 
 
 def edit_request(
-    diagnosis: Diagnosis, finding: Finding, root: Path, read: Callable[[Path], bytes], no_edit: str | None = None
+    diagnosis: Diagnosis,
+    finding: Finding,
+    root: Path,
+    read: Callable[[Path], bytes],
+    no_edit: str | None = None,
 ) -> EditRequest:
-    """What the author of an edit for a finding is told; ``read`` gives a file's bytes as the program has them."""
+    """What the author of an edit for a finding is told; ``read`` gives a file's bytes as the
+    program has them.
+    """
     recording = diagnosis.recording
     graphs = (recording.graphs[index] for index in _graphs_of(diagnosis, finding))
     inputs = (one for graph in graphs for one in graph.inputs or () if not one.is_parameter)
@@ -65,7 +81,9 @@ def _graphs_of(diagnosis: Diagnosis, finding: Finding) -> Iterator[int]:
             yield graph.index
 
 
-def _functions(finding: Finding, root: Path, read: Callable[[Path], bytes]) -> Iterator[SentFunction]:
+def _functions(
+    finding: Finding, root: Path, read: Callable[[Path], bytes]
+) -> Iterator[SentFunction]:
     seen = set()
     places: list[Location | StackEntry] = [*finding.user_stack, finding.location]
     for place in places:
@@ -78,7 +96,9 @@ def _functions(finding: Finding, root: Path, read: Callable[[Path], bytes]) -> I
             seen.add((path, found[1]))
             name, line, end = found
             lines = text.split("\n")[line - 1 : end]
-            yield SentFunction(file=relative(str(path), root), name=name, line=line, text="\n".join(lines))
+            yield SentFunction(
+                file=relative(str(path), root), name=name, line=line, text="\n".join(lines)
+            )
 
 
 def _around(text: str, line: int) -> tuple[str, int, int] | None:
@@ -88,7 +108,9 @@ def _around(text: str, line: int) -> tuple[str, int, int] | None:
     waiting: list[ast.AST] = [tree]
     while waiting:
         for child in ast.iter_child_nodes(waiting.pop(0)):
-            if not isinstance(child, ast.stmt) or not child.lineno <= line <= (child.end_lineno or 0):
+            if not isinstance(child, ast.stmt) or not child.lineno <= line <= (
+                child.end_lineno or 0
+            ):
                 # A decorator's line isn't the function's.
                 continue
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -102,8 +124,8 @@ def _around(text: str, line: int) -> tuple[str, int, int] | None:
 class Proposer:
     """A command that is asked for edits.
 
-    ``allowed``: patterns of paths, relative to the working directory, that may be edited though they weren't sent, or
-    though they are tests.
+    ``allowed``: patterns of paths, relative to the working directory, that may be edited though
+    they weren't sent, or though they are tests.
     """
 
     command: str
@@ -136,8 +158,11 @@ class Proposer:
         if shutil.which(self.words[0]) is None:
             raise GraphDoctorError(f"--proposer: there is no command {self.words[0]}.")
 
-    def ask(self, request: EditRequest, root: Path, texts: Mapping[Path, bytes]) -> tuple[FileChange, ...]:
-        """The edits that it answers with; ``texts`` are the files that it is sent, as the program has them.
+    def ask(
+        self, request: EditRequest, root: Path, texts: Mapping[Path, bytes]
+    ) -> tuple[FileChange, ...]:
+        """The edits that it answers with; ``texts`` are the files that it is sent, as the program
+        has them.
 
         Raises:
             DiffError: It answers nothing that can be tried.
@@ -166,7 +191,9 @@ class Proposer:
                     words, cwd=folder, stdin=PIPE, stdout=PIPE, stderr=said, start_new_session=True
                 )
             except OSError as error:
-                raise GraphDoctorError(f"--proposer: {words[0]} doesn't run: {error.strerror}.") from error
+                raise GraphDoctorError(
+                    f"--proposer: {words[0]} doesn't run: {error.strerror}."
+                ) from error
 
             def stop() -> None:
                 with contextlib.suppress(OSError):
@@ -193,7 +220,9 @@ class Proposer:
                 raise DiffError(f"it gave no answer within {self.timeout_s:g} s")
             if process.returncode:
                 said.seek(0)
-                told = said.read(MOST_CHARACTERS).decode("utf-8", "replace").strip().splitlines()[-1:]
+                told = (
+                    said.read(MOST_CHARACTERS).decode("utf-8", "replace").strip().splitlines()[-1:]
+                )
                 because = f": {told[0][:_LONGEST_SAID]}" if told else ""
                 raise DiffError(f"it ended with status {process.returncode}{because}")
         return content.decode("utf-8", "replace")
@@ -222,11 +251,15 @@ def _holds(path: Path, text: bytes) -> bool:
 
 
 def _read(answer: str, root: Path, texts: Mapping[Path, bytes]) -> tuple[FileChange, ...]:
-    """The edits that an answer holds: JSON with whole files, or a diff, whatever stands around it."""
+    """The edits that an answer holds: JSON with whole files, or a diff, whatever stands around
+    it.
+    """
     try:
         files = json.loads(answer)["files"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return changes_of(answer, root, lambda path: texts[path] if path in texts else path.read_bytes())
+        return changes_of(
+            answer, root, lambda path: texts[path] if path in texts else path.read_bytes()
+        )
     if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
         raise DiffError('"files" isn\'t an object of texts')
     changes = []
@@ -238,5 +271,7 @@ def _read(answer: str, root: Path, texts: Mapping[Path, bytes]) -> tuple[FileCha
         try:
             changes.append(FileChange(path, before, text.encode(encoding_of(before))))
         except UnicodeEncodeError as error:
-            raise DiffError(f"{path.name} is encoded in {error.encoding}, which can't encode the edit") from error
+            raise DiffError(
+                f"{path.name} is encoded in {error.encoding}, which can't encode the edit"
+            ) from error
     return checked(changes)

@@ -1,7 +1,9 @@
-"""What a recipe is: a way to edit source so that a finding goes away, or the reason why it doesn't try.
+"""What a recipe is: a way to edit source so that a finding goes away, or the reason why it doesn't
+try.
 
-A recipe sees only the concrete syntax tree. It may be wrong about what the program means, because each edit is tried on
-that very program; but if it isn't sure of an edit, it declines, by ``DeclinedError``.
+A recipe sees only the concrete syntax tree. It may be wrong about what the program means, because
+each edit is tried on that very program; but if it isn't sure of an edit, it declines, by
+``DeclinedError``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ import libcst as cst
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.fixes.source.extraction import is_not_traced
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    Statement,
+    decline_if,
+    need,
+    only,
+    walk,
+)
 from graphdoctor.trials.replays import Equal, EqualSizes
 
 
@@ -30,11 +41,15 @@ class UnlearnedError(Exception):
 def traced_path(finding: Finding) -> list[StackEntry]:
     """The program's lines on the path to a finding, from the function that torch.compile was given.
 
-    What calls that function in eager mode is above torch's wrapper (``compile_wrapper`` in ``_dynamo/eval_frame.py``,
-    2.13 and 2.15).
+    What calls that function in eager mode is above torch's wrapper (``compile_wrapper`` in
+    ``_dynamo/eval_frame.py``, 2.13 and 2.15).
     """
     path = list(finding.user_stack)
-    wrappers = [at for at, entry in enumerate(path) if (entry.function, entry.origin) == ("compile_wrapper", "torch")]
+    wrappers = [
+        at
+        for at, entry in enumerate(path)
+        if (entry.function, entry.origin) == ("compile_wrapper", "torch")
+    ]
     path = path[wrappers[-1] + 1 :] if wrappers else path
     return [entry for entry in path if entry.origin in PROGRAM_ORIGINS]
 
@@ -46,7 +61,9 @@ _NEAR = 3
 
 @dataclass(frozen=True)
 class Edit:
-    """What a recipe would write: a title worded for the line, and the bytes of the whole edited file."""
+    """What a recipe would write: a title worded for the line, and the bytes of the whole edited
+    file.
+    """
 
     title: str
     content: bytes
@@ -56,7 +73,8 @@ class Edit:
     reached: tuple[int, ...] = ()
     """The lines that inputs must reach for a trial to prove anything; none if any call will do."""
     raised: int | None = None
-    """The line that an input must have raise, so that exceptions are compared; None if the edit is about none."""
+    """The line that an input must have raise, so that exceptions are compared; None if the edit is
+    about none."""
     moved_out: int = 0
     """The most tensor operations that it moves out of what is compiled, as its purpose."""
 
@@ -71,7 +89,8 @@ class Place:
     """None if nothing was run to learn them."""
 
     def equal_to(self, node: cst.BaseExpression) -> Equal | None:
-        """What equaled the number that an expression gives, or the length of what it gives; None if nothing did.
+        """What equaled the number that an expression gives, or the length of what it gives; None if
+        nothing did.
 
         Raises:
             DeclinedError: Two sizes of one tensor did, such as the sides of a square.
@@ -84,7 +103,9 @@ class Place:
         text = ast.unparse(ast.parse(f"({self.source.code(node)})"))
         found = self.equal_sizes.get((str(self.source.path), name, text))
         if found is not None and found.is_ambiguous:
-            raise DeclinedError(f"several sizes equal it, such as `{found.names[0]}`, and no input tells them apart")
+            raise DeclinedError(
+                f"several sizes equal it, such as `{found.names[0]}`, and no input tells them apart"
+            )
         return found
 
     def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
@@ -99,7 +120,9 @@ class Place:
 
     @property
     def is_outermost(self) -> bool:
-        """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
+        """Whether the finding's function is the one that torch.compile was given; False if the path
+        isn't known.
+        """
         return len(traced_path(self.finding)) == 1
 
     @cached_property
@@ -112,7 +135,10 @@ class Place:
         first = entries[0]
         if len(entries) == 1:
             return self
-        decline_if(not self._is_in_file(first), "the function that torch.compile was given is in another file")
+        decline_if(
+            not self._is_in_file(first),
+            "the function that torch.compile was given is in another file",
+        )
         at = {"line": first.line, "column": first.column, "end_column": first.end_column}
         location = self.finding.location.replace(**at)
         return replace(self, finding=self.finding.replace(location=location, user_stack=(first,)))
@@ -122,7 +148,9 @@ class Place:
 
     def _is_of_shell(self, entry: StackEntry) -> bool:
         statement = self.source.statement_at(entry.line) if self._is_in_file(entry) else None
-        return statement is not None and is_not_traced(self.source, self.source.function_of(statement))
+        return statement is not None and is_not_traced(
+            self.source, self.source.function_of(statement)
+        )
 
     @cached_property
     def statement(self) -> Statement:
@@ -134,21 +162,31 @@ class Place:
 
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
-        """The only small statement on the line; if there are several, the one that contains the expression."""
+        """The only small statement on the line; if there are several, the one that contains the
+        expression.
+        """
         line = need(self.statement, cst.SimpleStatementLine, "the line begins a compound statement")
         if len(line.body) == 1:
             return line.body[0]
         several = "the line contains several statements and torch doesn't say which one it means"
         return only(self.around_expression(line.body), several)
 
-    def around_expression(self, smalls: Sequence[cst.BaseSmallStatement]) -> list[cst.BaseSmallStatement]:
+    def around_expression(
+        self, smalls: Sequence[cst.BaseSmallStatement]
+    ) -> list[cst.BaseSmallStatement]:
         """Those of some small statements that contain the expression that torch points to."""
-        around = [self.expression, *self.source.parents(self.expression)] if self.expression is not None else []
+        around = (
+            [self.expression, *self.source.parents(self.expression)]
+            if self.expression is not None
+            else []
+        )
         return [small for small in smalls if any(node is small for node in around)]
 
     @cached_property
     def expression(self) -> cst.BaseExpression | None:
-        """The expression that torch points to; None if torch gives only the line (2.11) or part of an expression."""
+        """The expression that torch points to; None if torch gives only the line (2.11) or part of
+        an expression.
+        """
         location = self.finding.location
         if location.column is None:
             return None
@@ -165,7 +203,9 @@ class Place:
     @cached_property
     def function(self) -> cst.FunctionDef:
         """The function around the statement."""
-        return need(self.source.function_of(self.statement), cst.FunctionDef, "the line isn't in a function")
+        return need(
+            self.source.function_of(self.statement), cst.FunctionDef, "the line isn't in a function"
+        )
 
     @property
     def context(self) -> str:
@@ -173,30 +213,56 @@ class Place:
         reasons = self.finding.reasons
         return (reasons[0].context if reasons else None) or ""
 
-    def pointed(self, is_wanted: Callable[[cst.BaseExpression], object], what: str) -> cst.BaseExpression:
-        """The expression of a kind that torch points to; if torch gives only the line, the only such one on it."""
+    def pointed(
+        self, is_wanted: Callable[[cst.BaseExpression], object], what: str
+    ) -> cst.BaseExpression:
+        """The expression of a kind that torch points to; if torch gives only the line, the only
+        such one on it.
+        """
         source, location = self.source, self.finding.location
         if self.expression is not None:
             found = [self.expression]
             if location.end_column is None:
                 # It ends on another line, so it may be any expression that begins there.
-                nodes = [node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)]
-                found = [node for node in nodes if source.start(node) == source.start(self.expression)]
-            return only([node for node in found if is_wanted(node)], f"torch doesn't point to {what}")
+                nodes = [
+                    node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)
+                ]
+                found = [
+                    node for node in nodes if source.start(node) == source.start(self.expression)
+                ]
+            return only(
+                [node for node in found if is_wanted(node)], f"torch doesn't point to {what}"
+            )
         nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
         lines = [(source.position(node), node) for node in nodes]
-        found = [node for at, node in lines if at.start.line <= location.line <= at.end.line and is_wanted(node)]
+        found = [
+            node
+            for at, node in lines
+            if at.start.line <= location.line <= at.end.line and is_wanted(node)
+        ]
         decline_if(not found, f"the line doesn't contain {what}")
         # The innermost of nested expressions runs first.
-        found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
-        return only(found, "the line has several such expressions and torch doesn't say which one it means")
+        found = [
+            node
+            for node in found
+            if not any(other is not node and other in walk(node) for other in found)
+        ]
+        return only(
+            found, "the line has several such expressions and torch doesn't say which one it means"
+        )
 
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
         """The same, for calls."""
-        return need(self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what), cst.Call, what)
+        return need(
+            self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what),
+            cst.Call,
+            what,
+        )
 
     def nearby_call(self, name: str) -> cst.Call:
-        """The method's call that torch points to, or the only one a few lines off in the function: its line may be."""
+        """The method's call that torch points to, or the only one a few lines off in the function:
+        its line may be.
+        """
 
         def is_wanted(call: cst.Call) -> bool:
             return self.source.method_name(call) == name
@@ -206,9 +272,14 @@ class Place:
         except DeclinedError as error:
             # Another operator's line is off as well, but that isn't this one's.
             contexts = [reason.context or "" for reason in self.finding.reasons]
-            decline_if(any("aten." in text and f"aten.{name}" not in text for text in contexts), error.reason)
+            decline_if(
+                any("aten." in text and f"aten.{name}" not in text for text in contexts),
+                error.reason,
+            )
             line = self.finding.location.line
-            calls = [node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)]
+            calls = [
+                node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)
+            ]
             near = [call for call in calls if abs(self.source.start(call)[0] - line) <= _NEAR]
             return only(near, error.reason)
 
@@ -220,7 +291,9 @@ class Place:
             return self._only_test
         for parent in self.source.parents(child):
             match parent:
-                case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if test is child:
+                case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if (
+                    test is child
+                ):
                     return parent
                 case cst.While(test=test) if test is child:
                     raise DeclinedError("a tensor decides how long a loop runs")
@@ -248,7 +321,9 @@ class Place:
         """The ``if`` that is tested; it has a single branch and is no ``elif``."""
         is_single = isinstance(self.tested, cst.If) and self.tested.orelse is None
         is_first = is_single and not isinstance(self.source.parent(self.tested), cst.If)
-        return need(self.tested if is_first else None, cst.If, "it isn't an `if` with a single branch")
+        return need(
+            self.tested if is_first else None, cst.If, "it isn't an `if` with a single branch"
+        )
 
 
 @dataclass(frozen=True)
@@ -271,7 +346,9 @@ def recipe(*codes: str, removes: bool = True) -> Callable[[Callable[[Place], Edi
 
 
 def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
-    """What the first recipe writes that doesn't decline, in a file where something is out of its way already."""
+    """What the first recipe writes that doesn't decline, in a file where something is out of its
+    way already.
+    """
     reasons: list[str] = []
     for one in recipes:
         try:

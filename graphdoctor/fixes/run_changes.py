@@ -1,4 +1,6 @@
-"""Fixes that change how the target is run and not its source, for recompiles and CUDA graphs that aren't recorded."""
+"""Fixes that change how the target is run and not its source, for recompiles and CUDA graphs that
+aren't recorded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Any
 
-from graphdoctor.facts.expressions import expression, is_attribute, is_carried, is_module_tensor, is_own_state, size_dim
+from graphdoctor.facts.expressions import (
+    expression,
+    is_attribute,
+    is_carried,
+    is_module_tensor,
+    is_own_state,
+    size_dim,
+)
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
@@ -22,20 +31,29 @@ from graphdoctor.rules.gd201_recompile_limit import RAISED
 from graphdoctor.trials.program import RunChange
 
 _START = SnippetPlace(where="start")
-_RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=RAISED["recompile_limit"])
-_DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)
+_RECOMPILE_LIMIT = Setting(
+    name="torch._dynamo.config.recompile_limit", value=RAISED["recompile_limit"]
+)
+_DYNAMIC_MODULE_INTS = Setting(
+    name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True
+)
 _SCALARS_IN_GRAPH = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
-_DYNAMIC_PARAMETERS = Setting(name="torch._dynamo.config.force_parameter_static_shapes", value=False)
+_DYNAMIC_PARAMETERS = Setting(
+    name="torch._dynamo.config.force_parameter_static_shapes", value=False
+)
 _WARMED_UP: frozenset[ChangeKind] = frozenset(
     {
         "dtype", "device", "requires_grad", "rank", "training", "grad_mode", "inference_mode", "autocast", "flag",
         "text", "none", "value", "keys", "length", "type", "default_dtype", "threads", "relation", "aliasing",
     }
 )  # fmt: skip
-"""Changes between a few states: after each state has been seen once, nothing is compiled anymore."""
+"""Changes between a few states: after each state has been seen once, nothing is compiled
+anymore."""
 
 _UNTRIED: dict[ChangeKind, str] = {
-    **dict.fromkeys(("identity", "entry_gone"), "each call brings another object; the program must keep one"),
+    **dict.fromkeys(
+        ("identity", "entry_gone"), "each call brings another object; the program must keep one"
+    ),
     "size": "it's in no argument of the target, so a replay can't mark it",
     "number": "it isn't an argument of the target or in a container of one, so a replay can't pass it as a tensor",
     "stride": "it isn't an argument of the target or in a container of one, so a replay can't make it contiguous",
@@ -69,7 +87,9 @@ class RecompileFixes:
 
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
-        general = [found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None]
+        general = [
+            found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None
+        ]
         trials: list[Together] = [(fix,) for fix in (*self.singles, *general)]
         count = len(self.singles)
         # All of them first, then pairs: the sizes in between are the ones to leave out.
@@ -87,11 +107,15 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
     # Without the names of the target's parameters, no argument is changed.
     changes = _distinct(events, recording.target)
     found = RecompileFixes()
-    resized = {change.expression for event in events for change in event.changes if can_be_dynamic(change)}
+    resized = {
+        change.expression for event in events for change in event.changes if can_be_dynamic(change)
+    }
     sizes = [
         change
         for change, is_argument in changes
-        if change.expression in resized and change.kind == "size" and (is_argument or is_own_state(change.source or ""))
+        if change.expression in resized
+        and change.kind == "size"
+        and (is_argument or is_own_state(change.source or ""))
     ]
     if sizes:
         found.singles.append(_mark_dynamic(sizes))
@@ -106,16 +130,23 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
             found.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
         found.dynamic = call_fix(
-            "dynamic=True", "Compile with dynamic shapes", RunChange(dynamic=True), snippet="dynamic=True"
+            "dynamic=True",
+            "Compile with dynamic shapes",
+            RunChange(dynamic=True),
+            snippet="dynamic=True",
         )
     if changes:
-        found.warm_up = call_fix("warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True))
+        found.warm_up = call_fix(
+            "warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True)
+        )
     if any(compile_.outcome == "limit" for compile_ in recording.compiles):
         found.higher_limit = setting_fix(_RECOMPILE_LIMIT, "Raise the recompile limit")
     return found
 
 
-def _distinct(events: Iterable[RecompileEvent], target: TargetInfo) -> list[tuple[GuardChange, bool]]:
+def _distinct(
+    events: Iterable[RecompileEvent], target: TargetInfo
+) -> list[tuple[GuardChange, bool]]:
     """Each changed value once, and whether it is an argument of the target's call, or in one.
 
     A resume function has the target's arguments among its own.
@@ -135,7 +166,9 @@ def _distinct(events: Iterable[RecompileEvent], target: TargetInfo) -> list[tupl
 def _add(singles: list[Candidate], fix: Candidate) -> None:
     for index, known in enumerate(singles):
         if known.change == fix.change:
-            singles[index] = replace(known, addresses=tuple(dict.fromkeys((*known.addresses, *fix.addresses))))
+            singles[index] = replace(
+                known, addresses=tuple(dict.fromkeys((*known.addresses, *fix.addresses)))
+            )
             return
     singles.append(fix)
 
@@ -145,21 +178,38 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
     name = expression(source)
     match change.kind:
         case "module_number":
-            return setting_fix(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", addresses=(value,))
+            return setting_fix(
+                _DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", addresses=(value,)
+            )
         case "number" if is_carried(source):
-            return setting_fix(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", addresses=(value,))
+            return setting_fix(
+                _SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", addresses=(value,)
+            )
         # Replacing an attribute would take a copy of its object, which the call may change.
         case "number" if is_argument and not is_attribute(source):
             code = f"{name} = torch.tensor({name})"
             fix = call_fix(
-                f"tensor {name}", f"Pass `{name}` as a tensor", RunChange(tensors=(source,)), value, snippet=code
+                f"tensor {name}",
+                f"Pass `{name}` as a tensor",
+                RunChange(tensors=(source,)),
+                value,
+                snippet=code,
             )
             return replace(fix, is_safe=False)
         case "stride" if is_argument and not is_attribute(source):
-            title, code = f"Make `{name}` contiguous before the call", f"{name} = {name}.contiguous()"
-            return call_fix(f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code)
+            title, code = (
+                f"Make `{name}` contiguous before the call",
+                f"{name} = {name}.contiguous()",
+            )
+            return call_fix(
+                f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code
+            )
         case "size" if is_module_tensor(source):
-            return setting_fix(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", addresses=(value,))
+            return setting_fix(
+                _DYNAMIC_PARAMETERS,
+                "Let torch make sizes of parameters dynamic",
+                addresses=(value,),
+            )
         case _:
             return None
 
@@ -179,7 +229,9 @@ def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: A
     )
 
 
-def call_fix(name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None) -> Candidate:
+def call_fix(
+    name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None
+) -> Candidate:
     """A fix that changes how the target is compiled or called."""
     return Candidate(
         title=title,
@@ -198,7 +250,11 @@ def _place_of(change: RunChange) -> SnippetPlace:
         return SnippetPlace(where="compile")
     if change.marks or change.static or change.buffers:
         return SnippetPlace(where="first_call")
-    return SnippetPlace(where="each_call") if change.tensors or change.contiguous or change.on_device else _START
+    return (
+        SnippetPlace(where="each_call")
+        if change.tensors or change.contiguous or change.on_device
+        else _START
+    )
 
 
 def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
@@ -210,11 +266,15 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
     places = [f"{expression(source)} {dim}" for source, dim in marks]
     more = len(places) - _MAX_NAMED
     return call_fix(
-        "mark_dynamic " + ", ".join(places[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else ""),
+        "mark_dynamic "
+        + ", ".join(places[:_MAX_NAMED])
+        + (f" and {more} more" if more > 0 else ""),
         f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the call",
         RunChange(marks=tuple(marks)),
         *(change.expression for change in sizes),
-        snippet="\n".join(f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks),
+        snippet="\n".join(
+            f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks
+        ),
     )
 
 
@@ -226,34 +286,49 @@ def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Cand
         yield from _for_cpu_tensors(recording)
     elif skip.kind == "dynamic_shapes":
         yield call_fix(
-            "dynamic=False", "Compile without dynamic shapes", RunChange(dynamic=False), snippet="dynamic=False"
+            "dynamic=False",
+            "Compile without dynamic shapes",
+            RunChange(dynamic=False),
+            snippet="dynamic=False",
         )
 
 
 def _for_mutation(recording: Recording) -> Iterator[Candidate]:
-    """Inputs that the graph writes to, at an address that never changes: then it need not work on a copy."""
+    """Inputs that the graph writes to, at an address that never changes: then it need not work on a
+    copy.
+    """
     graphs = recording.cuda_graphs
     functions = (graphs.functions or ()) if graphs is not None else ()
-    sources = _arguments((source for function in functions for source in function.mutated), recording)
+    sources = _arguments(
+        (source for function in functions for source in function.mutated), recording
+    )
     if not sources:
         return
     written = [expression(source) for source in sources]
     marks = [f"torch._dynamo.mark_static_address({name})" for name in written]
     pronoun, tensors = ("it", "a tensor") if len(written) == 1 else ("them", "tensors")
     title = f"Mark {names(written)} as static, and pass the same {tensors.removeprefix('a ')} in each call"
-    yield call_fix("mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks))
+    yield call_fix(
+        "mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks)
+    )
     title = f"Write {names(written)} into {tensors} that you keep, and pass {pronoun} in each call"
     copies = [f"{name} = {name}.clone()" for name in written]
-    fix = call_fix("buffer", title, RunChange(buffers=sources), *written, snippet="\n".join([*copies, *marks]))
+    fix = call_fix(
+        "buffer", title, RunChange(buffers=sources), *written, snippet="\n".join([*copies, *marks])
+    )
     yield replace(fix, is_safe=False)
 
 
 def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
     found: list[str] = []
     for graph in recording.graphs:
-        tensors = [each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None]
+        tensors = [
+            each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None
+        ]
         if any(str(each.device).startswith("cuda") for each in tensors):
-            found += [each.source for each in tensors if each.device == "cpu" and each.source is not None]
+            found += [
+                each.source for each in tensors if each.device == "cpu" and each.source is not None
+            ]
     sources = _arguments(found, recording)
     if sources:
         moved = [expression(source) for source in sources]
@@ -264,4 +339,6 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
 
 def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:
     found = map(recording.target.argument, sources)
-    return tuple(dict.fromkeys(source for source in found if source is not None and not is_attribute(source)))
+    return tuple(
+        dict.fromkeys(source for source in found if source is not None and not is_attribute(source))
+    )

@@ -1,4 +1,6 @@
-"""Tries programs: runs the untouched one and ones with fixes, judges whether a fix works, and times it."""
+"""Tries programs: runs the untouched one and ones with fixes, judges whether a fix works, and times
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,26 @@ from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
-from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager, differences_of
+from graphdoctor.trials.judge import (
+    Observed,
+    Untouched,
+    clause,
+    compared_with_eager,
+    differences_of,
+)
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
 
 
 class Numbers:
-    """Numbers trials and timings; more can always come, because a fix can uncover the next break."""
+    """Numbers trials and timings; more can always come, because a fix can uncover the next
+    break.
+    """
 
-    def __init__(self, on_phase: Callable[[str], None], on_event: Callable[[TrialEvent], None]) -> None:
+    def __init__(
+        self, on_phase: Callable[[str], None], on_event: Callable[[TrialEvent], None]
+    ) -> None:
         self._on_phase, self.report = on_phase, on_event
         self._lock = threading.Lock()
         self._planned = self._trials = self._timings = 0
@@ -77,7 +89,12 @@ class State:
     is_outweighed: bool = False
 
     def joined(
-        self, fixes: Sequence[Candidate], observed: Observed, *, mended_count: int, is_outweighed: bool
+        self,
+        fixes: Sequence[Candidate],
+        observed: Observed,
+        *,
+        mended_count: int,
+        is_outweighed: bool,
     ) -> State:
         """This state with more fixes, and what the replay of that program showed."""
         return State(
@@ -89,7 +106,9 @@ class State:
         )
 
     def without(self, fix: Candidate) -> State | None:
-        """This state without one of its fixes, not observed yet; None if the others can't be written without it."""
+        """This state without one of its fixes, not observed yet; None if the others can't be
+        written without it.
+        """
         at = next(at for at, (one, _) in enumerate(self.applied) if one is fix)
         fixes = [one for one, _ in self.applied]
         rest = fixes[:at] + fixes[at + 1 :]
@@ -98,7 +117,9 @@ class State:
             before = self.applied[number][1]
             # Fixes of one round were made for the same program.
             has_fix = before != self.applied[at][1]
-            found = without(before, fix, [*fixes[:at], *fixes[at + 1 : number]]) if has_fix else before
+            found = (
+                without(before, fix, [*fixes[:at], *fixes[at + 1 : number]]) if has_fix else before
+            )
             if found is None:
                 return None
             befores.append(found)
@@ -118,7 +139,9 @@ class State:
     @property
     def score(self) -> Score:
         """How good the program is."""
-        return score(self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed)
+        return score(
+            self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed
+        )
 
     @property
     def drops_output(self) -> bool:
@@ -145,8 +168,8 @@ class _TimedPair:
 class Trials:
     """Makes trials of one target.
 
-    ``notes`` say what limits the verdicts, without a full stop. ``trial_backend`` is the quickest unless findings come
-    from the user's. ``rounding`` is None until results differ.
+    ``notes`` say what limits the verdicts, without a full stop. ``trial_backend`` is the quickest
+    unless findings come from the user's. ``rounding`` is None until results differ.
     """
 
     replays: Replays
@@ -168,16 +191,20 @@ class Trials:
     _settling: threading.Lock = field(default_factory=threading.Lock)
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
-        """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
+        """A recording with its whole diagnosis, the findings that the user didn't select too: a fix
+        can cause them.
+        """
         is_users = name is None or self.trial_backend == self.backend
         return Observed.of(recording, self.root, name=name, is_compile_counted=is_users)
 
     def run_untouched(self, recorded: Observed, wanted: Collection[str]) -> State | None:
-        """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated.
+        """Run the untouched program twice without torch.compile and once with it; None if the run
+        can't be repeated.
 
-        It compiles with ``eager``, as all trials do, if torch then does to it what it did in the recorded run.
-        Otherwise findings come from the user's backend, and that is what trials compile with. Where results differ,
-        the program runs in float64 too, and then once more each way.
+        It compiles with ``eager``, as all trials do, if torch then does to it what it did in the
+        recorded run. Otherwise findings come from the user's backend, and that is what trials
+        compile with. Where results differ, the program runs in float64 too, and then once more each
+        way.
         """
         self.on_phase("running without torch.compile")
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
@@ -194,15 +221,21 @@ class Trials:
         self._limit(recorded.recording.exit, untouched.exit)
         is_known = eager.exit.reason == again.exit.reason == "finished"
         if eager.exit.reason != "finished":
-            self.notes.append(f"the program fails without torch.compile: {clause(eager.exit.message)}")
+            self.notes.append(
+                f"the program fails without torch.compile: {clause(eager.exit.message)}"
+            )
         elif again.exit.reason != "finished":
-            self.notes.append(f"the program fails in a second run without torch.compile: {clause(again.exit.message)}")
+            self.notes.append(
+                f"the program fails in a second run without torch.compile: {clause(again.exit.message)}"
+            )
         self.reference = Untouched.seen(again, untouched, is_known=is_known)
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
             self.settle()
         if self.reference.unprovable:
             kinds = ", ".join(sorted(map(kind_text, self.reference.unprovable)))
-            self.notes.append(f"two runs without torch.compile differ in {kinds}, so no fix can be verified")
+            self.notes.append(
+                f"two runs without torch.compile differ in {kinds}, so no fix can be verified"
+            )
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
@@ -210,7 +243,10 @@ class Trials:
             return False
         observed = self.observe(untouched)
         found = {finding.fingerprint for finding in observed.diagnosis.findings}
-        return found.issuperset(wanted) and observed.measures.torch_counts == recorded.measures.torch_counts
+        return (
+            found.issuperset(wanted)
+            and observed.measures.torch_counts == recorded.measures.torch_counts
+        )
 
     @property
     def _second(self) -> tuple[str, str]:
@@ -218,11 +254,15 @@ class Trials:
 
     @property
     def equal_sizes(self) -> EqualSizes:
-        """What equaled numbers that the host needs, each time that the untouched program ran; empty before it did."""
+        """What equaled numbers that the host needs, each time that the untouched program ran; empty
+        before it did.
+        """
         return self.replays.equal_sizes(self._untouched_name)
 
     def reference_beside(self, untouched: Recording) -> Untouched:
-        """What is known about results, where the untouched program was compiled with another backend."""
+        """What is known about results, where the untouched program was compiled with another
+        backend.
+        """
         if self._eager_again is None:
             return self.reference
         return Untouched.seen(self._eager_again, untouched, is_known=self.reference.is_known)
@@ -234,7 +274,9 @@ class Trials:
                 name,
                 references={EAGER: EAGER},
                 is_eager=name.startswith(EAGER),
-                rounding=None if self.rounding is None else replace(self.rounding, judged="untouched"),
+                rounding=None
+                if self.rounding is None
+                else replace(self.rounding, judged="untouched"),
                 earlier=name.removesuffix(AGAIN) if name in self._second else None,
                 coverage=coverage,
                 backend=self.trial_backend,
@@ -244,7 +286,9 @@ class Trials:
         return self.replays.in_parallel(run, names, jobs=self.jobs)
 
     def settle(self) -> None:
-        """Find out what rounding is and run the untouched program again; once, and only if results differ."""
+        """Find out what rounding is and run the untouched program again; once, and only if results
+        differ.
+        """
         with self._settling:
             if self._is_settled:
                 return
@@ -252,7 +296,9 @@ class Trials:
             self.on_phase("running in float64")
             precise = self.replays.replay(Program(), _FLOAT64, is_eager=True, is_float64=True)
             if precise.exit.reason == "finished":
-                self.rounding = RoundingNames(_FLOAT64, (_EAGER_AGAIN, self._untouched_name, *self._second))
+                self.rounding = RoundingNames(
+                    _FLOAT64, (_EAGER_AGAIN, self._untouched_name, *self._second)
+                )
             else:
                 self.notes.append(
                     "numbers that differ aren't told from rounding, because the program doesn't run in float64: "
@@ -261,13 +307,17 @@ class Trials:
             self.on_phase("running without fixes again")
             again, untouched = self._repeat(*self._second)
             self._eager_again = again
-            is_known = self.reference.is_known and again.exit.reason == untouched.exit.reason == "finished"
+            is_known = (
+                self.reference.is_known and again.exit.reason == untouched.exit.reason == "finished"
+            )
             self.reference = Untouched.seen(again, untouched, is_known=is_known)
 
     def _limit(self, *untouched: ProbeExit) -> None:
         setup = self.replays.setup
         took = [ended.duration_s for ended in untouched if ended.duration_s is not None]
-        peaks = [ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None]
+        peaks = [
+            ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None
+        ]
         if setup.timeout_s is None and took:
             setup = replace(setup, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * max(took)))
         if setup.memory_bytes is None and peaks:
@@ -307,11 +357,15 @@ class Trials:
             return None
         verdict, _ = self.reference.judge(observed.recording, drops_output=drops_output)
         was, now = state.observed.measures, observed.measures
-        is_worse = now.frames_over_limit > was.frames_over_limit or (lost(was, now) is not None and not is_outweighed)
+        is_worse = now.frames_over_limit > was.frames_over_limit or (
+            lost(was, now) is not None and not is_outweighed
+        )
         return None if verdict != "verified" or is_worse else observed
 
     def run_without(self, fix: Candidate, state: State, name: str) -> State | None:
-        """A state without one of its fixes, if it is as good: nothing comes back, and results are the same."""
+        """A state without one of its fixes, if it is as good: nothing comes back, and results are
+        the same.
+        """
         rest = state.without(fix)
         found = None if rest is None else self.run_fewer(rest, name)
         is_as_good = found and found.score <= state.score and self._left(found) <= self._left(state)
@@ -327,7 +381,10 @@ class Trials:
 
     def _left(self, state: State) -> Counter[tuple[str, int]]:
         findings = state.observed.diagnosis.findings
-        return Counter((found.fingerprint, self.original_line(state.program, found.location)) for found in findings)
+        return Counter(
+            (found.fingerprint, self.original_line(state.program, found.location))
+            for found in findings
+        )
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
         """Run a program with fixes; if its results differ, once more, beside the untouched one."""
@@ -337,13 +394,20 @@ class Trials:
             is_unprovable = verdict == "unproven" and bool(self.reference.unprovable)
             return not self.reference.is_known or verdict == "verified" or is_unprovable
 
-        return self.observe(self.twice(partial(self._replay, program), name, is_settled, self.settle), name)
+        return self.observe(
+            self.twice(partial(self._replay, program), name, is_settled, self.settle), name
+        )
 
     @staticmethod
     def twice(
-        replay: Callable[..., Recording], name: str, is_settled: Callable[[Recording], bool], settle: Callable[[], None]
+        replay: Callable[..., Recording],
+        name: str,
+        is_settled: Callable[[Recording], bool],
+        settle: Callable[[], None],
     ) -> Recording:
-        """What a replay shows, or the one after it, beside the untouched program, if the first doesn't settle it."""
+        """What a replay shows, or the one after it, beside the untouched program, if the first
+        doesn't settle it.
+        """
         first = replay(name)
         if first.exit.reason != "finished" or is_settled(first):
             return first
@@ -379,7 +443,11 @@ class Trials:
             if original is not None and (str(edit.path), original) not in self.replays.lines(
                 self._untouched_name, what
             ):
-                return replace(judged, verdict="unproven", reason=f"no input that was tried {does} line {original}")
+                return replace(
+                    judged,
+                    verdict="unproven",
+                    reason=f"no input that was tried {does} line {original}",
+                )
         return judged
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
@@ -419,9 +487,15 @@ class Trials:
         return _Texts(self._texts(program))
 
     def lines_not_run(self, fix: Candidate) -> NotRun:
-        """What an edit of the untouched program changes in functions, without what the calls or other inputs run."""
+        """What an edit of the untouched program changes in functions, without what the calls or
+        other inputs run.
+        """
         run = self.replays.lines(self._untouched_name, "reached")
-        parts = [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)] if run else []
+        parts = (
+            [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)]
+            if run
+            else []
+        )
         missed = [
             (path, first)
             for path, first, last in parts
@@ -438,7 +512,9 @@ class Trials:
         """The place in the untouched program that one in an edited program was before."""
         if place.file is None or place.line is None or place.end_line is None:
             return place
-        line, end_line = (self._original(program, place.file, number) for number in (place.line, place.end_line))
+        line, end_line = (
+            self._original(program, place.file, number) for number in (place.line, place.end_line)
+        )
         return place.replace(line=line, end_line=end_line)
 
     def _original(self, program: Program, file: str, line: int) -> int:
@@ -448,14 +524,20 @@ class Trials:
         return LineMap(self.originals[path], program.content[path]).to_before(line)
 
     def time(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
-        """Time steady calls of two programs in turns, under the user's backend and under inductor."""
+        """Time steady calls of two programs in turns, under the user's backend and under
+        inductor.
+        """
         pair = self._pair(before, after)
         for backend in self._timing_backends:
             self._time(pair, backend)
         return pair.found
 
-    def decided(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
-        """As ``time``, under the one backend that decides; under the other if it can't be timed there."""
+    def decided(
+        self, before: Program, after: Program, *, is_again: bool = False
+    ) -> tuple[PairedTime, ...]:
+        """As ``time``, under the one backend that decides; under the other if it can't be timed
+        there.
+        """
         pair = self._pair(before, after, is_again=is_again)
         for backend in sorted(self._timing_backends, key=EAGER.__eq__):
             if self._time(pair, backend) is not None:
@@ -465,7 +547,9 @@ class Trials:
     def confirmed(
         self, before: Program, after: Program, told: Callable[[Sequence[PairedTime]], str | None]
     ) -> str | None:
-        """What times tell of two programs, such as ``slower``; two pairs of processes say so if it isn't plain."""
+        """What times tell of two programs, such as ``slower``; two pairs of processes say so if it
+        isn't plain.
+        """
         times = self.decided(before, after)
         if told(times) is None or is_plain(times):
             return told(times)
@@ -476,17 +560,23 @@ class Trials:
 
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
         """The times of two programs that were taken last."""
-        return next((pair.found for pair in self._timed if (pair.before, pair.after) == (before, after)), ())
+        return next(
+            (pair.found for pair in self._timed if (pair.before, pair.after) == (before, after)), ()
+        )
 
     @property
     def _timing_backends(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.backend, INDUCTOR)))
 
     def _pair(self, before: Program, after: Program, *, is_again: bool = False) -> _TimedPair:
-        known = next((pair for pair in self._timed if (pair.before, pair.after) == (before, after)), None)
+        known = next(
+            (pair for pair in self._timed if (pair.before, pair.after) == (before, after)), None
+        )
         if known is not None and not is_again:
             return known
-        pair = _TimedPair(before, after, f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends))
+        pair = _TimedPair(
+            before, after, f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends)
+        )
         self._timed.insert(0, pair)
         return pair
 
@@ -507,7 +597,9 @@ class Trials:
 
 @dataclass(frozen=True)
 class NotRun:
-    """Where an edit changes lines that nothing ran; ``is_all``: nothing ran any that it changes in functions."""
+    """Where an edit changes lines that nothing ran; ``is_all``: nothing ran any that it changes in
+    functions.
+    """
 
     places: tuple[str, ...]
     is_all: bool
@@ -560,7 +652,9 @@ class UserBackend:
         return next((check for other, check in self._known if other == program), None)
 
     def check(self, program: Program, *, drops_output: bool) -> Check:
-        """Run a program there, and the untouched one if it hasn't been; if results differ, both once more."""
+        """Run a program there, and the untouched one if it hasn't been; if results differ, both
+        once more.
+        """
         known = self.known(program)
         if known is not None:
             return known
@@ -571,7 +665,9 @@ class UserBackend:
         recording = self._trials.twice(
             partial(self._replay, program),
             f"{self.name}-{len(self._known) + 1}",
-            lambda first: judged(first).verdict not in ("changes results", "unproven") and not self._may_round,
+            lambda first: (
+                judged(first).verdict not in ("changes results", "unproven") and not self._may_round
+            ),
             self._settle,
         )
         self._known.append((program, judged(recording)))
@@ -579,9 +675,15 @@ class UserBackend:
 
     @property
     def _may_round(self) -> bool:
-        """Whether the untouched program's results differ there, and nobody knows yet whether by rounding alone."""
+        """Whether the untouched program's results differ there, and nobody knows yet whether by
+        rounding alone.
+        """
         untouched = self._untouched
-        return untouched is not None and self._trials.rounding is None and bool(differences_of(untouched))
+        return (
+            untouched is not None
+            and self._trials.rounding is None
+            and bool(differences_of(untouched))
+        )
 
     def _settle(self) -> None:
         """Find out what rounding is, and run the untouched program there once more; once."""
@@ -614,7 +716,9 @@ class UserBackend:
             return Check("unproven", f"the program fails there without fixes: {message}")
         if recording.exit.reason != "finished":
             return Check("failed", clause(recording.exit.message))
-        verdict, reason = self._trials.reference_beside(untouched).judge(recording, drops_output=drops_output)
+        verdict, reason = self._trials.reference_beside(untouched).judge(
+            recording, drops_output=drops_output
+        )
         return Check(verdict, reason, compared_with_eager(recording), self._measures(recording))
 
     def _measures(self, recording: Recording) -> Counts:

@@ -1,4 +1,6 @@
-"""What a trial of a fix means: break sites, recompiles and other counts of the program before and after it."""
+"""What a trial of a fix means: break sites, recompiles and other counts of the program before and
+after it.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,14 @@ class SiteChange:
             line = finding.location.line
             key = _key(finding, lines.to_before(line) if lines else line)
             if lines is not None and lines.is_changed_after(line):
-                # Only the beginning of an edited range is known, so the same cause in it is the same site.
+                # Only the beginning of an edited range is known, so the same cause in it is the
+                # same site.
                 file, start, cause = key
-                same = (one for one in known if (one[0], lines.range_start(one[1]), one[2]) == (file, start, cause))
+                same = (
+                    one
+                    for one in known
+                    if (one[0], lines.range_start(one[1]), one[2]) == (file, start, cause)
+                )
                 key = next(same, key)
                 caused.add(key)
             found[key] = finding
@@ -89,20 +96,30 @@ class SiteChange:
     def replacements(self, target: Finding) -> list[Finding]:
         """New sites that the fix for a finding put in the place of its break.
 
-        A break from which torch resumed hid nothing in its function: torch traced what comes after it. A new site
-        there, or on the call path to it, breaks because of the fix. Where torch gave up the rest of the function, at
-        this break or at another that is gone, a new site may have been hidden; it is the fix's only in edited lines,
-        or if it reads what the old line computed.
+        A break from which torch resumed hid nothing in its function: torch traced what comes after
+        it. A new site there, or on the call path to it, breaks because of the fix. Where torch gave
+        up the rest of the function, at this break or at another that is gone, a new site may have
+        been hidden; it is the fix's only in edited lines, or if it reads what the old line
+        computed.
         """
-        gone = [found for key, found in self.before.items() if key not in self.after and _is_beside(found, target)]
-        has_hidden = any(effect != "resumed" for found in (target, *gone) for effect in found.break_effects)
+        gone = [
+            found
+            for key, found in self.before.items()
+            if key not in self.after and _is_beside(found, target)
+        ]
+        has_hidden = any(
+            effect != "resumed" for found in (target, *gone) for effect in found.break_effects
+        )
         path = {(self.root / entry.file, entry.line) for entry in target.user_stack}
         return [
             found
             for key, found in self.new.items()
             if key in self.caused
             or (self.root / key[0], key[1]) in path
-            or (_is_beside(found, target) and not (has_hidden and not self._reads_from(found, target)))
+            or (
+                _is_beside(found, target)
+                and not (has_hidden and not self._reads_from(found, target))
+            )
         ]
 
     def at_same_call(self, target: Finding) -> list[Finding]:
@@ -110,7 +127,9 @@ class SiteChange:
         line = (target.location.file, target.location.line)
         at = _column(target)
         return [
-            found for key, found in self.new.items() if key[:2] == line and (at is None or _column(found) in (None, at))
+            found
+            for key, found in self.new.items()
+            if key[:2] == line and (at is None or _column(found) in (None, at))
         ]
 
     def _reads_from(self, found: Finding, target: Finding) -> bool:
@@ -135,12 +154,17 @@ def _column(finding: Finding) -> int | None:
 
 
 def _is_beside(found: Finding, target: Finding) -> bool:
-    return (found.location.file, found.location.function) == (target.location.file, target.location.function)
+    return (found.location.file, found.location.function) == (
+        target.location.file,
+        target.location.function,
+    )
 
 
 def _sites(diagnosis: Diagnosis) -> list[Finding]:
     return [
-        finding for finding in diagnosis.findings if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
+        finding
+        for finding in diagnosis.findings
+        if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
     ]
 
 
@@ -150,13 +174,16 @@ def _key(finding: Finding, line: int) -> SiteKey:
 
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
-    """Whether a line reads what other lines of its function computed, directly or through names in between."""
+    """Whether a line reads what other lines of its function computed, directly or through names in
+    between.
+    """
     if (tree := parsed(source)) is None:
         return False
     around = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.lineno <= line <= (node.end_lineno or 0)
     ]
     function = max(around, key=lambda node: node.lineno, default=tree)
     parts = [_parts(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
@@ -169,20 +196,29 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
 
 
 def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
-    """A statement's own lines, and the names and attributes that it reads and binds; an item binds its container.
+    """A statement's own lines, and the names and attributes that it reads and binds; an item binds
+    its container.
 
     The lines of a compound statement are those of its head.
     """
     lines = {statement.lineno}
-    names: dict[type[ast.expr_context], set[str]] = {ast.Load: set(), ast.Store: set(), ast.Del: set()}
+    names: dict[type[ast.expr_context], set[str]] = {
+        ast.Load: set(),
+        ast.Store: set(),
+        ast.Del: set(),
+    }
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
-        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+        waiting += [
+            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)
+        ]
         if isinstance(node, ast.expr):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            names[type(node.ctx)].add(ast.unparse(node.value if isinstance(node, ast.Subscript) else node))
+            names[type(node.ctx)].add(
+                ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
+            )
     if isinstance(statement, ast.AugAssign):
         names[ast.Load].add(ast.unparse(statement.target))
         names[ast.Store].add(ast.unparse(statement.target))
@@ -225,17 +261,26 @@ def judge(
     effect, left = _effect(target, before, after, sites, contains=contains)
     if effect not in WORKING:
         is_step = effect == "moved" and whole.verdict == "verified"
-        instead = tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
+        instead = (
+            tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
+        )
         return replace(whole, verdict=effect, reason=left, instead=instead)
     if (loss := lost(was, now)) is not None:
         if_faster = effect if whole.verdict == "verified" else None
-        return replace(whole, verdict="makes it worse", reason=f"the finding is gone, but {loss}", if_faster=if_faster)
+        return replace(
+            whole,
+            verdict="makes it worse",
+            reason=f"the finding is gone, but {loss}",
+            if_faster=if_faster,
+        )
     reasons = [text for text in (left, whole.reason) if text]
     verdict = effect if whole.verdict == "verified" else whole.verdict
     return replace(whole, verdict=verdict, reason="; ".join(reasons) or None)
 
 
-def judge_patch(before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange) -> Judgment:
+def judge_patch(
+    before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange
+) -> Judgment:
     """Judge what an edit did to a program as a whole, whatever finding it is for.
 
     ``if_faster`` is what it is if the call is faster with it.
@@ -246,15 +291,26 @@ def judge_patch(before: Observed, after: Observed, reference: Untouched, *, site
     was, now = before.measures, after.measures
     if (loss := lost(was, now)) is not None:
         return replace(whole, verdict="makes it worse", reason=loss, if_faster="verified")
-    if score(now, mended_count=0, is_outweighed=False) < score(was, mended_count=0, is_outweighed=False):
+    if score(now, mended_count=0, is_outweighed=False) < score(
+        was, mended_count=0, is_outweighed=False
+    ):
         return whole
     moved = f"it breaks at {', '.join(whole.new)} instead" if whole.new else None
-    reason = "; ".join(filter(None, (moved or "nothing that torch compiles is better", whole.reason)))
-    return replace(whole, verdict="moved" if moved else "no effect", reason=reason, if_faster="verified")
+    reason = "; ".join(
+        filter(None, (moved or "nothing that torch compiles is better", whole.reason))
+    )
+    return replace(
+        whole, verdict="moved" if moved else "no effect", reason=reason, if_faster="verified"
+    )
 
 
 def _whole(
-    before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange, drops_output: bool
+    before: Observed,
+    after: Observed,
+    reference: Untouched,
+    *,
+    sites: SiteChange,
+    drops_output: bool,
 ) -> Judgment:
     """What a trial means whatever its edit is for: ``verified`` if the results are the same."""
     if after.recording.exit.reason != "finished":
@@ -263,7 +319,10 @@ def _whole(
     verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
     gone = tuple(found.site for key, found in sites.before.items() if key not in sites.after)
     new = tuple(found.site for found in sites.new.values())
-    if verdict != "changes results" and after.measures.frames_over_limit > before.measures.frames_over_limit:
+    if (
+        verdict != "changes results"
+        and after.measures.frames_over_limit > before.measures.frames_over_limit
+    ):
         return Judgment("makes it worse", "a function hits its recompile limit with it", gone, new)
     return Judgment(verdict, reason, gone, new)
 
@@ -271,14 +330,18 @@ def _whole(
 def _effect(
     target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool
 ) -> tuple[Verdict, str | None]:
-    """What a fix did to the finding, whatever it costs and whatever the results are, and a clause about it."""
+    """What a fix did to the finding, whatever it costs and whatever the results are, and a clause
+    about it.
+    """
     was, now = before.measures, after.measures
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
     if target.code == CUDA_GRAPHS:
         return _effect_on_cuda_graphs(target, before, after)
     is_better = _is_more(now.coverage, was.coverage) or (
-        now.coverage == was.coverage and now.graphs < was.graphs and now.break_sites <= was.break_sites
+        now.coverage == was.coverage
+        and now.graphs < was.graphs
+        and now.break_sites <= was.break_sites
     )
     progress = _progress(was, now)
     if target.code == SKIPPED_FRAME:
@@ -293,24 +356,32 @@ def _effect(
         return "no effect", "the break is still there"
     if replacements := sites.replacements(target):
         left = f"it breaks at {', '.join(found.site for found in replacements)} instead"
-        return ("contained", f"{left}, but {progress}") if _has_fewer_breaks(was, now) else ("moved", left)
+        return (
+            ("contained", f"{left}, but {progress}")
+            if _has_fewer_breaks(was, now)
+            else ("moved", left)
+        )
     return "verified", None
 
 
 def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
     """Whether the program returns to Python less often, or skips less.
 
-    Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next line breaks for it.
+    Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next
+    line breaks for it.
     """
     counts, earlier = ((one.skipped_frames, one.break_sites, one.graphs) for one in (now, was))
-    return counts != earlier and all(count <= other for count, other in zip(counts, earlier, strict=True))
+    return counts != earlier and all(
+        count <= other for count, other in zip(counts, earlier, strict=True)
+    )
 
 
 def lost(was: Counts, now: Counts) -> str | None:
     """How less of a program is compiled than before, as a clause; None if it isn't so.
 
-    When one break goes, the next one in the function may be one that torch can't resume from: torch then skips the
-    function until that one is gone too. More fixes have to show whether that is worth it.
+    When one break goes, the next one in the function may be one that torch can't resume from: torch
+    then skips the function until that one is gone too. More fixes have to show whether that is
+    worth it.
     """
     if now.skipped_frames:
         return None
@@ -320,11 +391,15 @@ def lost(was: Counts, now: Counts) -> str | None:
     return _progress(was, now) if now.graphs > was.graphs and not is_redeemed else None
 
 
-def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) -> tuple[Verdict, str | None]:
+def _effect_on_recompiles(
+    target: Finding, before: Observed, after: Observed
+) -> tuple[Verdict, str | None]:
     was, now = before.measures, after.measures
     if target.code == RECOMPILE_LIMIT:
         is_gone = now.frames_over_limit < was.frames_over_limit
-        return ("verified" if is_gone else "no effect"), "the limit is still hit" if now.frames_over_limit else None
+        return (
+            "verified" if is_gone else "no effect"
+        ), "the limit is still hit" if now.frames_over_limit else None
     counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
     is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
     progress = f"{counted(was.recompiles, 'recompile')} → {now.recompiles}"
@@ -335,20 +410,38 @@ def _effect_on_recompiles(target: Finding, before: Observed, after: Observed) ->
     return "verified", progress if now.recompiles else None
 
 
-def _effect_on_cuda_graphs(target: Finding, before: Observed, after: Observed) -> tuple[Verdict, str | None]:
-    """What torch itself says: it records more of the program, and skips or leaves out less for that reason."""
-    was, now, skip = before.recording.cuda_graphs, after.recording.cuda_graphs, target.cuda_graph_skip
+def _effect_on_cuda_graphs(
+    target: Finding, before: Observed, after: Observed
+) -> tuple[Verdict, str | None]:
+    """What torch itself says: it records more of the program, and skips or leaves out less for that
+    reason.
+    """
+    was, now, skip = (
+        before.recording.cuda_graphs,
+        after.recording.cuda_graphs,
+        target.cuda_graph_skip,
+    )
     if was is None or now is None or now.captured is None or was.captured is None or skip is None:
         return "unproven", "torch doesn't say which CUDA graphs it records"
     if after.measures.recompiles > before.measures.recompiles:
-        return "makes it worse", f"{counted(before.measures.recompiles, 'recompile')} → {after.measures.recompiles}"
+        return (
+            "makes it worse",
+            f"{counted(before.measures.recompiles, 'recompile')} → {after.measures.recompiles}",
+        )
     if now.rerecordings > was.rerecordings:
         return "makes it worse", f"torch records {counted(now.rerecordings, 'CUDA graph')} again"
-    recorded = f"torch records {counted(now.captured, 'CUDA graph')} with it, {was.captured} without"
+    recorded = (
+        f"torch records {counted(now.captured, 'CUDA graph')} with it, {was.captured} without"
+    )
     is_whole = len(now.skipped) < len(was.skipped)
     is_less = (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
     is_reason_less = _for_reason(now, skip) < _for_reason(was, skip)
-    if not now.captured or not is_less or not is_reason_less or (is_whole and now.captured <= was.captured):
+    if (
+        not now.captured
+        or not is_less
+        or not is_reason_less
+        or (is_whole and now.captured <= was.captured)
+    ):
         return "no effect", recorded
     return "verified", recorded
 
@@ -362,14 +455,18 @@ def _is_more(one: float | None, other: float | None) -> bool:
 
 
 def _progress(was: Counts, now: Counts) -> str:
-    if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
+    if (
+        was.coverage is not None
+        and now.coverage is not None
+        and abs(was.coverage - now.coverage) > _COVERAGE_NOISE
+    ):
         return "coverage goes from {} to {}".format(*percents(was.coverage, now.coverage))
     return f"{counted(was.graphs, 'graph')} → {now.graphs}"
 
 
 Score = tuple[int, int, int, int, int, int, int]
-"""Lower is better: functions over their limit, percent outside graphs, skipped frames, less what was mended, then the
-other counts."""
+"""Lower is better: functions over their limit, percent outside graphs, skipped frames, less what
+was mended, then the other counts."""
 
 
 def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
@@ -395,7 +492,9 @@ def made_worse(best: Observed, last: Observed) -> str:
     """How a program is worse than the best one, as a clause."""
     was, now = best.measures, last.measures
     if now.skipped_frames > was.skipped_frames:
-        finding = next((found for found in last.diagnosis.findings if found.effects.skipped_frames), None)
+        finding = next(
+            (found for found in last.diagnosis.findings if found.effects.skipped_frames), None
+        )
         if finding is None:
             return "a function is skipped"
         skipped, line = finding.effects.skipped_frames[0], finding.location.line

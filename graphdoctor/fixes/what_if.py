@@ -1,4 +1,6 @@
-"""Replays the same calls in fresh probes under each remedy, and says which cause of recompiles matters most."""
+"""Replays the same calls in fresh probes under each remedy, and says which cause of recompiles
+matters most.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _Score = tuple[int, int]
 
 
 def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatIf | None:
-    """Try the remedies for the recompiles of a recorded run, also for the recording; None if nothing recompiled."""
+    """Try the remedies for the recompiles of a recorded run, also for the recording; None if
+    nothing recompiled.
+    """
     recorded = read_recording(folder)
     found = recompile_fixes(recorded)
     if found is None:
@@ -60,7 +64,9 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
     is_whole = recording.exit.reason == "finished"
     compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
     limits = {compile_.frame_id for compile_ in recording.compiles if compile_.outcome == "limit"}
-    times = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
+    times = [
+        compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None
+    ]
     calls = [call.duration_s for call in recording.calls if call.duration_s is not None]
     replay = recording.replay
     eager = compared_with_eager(recording)
@@ -88,10 +94,11 @@ def _described(fix: Candidate) -> Remedy:
 
 
 def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
-    """Failed last, then different results, then the limit, then compiles, then how much has to change.
+    """Failed last, then different results, then the limit, then compiles, then how much has to
+    change.
 
-    Times differ between two runs, so the rest stays in the order of the trials. Warming up moves compiles to where they
-    aren't counted, so it comes after remedies that save them.
+    Times differ between two runs, so the rest stays in the order of the trials. Warming up moves
+    compiles to where they aren't counted, so it comes after remedies that save them.
     """
     fixes, result = trial
     return (
@@ -104,11 +111,17 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
     )
 
 
-def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, frames: int) -> WhatIf:
+def _answer(
+    trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, frames: int
+) -> WhatIf:
     results = tuple(result for _, result in sorted(trials, key=_rank))
     binding, conclusion = _conclusion(results, frames)
     return WhatIf(
-        results=results, binding=binding, conclusion=conclusion, untried=tuple(found.untried), skipped_count=skipped
+        results=results,
+        binding=binding,
+        conclusion=conclusion,
+        untried=tuple(found.untried),
+        skipped_count=skipped,
     )
 
 
@@ -120,10 +133,16 @@ def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, 
     for_causes = [
         result
         for result in ranked
-        if result.compiles is not None and result.remedies and all(remedy.addresses for remedy in result.remedies)
+        if result.compiles is not None
+        and result.remedies
+        and all(remedy.addresses for remedy in result.remedies)
     ]
     singles = [result for result in for_causes if len(result.remedies) == 1]
-    better = [result for result in for_causes if result.outputs != "different" and _score(result) < _score(base)]
+    better = [
+        result
+        for result in for_causes
+        if result.outputs != "different" and _score(result) < _score(base)
+    ]
     helpful = [result for result in better if len(result.remedies) == 1]
     best = helpful[0] if helpful else base
     joint = next((result for result in better if _score(result) < _score(best)), None)
@@ -137,7 +156,9 @@ def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, 
         return (), f"No single cause stands out. Fixing one alone: {each}.{together}"
     is_enough = _score(best) <= (0, frames)
     answer = f"Fixing {_names(best)} alone {'is enough' if is_enough else 'helps most'}: {_saved(base, best)}."
-    compared = "".join(f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others)
+    compared = "".join(
+        f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others
+    )
     return best.remedies[0].addresses, answer + compared + together
 
 
@@ -146,7 +167,11 @@ def _score(result: TrialResult) -> _Score:
 
 
 def _names(result: TrialResult) -> str:
-    found = [name if "`" in name else f"`{name}`" for remedy in result.remedies for name in remedy.addresses]
+    found = [
+        name if "`" in name else f"`{name}`"
+        for remedy in result.remedies
+        for name in remedy.addresses
+    ]
     more = len(found) - _MAX_NAMED
     return ", ".join(found[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(found)
 

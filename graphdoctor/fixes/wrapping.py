@@ -1,6 +1,8 @@
-"""Writes an edit in the file's style: its quotes, and lines broken at brackets as its formatter (ruff or black) would.
+"""Writes an edit in the file's style: its quotes, and lines broken at brackets as its formatter
+(ruff or black) would.
 
-Comes in: a file before and after an edit. Goes out: the bytes to write, as they are without a formatter's settings.
+Comes in: a file before and after an edit. Goes out: the bytes to write, as they are without a
+formatter's settings.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
 
 
 def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
-    """An edited file with its own quotes, without new lines that its project finds too long, if they can be broken."""
+    """An edited file with its own quotes, without new lines that its project finds too long, if
+    they can be broken.
+    """
     limit, quote = style_of(path)
     tree = parsed(after)
     if tree is None:
@@ -51,7 +55,9 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
 
 
 def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
-    """An edited file in which new strings have the quotes that its formatter asks for, or most of the others have."""
+    """An edited file in which new strings have the quotes that its formatter asks for, or most of
+    the others have.
+    """
     known = {token.string for token in _strings(before)}
     quotes = [token.string[0] for token in _strings(before)]
     mine = asked or ("'" if 2 * quotes.count("'") > len(quotes) else '"')
@@ -75,7 +81,8 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
         return []
     depth, found = 0, []
     for token in tokens:
-        # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions couldn't parse it.
+        # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions
+        # couldn't parse it.
         kind = tokenize.tok_name[token.type]
         depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
         if kind == "STRING" and depth == 0 and token.string[0] in "\"'":
@@ -84,7 +91,9 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
 
 
 def style_of(path: Path) -> tuple[int | None, str | None]:
-    """What the nearest settings of ruff or black say: the longest line, and the quote; None for what they don't say."""
+    """What the nearest settings of ruff or black say: the longest line, and the quote; None for
+    what they don't say.
+    """
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             try:
@@ -97,7 +106,13 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
                 length = settings.get("line-length", _DEFAULT)
                 is_black = "ruff" not in tools and not settings.get("skip-string-normalization")
                 own = settings.get("format")
-                style = "double" if is_black else own.get("quote-style") if isinstance(own, dict) else None
+                style = (
+                    "double"
+                    if is_black
+                    else own.get("quote-style")
+                    if isinstance(own, dict)
+                    else None
+                )
                 return length if isinstance(length, int) else None, _QUOTES.get(str(style))
         if (folder / ".git").exists():
             break
@@ -105,7 +120,8 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
 
 
 def _broken(line: str, limit: int, unit: str) -> list[str]:
-    """A line broken at its longest brackets: what is in them on a line of its own, or each item if it is too long.
+    """A line broken at its longest brackets: what is in them on a line of its own, or each item if
+    it is too long.
 
     A condition is broken before its ``and`` or ``or``, in brackets.
     """
@@ -115,9 +131,15 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
     operators = [] if condition is None else _operators(code)
     if condition is not None and operators:
         edges = [condition.start(2), *operators, condition.end(2)]
-        parts = [f"{indent}{unit}{code[left:right].strip()}" for left, right in itertools.pairwise(edges)]
+        parts = [
+            f"{indent}{unit}{code[left:right].strip()}" for left, right in itertools.pairwise(edges)
+        ]
         return [f"{indent}{condition[1]}(", *parts, f"{indent}){condition[3]}"]
-    pair = None if len(line) <= limit else max(_brackets(code), key=lambda found: found[1] - found[0], default=None)
+    pair = (
+        None
+        if len(line) <= limit
+        else max(_brackets(code), key=lambda found: found[1] - found[0], default=None)
+    )
     if pair is None:
         return [line]
     start, end, *commas = pair
@@ -133,7 +155,9 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
 
 
 def _brackets(code: str) -> Iterator[tuple[int, ...]]:
-    """The outermost brackets of a line that hold something: where that begins and ends, and its own commas."""
+    """The outermost brackets of a line that hold something: where that begins and ends, and its own
+    commas.
+    """
     depth, start = 0, 0
     commas: list[int] = []
     tokens = _tokens(code)
@@ -158,7 +182,11 @@ def _operators(code: str) -> list[int]:
     depth = 0
     found: dict[str, list[int]] = {}
     for token in _tokens(code):
-        depth += (token.string in _OPENING) - (token.string in _CLOSING) if token.type == tokenize.OP else 0
+        depth += (
+            (token.string in _OPENING) - (token.string in _CLOSING)
+            if token.type == tokenize.OP
+            else 0
+        )
         if token.string in ("and", "or", "if", "lambda") and depth == 0 and token.start[1]:
             found.setdefault(token.string, []).append(token.start[1])
     return next(iter(found.values())) if len(found) == 1 and found.keys() <= {"and", "or"} else []

@@ -1,7 +1,7 @@
 """Writes edited files to disk, after checking all of them first.
 
-Files that git couldn't restore are only overwritten if forced: those with uncommitted changes, and untracked ones.
-Ignored files, and files outside of any repository, are written without asking git.
+Files that git couldn't restore are only overwritten if forced: those with uncommitted changes, and
+untracked ones. Ignored files, and files outside of any repository, are written without asking git.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _COMMIT = "Commit or stash them first, or use --force."
 def write(changes: Sequence[FileChange], *, force: bool) -> None:
     """Write files, each one under a temporary name that is then renamed.
 
-    A file keeps its mode, and its owner if we may change owners. Other names of the same file (hard links) keep the old
-    text. If a file changed since it was read, can't be written, or git couldn't restore it, no file is written. If
-    writing fails later, the error names the files that were written.
+    A file keeps its mode, and its owner if we may change owners. Other names of the same file (hard
+    links) keep the old text. If a file changed since it was read, can't be written, or git couldn't
+    restore it, no file is written. If writing fails later, the error names the files that were
+    written.
     """
     files: dict[Path, FileChange] = {}
     for change in changes:
@@ -71,12 +72,14 @@ def _checked_target(change: FileChange) -> Path:
             raise GraphDoctorError(f"{change.path} isn't a regular file.")
         _check_content(target, change)
         folder_mode = target.parent.stat().st_mode
-    # The mode too: root could write everything, but doesn't want to overwrite a file that was made read-only.
+    # The mode too: root could write everything, but doesn't want to overwrite a file that was made
+    # read-only.
     if not mode & 0o222 or not os.access(target, os.W_OK):
         raise GraphDoctorError(f"{change.path} is read-only.", hint=_chmod(target))
     if not folder_mode & 0o222 or not os.access(target.parent, os.W_OK | os.X_OK):
         raise GraphDoctorError(
-            f"{change.path} can't be replaced: the folder {target.parent} is read-only.", hint=_chmod(target.parent)
+            f"{change.path} can't be replaced: the folder {target.parent} is read-only.",
+            hint=_chmod(target.parent),
         )
     return target
 
@@ -87,7 +90,9 @@ def _chmod(path: Path) -> str:
 
 def _check_content(target: Path, change: FileChange) -> None:
     if target.read_bytes() != change.before:
-        raise GraphDoctorError(f"{change.path} has changed since it was read.", hint="Run the command again.")
+        raise GraphDoctorError(
+            f"{change.path} has changed since it was read.", hint="Run the command again."
+        )
 
 
 def _replace(target: Path, change: FileChange) -> None:
@@ -124,7 +129,8 @@ def _check_git(files: Mapping[Path, FileChange]) -> None:
     if unknown:
         verb = "is" if len(unknown) == 1 else "are"
         raise GraphDoctorError(
-            f"{_listed(unknown)} {verb} not in git yet.", hint="Add and commit first, or use --force."
+            f"{_listed(unknown)} {verb} not in git yet.",
+            hint="Add and commit first, or use --force.",
         )
 
 
@@ -142,7 +148,8 @@ def _no_answer(path: Path, reason: str) -> GraphDoctorError:
 def _git_status(target: Path, path: Path) -> str | None:
     """Git's two letters for a file; None if it is unchanged, ignored, or not in a repository."""
     command = ["git", "--no-pager", "--literal-pathspecs"]
-    # A file system monitor is a program that the repository's configuration names; status would start it.
+    # A file system monitor is a program that the repository's configuration names; status would
+    # start it.
     command += ["-c", "core.fsmonitor=false"]
     command += ["status", "--porcelain=v1", "-z", "--untracked-files=normal", "--", target.name]
     try:
@@ -176,6 +183,13 @@ def _git_status(target: Path, path: Path) -> str | None:
 
 def _git_environment() -> dict[str, str]:
     # In a hook, git names its repository in these; the file may be in another.
-    ours = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+    ours = (
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_COMMON_DIR",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+    )
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     return environment | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": ""}

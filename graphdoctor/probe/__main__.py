@@ -1,9 +1,10 @@
-"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json [LIFELINE]``, or ``warm SOCKET``.
+"""Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json [LIFELINE]``,
+or ``warm SOCKET``.
 
 ``request.json`` asks for a run, ``catalog.json`` for what a library has.
 
-Started by path, because graphdoctor may not be installed where the probe runs. The folder of this file must not stay
-on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
+Started by path, because graphdoctor may not be installed where the probe runs. The folder of this
+file must not stay on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 _PARENT = "_graphdoctor"
-"""Stands for the package ``graphdoctor`` in this process: the probe and the facts are imported below it."""
+"""Stands for the package ``graphdoctor`` in this process: the probe and the facts are imported
+below it."""
 _PACKAGE = f"{_PARENT}.probe"
 
 
@@ -35,6 +37,8 @@ if __name__ == "__main__":
         request = warm.serve(int(sys.argv[2]))
     elif len(sys.argv) > 2:
         importlib.import_module(f"{_PACKAGE}.ways_in.process").end_with(int(sys.argv[2]))
-    is_catalog = Path(request).name == importlib.import_module(f"{_PACKAGE}.file_names").CATALOG_REQUEST_FILE
+    is_catalog = (
+        Path(request).name == importlib.import_module(f"{_PACKAGE}.file_names").CATALOG_REQUEST_FILE
+    )
     way_in = importlib.import_module(f"{_PACKAGE}.ways_in.{'catalog' if is_catalog else 'session'}")
     importlib.import_module(f"{_PACKAGE}.ways_in.process").leave(way_in.main(Path(request)))

@@ -1,7 +1,8 @@
-"""What the probe reports to its parent: events of ``wire``, one JSON object per line, each written at once.
+"""What the probe reports to its parent: events of ``wire``, one JSON object per line, each written
+at once.
 
-So a killed probe leaves a readable file. Facts about compilation go into torch's trace log; this file has what must be
-reported without torch.
+So a killed probe leaves a readable file. Facts about compilation go into torch's trace log; this
+file has what must be reported without torch.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ class EventFile:
     """
 
     def __init__(self, path: Path | None) -> None:
-        # Unbuffered bytes: a line is in the kernel when write() returns, whatever kills the process next.
-        # Private: values of the program are in it.
-        private = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # Unbuffered bytes: a line is in the kernel when write() returns, whatever kills the process
+        # next. Private: values of the program are in it.
+        private = (
+            None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        )
         self._stream = None if private is None else open(private, "ab", buffering=0)  # noqa: PTH123, SIM115 - a descriptor
         self._lock = threading.Lock()
         self._phase = ""
@@ -38,7 +41,9 @@ class EventFile:
 
     def write(self, name: str, fact: Fact | None = None, /, **fields: object) -> None:
         """Append one event: a fact, what no fact holds, or both."""
-        line = (json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n").encode()
+        line = (
+            json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n"
+        ).encode()
         with self._lock:
             if self._stream is None or self.error is not None:
                 return
@@ -59,8 +64,14 @@ class EventFile:
         self.step(None)
 
     def step(self, step: str | None) -> None:
-        """Report which part of the phase begins now, such as ``compiling 0/1``; None when that part is over."""
-        self.write("phase", phase=self._phase if step is None else f"{self._phase}, {step}", kind=self._kind)
+        """Report which part of the phase begins now, such as ``compiling 0/1``; None when that part
+        is over.
+        """
+        self.write(
+            "phase",
+            phase=self._phase if step is None else f"{self._phase}, {step}",
+            kind=self._kind,
+        )
 
     def gap(self, kind: GapKind, message: str) -> None:
         """Report something that the recording lacks."""
@@ -68,7 +79,8 @@ class EventFile:
 
 
 def json_text(value: object) -> str:
-    """ASCII JSON that every reader takes; a fact is its fields, and what JSON has no form for is ``str()``.
+    """ASCII JSON that every reader takes; a fact is its fields, and what JSON has no form for is
+    ``str()``.
 
     Half a surrogate pair, which a Python string may hold and JSON may not, becomes a question mark.
     """

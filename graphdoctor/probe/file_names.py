@@ -1,7 +1,7 @@
 """Names of the files in a recording's folder.
 
-Imports nothing: a program that ``graphdoctor run`` records waits for this module at its start. Everybody else takes the
-names from ``wire``.
+Imports nothing: a program that ``graphdoctor run`` records waits for this module at its start.
+Everybody else takes the names from ``wire``.
 """
 
 from __future__ import annotations

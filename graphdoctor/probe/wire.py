@@ -1,4 +1,5 @@
-"""What the probe and the other rooms agree on: file names, the format, the request, events, artifacts, hint codes.
+"""What the probe and the other rooms agree on: file names, the format, the request, events,
+artifacts, hint codes.
 
 The one module of the probe that other rooms may import; it needs nothing but the standard library.
 """
@@ -26,14 +27,16 @@ INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 
 INPUTS_FROM_OPTIONS = "the run's options"
 INPUTS_NOT_NEEDED = "no arguments needed"
-"""Two values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""
+"""Two values of a target's ``inputs_from``; the others name what the program has, such as
+``example_inputs()``."""
 
 WARM_ARGUMENT = "warm"
 """The first argument of a probe that forks others; the second is the number of a socket."""
 
 
 class WarmRequest(TypedDict):
-    """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along.
+    """What a warm process is asked to fork; its answer's socket, its output and what it inherits
+    come along.
 
     Or, with the socket for its requests alone, another warm process, which has imported more.
     """
@@ -52,9 +55,10 @@ class WarmRequest(TypedDict):
 
 
 ProbeRequest = Mapping[str, Any]
-"""``request.json``: what the probe is asked to do. The fields of ``RunSpec`` but the target, of ``TargetText`` and of
-``Measured``; ``inputs``, ``vary`` (a ``Variation``), how the calls are replayed (``replay/trial.py``) and the socket
-over which the last one is timed (``steps/benched.py``)."""
+"""``request.json``: what the probe is asked to do. The fields of ``RunSpec`` but the target, of
+``TargetText`` and of ``Measured``; ``inputs``, ``vary`` (a ``Variation``), how the calls are
+replayed (``replay/trial.py``) and the socket over which the last one is timed
+(``steps/benched.py``)."""
 
 
 LIBRARIES: dict[str, str] = {
@@ -64,8 +68,8 @@ LIBRARIES: dict[str, str] = {
     "torchvision": "torchvision",
     "diffusers": "diffusers",
 }
-"""Libraries that have a catalog, by the name they are installed under: what Python imports. The module of
-``probe/catalog`` for each is called the same."""
+"""Libraries that have a catalog, by the name they are installed under: what Python imports. The
+module of ``probe/catalog`` for each is called the same."""
 
 
 class CatalogRequest(TypedDict):
@@ -80,7 +84,9 @@ class CatalogRequest(TypedDict):
 
 
 def program_header(*, library: str, version: str, architecture: str, graphdoctor: str) -> str:
-    """How a catalog's program begins: what it was made of and by, so that it needn't be made twice."""
+    """How a catalog's program begins: what it was made of and by, so that it needn't be made
+    twice.
+    """
     made_of = f'"""{architecture} of {library} {version}, small and with random weights.'
     return f"{made_of}\n\nWritten by graphdoctor {graphdoctor}."
 
@@ -101,7 +107,9 @@ class CacheCounts(TypedDict):
 
 
 class BenchStart(TypedDict):
-    """What a benched program reports over its socket once its calls are steady, or never will be."""
+    """What a benched program reports over its socket once its calls are steady, or never will
+    be.
+    """
 
     is_steady: bool
     excess_s: float
@@ -126,7 +134,8 @@ class BenchTurn(TypedDict):
     calls: int
     """How many calls a block has."""
     alone_us: list[float]
-    """Times of single calls, each until the device is done; empty without CUDA, where calls wait for each other."""
+    """Times of single calls, each until the device is done; empty without CUDA, where calls wait
+    for each other."""
     peak_memory_bytes: int | None
     """The most memory until now, since the calls are steady; None if unknown."""
 
@@ -135,34 +144,39 @@ class BenchTime(TypedDict):
     """What a benched program answers to ``{"floor": true}`` and ``{"device": true}``."""
 
     awaits_backward: bool
-    """Outputs of earlier calls await their backward pass, so that torch can't launch its CUDA graphs again."""
+    """Outputs of earlier calls await their backward pass, so that torch can't launch its CUDA
+    graphs again."""
 
     us: float | None
-    """Time of a compiled call that computes next to nothing, or the GPU's part of a call, in microseconds; None if it
-    couldn't be measured."""
+    """Time of a compiled call that computes next to nothing, or the GPU's part of a call, in
+    microseconds; None if it couldn't be measured."""
 
 
 UnseenReads = Literal["network", "processes", "reads"]
-"""What a process may have read without our seeing it: from a network, in processes that it forked, or anything."""
+"""What a process may have read without our seeing it: from a network, in processes that it forked,
+or anything."""
 
 
 class ReadsRecord(TypedDict):
     """``reads.json``: what a process read, as far as Python knows."""
 
     files: list[str]
-    """Absolute paths, those of modules and mapped files among them, but for what changed while the process ran."""
+    """Absolute paths, those of modules and mapped files among them, but for what changed while the
+    process ran."""
     missing: list[str]
     search_path: list[str]
     prefix: list[str]
     """Folders of the interpreter and its environment."""
     unseen: list[UnseenReads]
     modules: dict[str, str]
-    """The modules of installed packages that the target imported, in order, with their files; none if it changed the
-    environment before or meanwhile, which they may depend on."""
+    """The modules of installed packages that the target imported, in order, with their files; none
+    if it changed the environment before or meanwhile, which they may depend on."""
 
 
 class RunChange(TypedDict):
-    """What is other in a script that is run again, in the environment variable ``RUN_CHANGE_VARIABLE``, as JSON."""
+    """What is other in a script that is run again, in the environment variable
+    ``RUN_CHANGE_VARIABLE``, as JSON.
+    """
 
     settings: list[tuple[str, bool | int | float | str]]
     """torch settings by dotted name, with their values."""

@@ -1,1 +1,3 @@
-"""Recording to diagnosis: one file a rule, and the machinery that applies them. Never imports torch or rich."""
+"""Recording to diagnosis: one file a rule, and the machinery that applies them. Never imports torch
+or rich.
+"""

@@ -1,4 +1,6 @@
-"""A recording or log, wherever it lies, to a ``Result``: a diagnosis, with the picture that some formats need."""
+"""A recording or log, wherever it lies, to a ``Result``: a diagnosis, with the picture that some
+formats need.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ def diagnose_recording(
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
     Args:
-        recording: The recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
+        recording: The recording's folder, one with trace logs, or a log file, on this machine or
+            elsewhere.
         selection: Which findings to show; None for all.
         needs: What else to read.
         root: Paths under it are shown relative to it; the working directory by default.
@@ -99,7 +102,11 @@ def diagnose_recording(
     from graphdoctor.trace.sections import Wanted
 
     root, executor = root or Path.cwd(), executor or ALONE
-    is_cut = needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(recording, rank))
+    is_cut = (
+        needs.is_page
+        and needs.stages is None
+        and (bool(needs.compile_ids) or _is_large(recording, rank))
+    )
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
     found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), executor)
     found = found.replace(eager_kernels=eager_kernels)
@@ -119,7 +126,9 @@ def diagnose_recording(
     return Result(diagnosis, picture)
 
 
-def diagnosis_of(recording: Recording, *, root: Path, selection: Selection | None = None) -> Diagnosis:
+def diagnosis_of(
+    recording: Recording, *, root: Path, selection: Selection | None = None
+) -> Diagnosis:
     """What a recording that was read means, by all rules; otherwise as ``diagnose``."""
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -141,7 +150,11 @@ def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
 
 def _unknown(what: str, compile_id: str, known: Sequence[str]) -> GraphDoctorError:
     more = ", …" if len(known) > _MOST_NAMED else ""
-    hint = f"{what.capitalize()}s: {', '.join(known[:_MOST_NAMED])}{more}." if known else "Nothing was compiled."
+    hint = (
+        f"{what.capitalize()}s: {', '.join(known[:_MOST_NAMED])}{more}."
+        if known
+        else "Nothing was compiled."
+    )
     return GraphDoctorError(f"There is no {what} {compile_id}.", hint=hint)
 
 
@@ -151,7 +164,9 @@ def _details(
     """The picture of a large log: it is read again for the compiles that are shown."""
     from graphdoctor.trace.sections import Details, Wanted
 
-    details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
+    details = Details(
+        needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES
+    )
     return _read(location, rank, Wanted(picture=True, details=details), executor).picture
 
 
@@ -185,14 +200,19 @@ def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[G
     if unknown := set(asked.compile_ids).difference(known):
         raise _unknown("graph", min(unknown), known)
     return tuple(
-        graph.replace(stages=tuple(each for each in graph.stages if not asked.stages or each.stage in asked.stages))
+        graph.replace(
+            stages=tuple(
+                each for each in graph.stages if not asked.stages or each.stage in asked.stages
+            )
+        )
         for graph in found
         if not asked.compile_ids or graph.compile_id in asked.compile_ids
     )
 
 
 def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[Result]:
-    """Read and diagnose recordings where an executor does that; each piece is a call of ``diagnose_recording``.
+    """Read and diagnose recordings where an executor does that; each piece is a call of
+    ``diagnose_recording``.
 
     Raises:
         GraphDoctorError: One can't be read.
@@ -225,8 +245,8 @@ _EACH = 3
 def most_telling(diagnosis: Diagnosis, *, most: int) -> tuple[str, ...]:
     """The compiles to look at first.
 
-    The first compile of each finding comes first, then further ones of each, then the first of each function, then all
-    others in order.
+    The first compile of each finding comes first, then further ones of each, then the first of each
+    function, then all others in order.
     """
     known = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
     wanted = (compile_id for compile_id in _in_turn(diagnosis) if compile_id in known)

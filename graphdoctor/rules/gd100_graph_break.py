@@ -23,9 +23,9 @@ class GraphBreak(BreakRule):
     A graph break that no other rule describes. The message and the hints are torch's own.
 
     ## Why it costs
-    Dynamo ends the graph and starts a new one after the line. Each graph has its own guards and is compiled and
-    launched separately, and no operations are fused across the break. If Dynamo can't resume after the line, the whole
-    function runs eagerly.
+    Dynamo ends the graph and starts a new one after the line. Each graph has its own guards and is
+    compiled and launched separately, and no operations are fused across the break. If Dynamo can't
+    resume after the line, the whole function runs eagerly.
 
     ## Example
     ```python
@@ -61,11 +61,27 @@ class GraphBreak(BreakRule):
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         if site.gb_type.startswith("Invalid call to __build_class__") and site.is_own_code:
-            return (code_fix("Move the class out of the compiled function, and pass it what it reads there", _BUILD),)
-        if site.gb_type.startswith("Uninitialized nn.Module") and site.expression.startswith("super("):
-            return (code_fix("Construct the module outside the compiled function", "torch/nn/modules/module.py, 2.13"),)
+            return (
+                code_fix(
+                    "Move the class out of the compiled function, and pass it what it reads there",
+                    _BUILD,
+                ),
+            )
+        if site.gb_type.startswith("Uninitialized nn.Module") and site.expression.startswith(
+            "super("
+        ):
+            return (
+                code_fix(
+                    "Construct the module outside the compiled function",
+                    "torch/nn/modules/module.py, 2.13",
+                ),
+            )
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
-            Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")
+            Fix(
+                title=" ".join(hint.split()),
+                kind="config" if "config." in hint else "code",
+                source="torch's hint",
+            )
             for hint in useful[:2]
         )

@@ -7,25 +7,42 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, from_setting, guard_while_compiling
+from graphdoctor.rules.toolkit import (
+    BreakRule,
+    BreakSite,
+    Fixes,
+    from_setting,
+    guard_while_compiling,
+)
 
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
 _QUERY = re.compile(r"is|has|get|set|add|remove")
-"""Logger methods that query or configure: dropping such a call would change what the program does."""
+"""Logger methods that query or configure: dropping such a call would change what the program
+does."""
 _REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVariable"})
-"""What torch can print later; it can't print a size or a list later (``torch/_dynamo/variables/misc.py``, 2.13)."""
-_WRITERS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush", "pprint.pprint", "pprint")
+"""What torch can print later; it can't print a size or a list later
+(``torch/_dynamo/variables/misc.py``, 2.13)."""
+_WRITERS = (
+    "sys.stdout.write",
+    "sys.stderr.write",
+    "sys.stdout.flush",
+    "sys.stderr.flush",
+    "pprint.pprint",
+    "pprint",
+)
 
 
 class PrintOrLog(BreakRule):
     """Printing, logging or warning inside the compiled region.
 
     ## What it finds
-    A call to `print`, a logger, `warnings.warn` or `sys.stdout.write` in code that torch.compile traces.
+    A call to `print`, a logger, `warnings.warn` or `sys.stdout.write` in code that torch.compile
+    traces.
 
     ## Why it costs
-    Output is a side effect, so torch can't put it in a graph. Dynamo ends the graph before the call, runs the call in
-    Python, and starts a new graph after it. In a loop, a `try` or a `with`, it skips the whole function.
+    Output is a side effect, so torch can't put it in a graph. Dynamo ends the graph before the
+    call, runs the call in Python, and starts a new graph after it. In a loop, a `try` or a `with`,
+    it skips the whole function.
 
     ## Example
     ```python
@@ -48,17 +65,19 @@ class PrintOrLog(BreakRule):
             print("in forward")
         return y.cos()
     ```
-    Or configure how Dynamo treats the function. `torch.compiler.config.reorderable_logging_functions.add(print)` prints
-    after the graph has run, if only tensors, strings and numbers are printed.
+    Or configure how Dynamo treats the function.
+    `torch.compiler.config.reorderable_logging_functions.add(print)` prints after the graph has run,
+    if only tensors, strings and numbers are printed.
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
     ## Fix safety
-    Safe: the tensors stay the same. In a compiled call, the output is missing (guarded or ignored) or comes later
+    Safe: the tensors stay the same. In a compiled call, the output is missing (guarded or ignored)
+        or comes later
     (reordered).
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13 (`reorderable_logging_functions`,
-    `ignore_logging_functions`).
+    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
+    (`reorderable_logging_functions`, `ignore_logging_functions`).
     """
 
     def matches(self, site: BreakSite) -> bool:
@@ -89,12 +108,20 @@ class PrintOrLog(BreakRule):
 def _listed(setting: Literal["reorderable", "ignore"], function: str, *imports: str) -> Fix:
     """A function in one of torch's two lists of what may be called later, or not at all."""
     name = f"torch._dynamo.config.{setting}_logging_functions"
-    what = f"drop `{function}` while compiling" if setting == "ignore" else f"call `{function}` after the graph has run"
-    return from_setting(Setting(name=name, member=function, imports=imports), f"Let torch {what}", is_safe=True)
+    what = (
+        f"drop `{function}` while compiling"
+        if setting == "ignore"
+        else f"call `{function}` after the graph has run"
+    )
+    return from_setting(
+        Setting(name=name, member=function, imports=imports), f"Let torch {what}", is_safe=True
+    )
 
 
 def _logger_method(site: BreakSite) -> str | None:
-    """The logger's method as an expression that is valid anywhere, from torch's ``<Logger name (LEVEL)>.method``."""
+    """The logger's method as an expression that is valid anywhere, from torch's ``<Logger name
+    (LEVEL)>.method``.
+    """
     match = _LOGGER.match(site.torch_context)
     if match and _QUERY.match(match["method"]):
         return None
@@ -126,7 +153,8 @@ def _output_call(site: BreakSite) -> str | None:
     if _is_warning(site):
         return "`warnings.warn`"
     name = site.called
-    # A module-level logging.info() and a wrapped logger break inside the standard library's logging package.
+    # A module-level logging.info() and a wrapped logger break inside the standard library's logging
+    # package.
     is_inside = site.is_inside("/logging/__init__.py")
     if site.cause.torch_id == "GB0291" or "logging.Logger" in site.gb_type or is_inside:
         return f"the logger call `{name}`" if name else "a logger call"

@@ -21,10 +21,21 @@ from graphdoctor.rules.toolkit import (
     spliced,
 )
 
-_PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
-"""Calls that answer without a tensor, so that they may protect what comes after them from being computed."""
+_PYTHON_CALLS = frozenset(
+    {"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
+)
+"""Calls that answer without a tensor, so that they may protect what comes after them from being
+computed."""
 _PYTHON_PREDICATES = frozenset(
-    {"callable", "hasattr", "is_complex", "is_contiguous", "is_floating_point", "is_tensor", "isinstance"}
+    {
+        "callable",
+        "hasattr",
+        "is_complex",
+        "is_contiguous",
+        "is_floating_point",
+        "is_tensor",
+        "isinstance",
+    }
 )
 _PYTHON_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
@@ -40,7 +51,9 @@ _WHAT: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class _Branch:
-    """What branches, on which condition, and the statement without the branch; None if the source doesn't show it."""
+    """What branches, on which condition, and the statement without the branch; None if the source
+    doesn't show it.
+    """
 
     kind: Kind
     condition: ast.expr | None
@@ -48,11 +61,14 @@ class _Branch:
     is_of_numbers: bool = False
     """Both values are Python numbers."""
     case: str | None = None
-    """The pattern of a `case`, and its guard if Python doesn't point into that: either can be meant."""
+    """The pattern of a `case`, and its guard if Python doesn't point into that: either can be
+    meant."""
 
     @property
     def of_tensor(self) -> _Branch:
-        """The branch, on the only part of its condition that Python can't answer without a tensor."""
+        """The branch, on the only part of its condition that Python can't answer without a
+        tensor.
+        """
         match self.condition:
             case ast.BoolOp(values=values):
                 rest = [value for value in values if not _is_answered_by_python(value)]
@@ -64,11 +80,13 @@ class DataDependentBranch(BreakRule):
     """A branch whose condition is a tensor.
 
     ## What it finds
-    `if`, `while`, `assert`, `and`/`or` or a conditional expression whose condition is computed from a tensor's values.
+    `if`, `while`, `assert`, `and`/`or` or a conditional expression whose condition is computed from
+    a tensor's values.
 
     ## Why it costs
-    The branch is known only after the tensor has been computed. Dynamo ends the graph at the condition, reads the value
-    in Python, which synchronizes with a GPU, and compiles a separate graph for each branch that is taken.
+    The branch is known only after the tensor has been computed. Dynamo ends the graph at the
+    condition, reads the value in Python, which synchronizes with a GPU, and compiles a separate
+    graph for each branch that is taken.
 
     ## Example
     ```python
@@ -91,16 +109,19 @@ class DataDependentBranch(BreakRule):
         y = torch.where(y.sum() > 0, y * 2, y)
         return y.cos()
     ```
-    If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn, operands)` to keep both
-    in the graph. Move a condition that never changes out of the compiled function. Replace `if bad: raise` with
-    `assert ~bad, "why"`: torch keeps an assertion in the graph if it has one condition and its message is a constant.
+    If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn,
+    operands)` to keep both in the graph. Move a condition that never changes out of the compiled
+    function. Replace `if bad: raise` with `assert ~bad, "why"`: torch keeps an assertion in the
+    graph if it has one condition and its message is a constant.
 
     ## Fix safety
-    Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If one side gives NaN
+    Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If
+        one side gives NaN
     for values that the branch was meant to exclude, gradients become NaN too.
 
     ## Source
-    PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0170.
+    PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for
+    GB0170.
     """
 
     torch_ids = ("GB0170",)
@@ -108,8 +129,11 @@ class DataDependentBranch(BreakRule):
     topic = "tensor_truth"
 
     def matches(self, site: BreakSite) -> bool:
-        # An assertion that fails for every input, such as one on a number of dims, raises while torch traces it.
-        return super().matches(site) and not re.search("SymNodeVariable|jump with Constant", site.torch_context)
+        # An assertion that fails for every input, such as one on a number of dims, raises while
+        # torch traces it.
+        return super().matches(site) and not re.search(
+            "SymNodeVariable|jump with Constant", site.torch_context
+        )
 
     def message(self, site: BreakSite) -> str:
         branch = _branch(site)
@@ -131,8 +155,12 @@ class DataDependentBranch(BreakRule):
         condition = _condition(site, branch)
         match branch.kind:
             case kind if _is_of_numpy(site) and kind != "inside":
-                outside = f"Compute `{condition}` before calling the compiled function and pass it in"
-                yield code_fix(f"{outside}, or pass tensors for the arrays and choose with `torch.where`")
+                outside = (
+                    f"Compute `{condition}` before calling the compiled function and pass it in"
+                )
+                yield code_fix(
+                    f"{outside}, or pass tensors for the arrays and choose with `torch.where`"
+                )
             case "while":
                 title = "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
                 yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
@@ -144,24 +172,40 @@ class DataDependentBranch(BreakRule):
                     parts = f"{title}, if that is on a tensor"
                 yield rewritten(site, branch.rewrite, title, otherwise=parts)
             case "filter":
-                yield code_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed")
+                yield code_fix(
+                    f"Keep every element and weight it by `{condition}`, so that their number is fixed"
+                )
             case "boolean":
-                choose = "Choose the value with `torch.where`, or negate it with `torch.logical_not`"
-                yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors", otherwise=choose)
+                choose = (
+                    "Choose the value with `torch.where`, or negate it with `torch.logical_not`"
+                )
+                yield rewritten(
+                    site, branch.rewrite, "Use `&`, `|` and `~` on the tensors", otherwise=choose
+                )
             case "case":
-                yield code_fix("Choose between the values of the cases with `torch.where`, if these have one shape")
+                yield code_fix(
+                    "Choose between the values of the cases with `torch.where`, if these have one shape"
+                )
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
             case "inside" if (name := site.called) in ("any", "all"):
-                choose = ", and choose by it with `torch.where`" if isinstance(site.statement_node, ast.If) else ""
+                choose = (
+                    ", and choose by it with `torch.where`"
+                    if isinstance(site.statement_node, ast.If)
+                    else ""
+                )
                 yield code_fix(f"{_in_place_of(name, site.node)}{choose}")
             case "inside":
                 yield call_fix("Call it outside the compiled function")
             case "if" if (why := without_value(site.statement_node, condition)) is not None:
                 yield code_fix(why)
             case "if" | "ternary" if _is_membership(branch.condition):
-                yield code_fix("Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`")
+                yield code_fix(
+                    "Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`"
+                )
             case _ if branch.is_of_numbers:
-                yield code_fix("Choose the number with `torch.where`, if only tensor arithmetic uses it")
+                yield code_fix(
+                    "Choose the number with `torch.where`, if only tensor arithmetic uses it"
+                )
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
                 title = f"Replace {what} with `torch.where` on the values of both branches, if these have one shape"
@@ -177,11 +221,15 @@ def _is_of_numpy(site: BreakSite) -> bool:
 
 
 def _is_membership(test: ast.expr | None) -> bool:
-    return isinstance(test, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in test.ops)
+    return isinstance(test, ast.Compare) and any(
+        isinstance(op, ast.In | ast.NotIn) for op in test.ops
+    )
 
 
 def without_value(statement: ast.stmt | None, condition: str) -> str | None:
-    """What to do with an ``if`` of which a branch has no value that could be chosen; None if each has one."""
+    """What to do with an ``if`` of which a branch has no value that could be chosen; None if each
+    has one.
+    """
     if not isinstance(statement, ast.If):
         return None
     outside = f"Return what `{condition}` is computed from, and take the branch where the function is called"
@@ -189,15 +237,13 @@ def without_value(statement: ast.stmt | None, condition: str) -> str | None:
     for node in (node for branch in branches for node in ast.walk(branch)):
         match node:
             case ast.Raise():
-                return (
-                    "Replace the branch that raises with an `assert` of one condition, which torch keeps in the graph"
-                )
+                return "Replace the branch that raises with an `assert` of one condition, which torch keeps in the graph"
             case ast.Break() | ast.Continue():
                 chosen = f"let `torch.where` choose by `{condition}` what a step changes"
                 return f"Run every step of the loop, and {chosen}, if no list or shape grows with the steps"
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)) if method.endswith(
-                "_"
-            ) and not method.startswith("_"):
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)
+            ) if method.endswith("_") and not method.startswith("_"):
                 name, value = ast.unparse(target), "…"
                 if method in ("copy_", "fill_") and len(given) == 1:
                     value = ast.unparse(given[0])
@@ -211,7 +257,9 @@ def without_value(statement: ast.stmt | None, condition: str) -> str | None:
                 | ast.Assign(value=ast.Constant(value=None))
             ):
                 return outside
-            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str()))]) if not statement.orelse:
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str()))]) if (
+                not statement.orelse
+            ):
                 return outside
     return None
 
@@ -248,17 +296,33 @@ def _branch(site: BreakSite) -> _Branch:
                 holds = _negated(test) if len(statement.body) == 1 else None
                 return _Branch("raise", test, _asserted(holds, _message(statement.body)))
             chosen = [_assigned(part) for part in (statement.body, statement.orelse)]
-            return _Branch("if", test, _where_of_if(statement), _are_numbers(pair and pair[1] for pair in chosen))
+            return _Branch(
+                "if",
+                test,
+                _where_of_if(statement),
+                _are_numbers(pair and pair[1] for pair in chosen),
+            )
         case ast.Match() if not site.text.startswith("match "):
-            is_in_guard = not site.text.startswith("case ") or " if " in site.text.partition(site.expression)[0]
-            return _Branch("case", value, case=None if is_in_guard else re.sub(r"^case |:[^:]*$", "", site.text))
+            is_in_guard = (
+                not site.text.startswith("case ")
+                or " if " in site.text.partition(site.expression)[0]
+            )
+            return _Branch(
+                "case",
+                value,
+                case=None if is_in_guard else re.sub(r"^case |:[^:]*$", "", site.text),
+            )
     for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.IfExp) and _is_answered_by_python(node.test):
             continue
-        if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed) or _is(node, pointed)):
+        if isinstance(node, ast.IfExp) and (
+            pointed is None or _holds(node.test, pointed) or _is(node, pointed)
+        ):
             where = _where(node.test, node.body, node.orelse)
             numbers = _are_numbers((node.body, node.orelse))
-            return _Branch("ternary", node.test, where and spliced(site.statement, node, where), numbers)
+            return _Branch(
+                "ternary", node.test, where and spliced(site.statement, node, where), numbers
+            )
         if isinstance(node, ast.comprehension):
             for test in node.ifs:
                 # Python 3.11 points to the call around a generator expression.
@@ -266,7 +330,9 @@ def _branch(site: BreakSite) -> _Branch:
                     return _Branch("filter", test)
         if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and _is(node, value):
             combined = _in_graph(node)
-            return _Branch("boolean", value, combined and spliced(site.statement, node, f"({combined})"))
+            return _Branch(
+                "boolean", value, combined and spliced(site.statement, node, f"({combined})")
+            )
     return _Branch("boolean" if isinstance(value, ast.BoolOp | ast.UnaryOp) else "if", value)
 
 
@@ -297,14 +363,18 @@ def _where_of_if(statement: ast.If) -> str | None:
 
 
 def _split(test: ast.expr) -> tuple[str, ast.expr]:
-    """A test's first operands that Python answers without a tensor, such as ``mask is not None``, and the others."""
+    """A test's first operands that Python answers without a tensor, such as ``mask is not None``,
+    and the others.
+    """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return "", test
     first = list(takewhile(_is_answered_by_python, test.values))
     rest = test.values[len(first) :]
     if not first or not rest:
         return "", test
-    return " and ".join(map(ast.unparse, first)), rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
+    return " and ".join(map(ast.unparse, first)), rest[0] if len(rest) == 1 else ast.BoolOp(
+        ast.And(), rest
+    )
 
 
 def _protecting(test: ast.expr) -> str:
@@ -337,12 +407,16 @@ def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
 
 
 def _are_numbers(values: Iterable[ast.expr | None]) -> bool:
-    return all(isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in values)
+    return all(
+        isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in values
+    )
 
 
 def _chosen_by(test: ast.expr) -> str | None:
     """A test as a condition of ``torch.where``."""
-    negated = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    negated = (
+        test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    )
     return _in_graph(test) or (_negated(negated) if negated is not None else None)
 
 
@@ -354,10 +428,21 @@ def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> str | None:
 
 
 def _is_one(value: ast.expr) -> bool:
-    """Whether a value may be a tensor or a number: no text, no container, nothing that must not run both ways."""
+    """Whether a value may be a tensor or a number: no text, no container, nothing that must not run
+    both ways.
+    """
     if isinstance(value, ast.Constant):
         return type(value.value) in (int, float)
-    several = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    several = (
+        ast.List,
+        ast.Tuple,
+        ast.Dict,
+        ast.Set,
+        ast.ListComp,
+        ast.SetComp,
+        ast.DictComp,
+        ast.GeneratorExp,
+    )
     once = (ast.Lambda, ast.JoinedStr, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     return not isinstance(value, (*several, *once))
 
@@ -380,7 +465,11 @@ def _message(body: list[ast.stmt]) -> str | None:
 
 def _one_tensor(test: ast.expr) -> str | None:
     """A test that is a tensor itself, of any dtype."""
-    return None if isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.NamedExpr) else ast.unparse(test)
+    return (
+        None
+        if isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.NamedExpr)
+        else ast.unparse(test)
+    )
 
 
 def _negated(test: ast.expr) -> str | None:
@@ -403,7 +492,9 @@ def _inverted(test: ast.expr) -> str | None:
 
 
 def _in_graph(test: ast.expr) -> str | None:
-    """A test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is certainly boolean."""
+    """A test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is certainly
+    boolean.
+    """
     match test:
         case ast.Compare(ops=[op]) if not isinstance(op, _PYTHON_COMPARISONS):
             return ast.unparse(test)
@@ -426,6 +517,8 @@ def _operand(test: ast.expr) -> str | None:
 
 
 def _is_python(test: ast.expr) -> bool:
-    """Whether an operand of ``and`` or ``or`` may keep the next one from being computed for a good reason."""
+    """Whether an operand of ``and`` or ``or`` may keep the next one from being computed for a good
+    reason.
+    """
     calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
     return any(isinstance(func, ast.Name) and func.id in _PYTHON_CALLS for func in calls)

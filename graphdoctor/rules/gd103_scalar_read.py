@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 
 from graphdoctor.rules.gd102_data_dependent_branch import without_value
-from graphdoctor.rules.toolkit import SORT_IN_GRAPH, BreakRule, BreakSite, Fixes, code_fix, setting, shortened
+from graphdoctor.rules.toolkit import (
+    SORT_IN_GRAPH,
+    BreakRule,
+    BreakSite,
+    Fixes,
+    code_fix,
+    setting,
+    shortened,
+)
 
 _INSTEAD = {
     **{name: f"Keep the tensor: drop `.{name}()`" for name in ("item", "tolist")},
@@ -17,7 +25,19 @@ _INSTEAD = {
     "one_hot": "Pass `num_classes` to `one_hot`, as a number",
 }
 """What to write in place of a call that reads a tensor."""
-_NO_TORCH = ("cbrt", "comb", "dist", "factorial", "fsum", "gamma", "isqrt", "modf", "perm", "sumprod", "ulp")
+_NO_TORCH = (
+    "cbrt",
+    "comb",
+    "dist",
+    "factorial",
+    "fsum",
+    "gamma",
+    "isqrt",
+    "modf",
+    "perm",
+    "sumprod",
+    "ulp",
+)
 _IN_TORCH = {**dict.fromkeys(_NO_TORCH), "fabs": "abs", "degrees": "rad2deg", "radians": "deg2rad"}
 """Functions of ``math`` that torch has under another name, or not at all."""
 
@@ -26,13 +46,14 @@ class ScalarRead(BreakRule):
     """A tensor's value read into a Python number.
 
     ## What it finds
-    `.item()`, `int(t)`, `float(t)`, `bool(t)`, `.tolist()`, `range(t)`, `math.sqrt(t)`, `torch.equal(a, b)` or another
-    call that needs a tensor's value as a Python number, in code that torch.compile traces.
+    `.item()`, `int(t)`, `float(t)`, `bool(t)`, `.tolist()`, `range(t)`, `math.sqrt(t)`,
+    `torch.equal(a, b)` or another call that needs a tensor's value as a Python number, in code that
+    torch.compile traces.
 
     ## Why it costs
-    The number is known only after the tensor has been computed. Dynamo ends the graph, reads the value, which
-    synchronizes with a GPU, and continues in a new graph. That graph has a guard on the number it saw, so the next
-    value causes a recompile before torch makes the number dynamic.
+    The number is known only after the tensor has been computed. Dynamo ends the graph, reads the
+    value, which synchronizes with a GPU, and continues in a new graph. That graph has a guard on
+    the number it saw, so the next value causes a recompile before torch makes the number dynamic.
 
     ## Example
     ```python
@@ -52,11 +73,12 @@ class ScalarRead(BreakRule):
         scale = x.abs().max()
         return x / scale
     ```
-    If you need the number itself, set `torch.compiler.config.capture_scalar_outputs = True` to capture the read in the
-    graph.
+    If you need the number itself, set `torch.compiler.config.capture_scalar_outputs = True` to
+    capture the read in the graph.
 
     ## Fix safety
-    Unsafe: `.item()` stops gradients, and a tensor lets them flow through the value. Add `.detach()` if they must not.
+    Unsafe: `.item()` stops gradients, and a tensor lets them flow through the value. Add
+        `.detach()` if they must not.
     Results can differ in the last bits, because Python computes in double precision.
 
     ## Source
@@ -78,10 +100,13 @@ class ScalarRead(BreakRule):
             yield SORT_IN_GRAPH
             return
         yield code_fix(_keep(site, around))
-        # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself, as a branch
-        # and `range` do. A captured `bool` can take the wrong case of a `match`, and a number that is captured in an
-        # autograd.Function ends in an error of torch's own (2.13).
-        is_inside = site.is_inside("_functorch/autograd_function") or bool(around & {"if", "check", "while", "range"})
+        # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value
+        # itself, as a branch and `range` do. A captured `bool` can take the wrong case of a
+        # `match`, and a number that is captured in an autograd.Function ends in an error of torch's
+        # own (2.13).
+        is_inside = site.is_inside("_functorch/autograd_function") or bool(
+            around & {"if", "check", "while", "range"}
+        )
         if _is_captured(site) and site.called != "bool" and not is_inside:
             title = "Let torch capture the read as a dynamic number, if no branch, dict or list needs its value"
             yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
@@ -94,13 +119,20 @@ def _is_captured(site: BreakSite) -> bool:
 
 
 def _around(site: BreakSite) -> set[str]:
-    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``slice``, ``index``, ``key``."""
+    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``slice``,
+    ``index``, ``key``.
+    """
     found: set[str] = set()
     for node in ast.walk(site.statement_node or ast.Module([], [])):
         match node:
             case ast.If(test=part, body=[*_, ast.Raise()]) | ast.Assert(test=part):
                 use = "check"
-            case ast.If(test=part) | ast.IfExp(test=part) | ast.Match(subject=part) | ast.comprehension(ifs=[part]):
+            case (
+                ast.If(test=part)
+                | ast.IfExp(test=part)
+                | ast.Match(subject=part)
+                | ast.comprehension(ifs=[part])
+            ):
                 use = "if"
             case ast.While(test=part):
                 use = "while"
@@ -120,7 +152,9 @@ def _around(site: BreakSite) -> set[str]:
 
 
 def _is_read_in(part: ast.expr, read: ast.expr | None) -> bool:
-    """Whether the read is within a part of its statement; a slice itself reads a tensor among its bounds."""
+    """Whether the read is within a part of its statement; a slice itself reads a tensor among its
+    bounds.
+    """
     if isinstance(part, ast.Slice) and (read is None or isinstance(read, ast.Subscript)):
         return read is None or ast.dump(part) in map(ast.dump, ast.walk(read.slice))
     return read is not None and ast.dump(read) in map(ast.dump, ast.walk(part))
@@ -138,10 +172,17 @@ def _keep(site: BreakSite, around: set[str]) -> str:
     if "index" in around:
         return "Keep a tensor instead of the Python container, and select from it with `torch.index_select`"
     match site.node, site.statement_node:
-        case ast.Call(func=ast.Attribute(value=tensor, attr="item")) as read, ast.If() as branch if "if" in around:
+        case ast.Call(
+            func=ast.Attribute(value=tensor, attr="item")
+        ) as read, ast.If() as branch if "if" in around:
             # The branch by the tensor itself.
-            kept = ast.parse(ast.unparse(branch).replace(ast.unparse(read), ast.unparse(tensor))).body[0]
-            if isinstance(kept, ast.If) and (why := without_value(kept, shortened(ast.unparse(kept.test)))) is not None:
+            kept = ast.parse(
+                ast.unparse(branch).replace(ast.unparse(read), ast.unparse(tensor))
+            ).body[0]
+            if (
+                isinstance(kept, ast.If)
+                and (why := without_value(kept, shortened(ast.unparse(kept.test)))) is not None
+            ):
                 return why
     match site.node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -152,7 +193,9 @@ def _keep(site: BreakSite, around: set[str]) -> str:
             return "Return the tensor and make the text outside the compiled function"
         case _:
             of, _, last = name.rpartition(".")
-            instead = _INSTEAD.get(last, "Keep the value in a tensor and use torch operations on it")
+            instead = _INSTEAD.get(
+                last, "Keep the value in a tensor and use torch operations on it"
+            )
             if of == "math" and (known := _IN_TORCH.get(last, last)):
                 instead = f"Use `torch.{known}` instead of `{name}`"
     only = ", if only tensor arithmetic uses it" if instead.startswith("Keep the tensor") else ""

@@ -11,12 +11,12 @@ class DynamicShapeOperator(BreakRule):
     """An operator whose output shape depends on a tensor's values.
 
     ## What it finds
-    `nonzero`, `x[mask]`, `torch.where(cond)` with one argument, `unique`, `bincount`, `repeat_interleave` with a
-    tensor, and `one_hot` without `num_classes`.
+    `nonzero`, `x[mask]`, `torch.where(cond)` with one argument, `unique`, `bincount`,
+    `repeat_interleave` with a tensor, and `one_hot` without `num_classes`.
 
     ## Why it costs
-    The size of the result is unknown while tracing. Dynamo ends the graph, runs the operator in Python, and compiles
-    the rest for the size it saw.
+    The size of the result is unknown while tracing. Dynamo ends the graph, runs the operator in
+    Python, and compiles the rest for the size it saw.
 
     ## Example
     ```python
@@ -36,21 +36,26 @@ class DynamicShapeOperator(BreakRule):
         y = x.sin()
         return torch.where(y > 0, y, 0.0).sum()
     ```
-    Or set `torch.compiler.config.capture_dynamic_output_shape_ops = True` to capture the operator with a symbolic size.
+    Or set `torch.compiler.config.capture_dynamic_output_shape_ops = True` to capture the operator
+    with a symbolic size.
 
     ## Fix safety
-    Unsafe: `torch.where` keeps the shape, so the fill value must be neutral for all later operations: 0 for a sum, -inf
+    Unsafe: `torch.where` keeps the shape, so the fill value must be neutral for all later
+        operations: 0 for a sum, -inf
     for a maximum.
 
     ## Source
-    PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0036 and GB0246.
+    PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for
+    GB0036 and GB0246.
     """
 
     torch_ids = ("GB0036", "GB0246")
     gb_type = "Dynamic shape operator"
 
     def message(self, site: BreakSite) -> str:
-        operator = site.in_context(r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.gb_type else None)
+        operator = site.in_context(r"^aten\._?([a-z_]+)") or (
+            "one_hot" if "one_hot" in site.gb_type else None
+        )
         by = f" (`{operator}`)" if operator else ""
         if _is_combinations(site):
             return f"torch doesn't know the shape of `{site.shown}` before it has run{by}"
@@ -58,18 +63,25 @@ class DynamicShapeOperator(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "one_hot" in site.gb_type:
-            yield code_fix("Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True)
+            yield code_fix(
+                "Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True
+            )
             return
         if _is_combinations(site):
-            # Their number depends on sizes alone, and torch raises an error if it captures the operator (2.13).
+            # Their number depends on sizes alone, and torch raises an error if it captures the
+            # operator (2.13).
             title = "Make the combinations of positions once, outside the compiled function, and index with them"
             yield code_fix(f"{title}: `t[torch.combinations(torch.arange(n))]`")
             return
         if isinstance(site.statement_node, ast.For):
-            yield code_fix("Compute for all elements with tensor operations: a loop over some needs their number")
+            yield code_fix(
+                "Compute for all elements with tensor operations: a loop over some needs their number"
+            )
             return
         if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
-            yield code_fix("Keep the shape: choose values by a mask with `torch.where` instead of selecting elements")
+            yield code_fix(
+                "Keep the shape: choose values by a mask with `torch.where` instead of selecting elements"
+            )
         title = "Let torch capture the operator with a symbolic size, if no branch or loop depends on that size"
         yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")
 

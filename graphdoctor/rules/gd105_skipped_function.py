@@ -24,12 +24,13 @@ class SkippedFunction(BreakRule):
     """A call to a function that Dynamo doesn't trace.
 
     ## What it finds
-    A call to a function on Dynamo's skip list, such as much of the standard library, `torch.save` and progress bars, or
-    to a function written in C or C++, which has no bytecode to trace: clocks, the `random` module, locks, files.
+    A call to a function on Dynamo's skip list, such as much of the standard library, `torch.save`
+    and progress bars, or to a function written in C or C++, which has no bytecode to trace: clocks,
+    the `random` module, locks, files.
 
     ## Why it costs
-    Dynamo ends the graph, calls the function in Python, and starts a new graph after it. In a loop, a `try` or a
-    `with`, it skips the whole function.
+    Dynamo ends the graph, calls the function in Python, and starts a new graph after it. In a loop,
+    a `try` or a `with`, it skips the whole function.
 
     ## Example
     ```python
@@ -56,16 +57,19 @@ class SkippedFunction(BreakRule):
         y = y.cos()
         return y
     ```
-    Call the function outside the compiled function and pass the result in, or skip it while compiling with `if not
-    torch.compiler.is_compiling()`. Wrap tensor code written in C++ with `torch.library.custom_op` and `register_fake`.
-    Wrap a Python function that is safe to trace with `torch._dynamo.nonstrict_trace`.
+    Call the function outside the compiled function and pass the result in, or skip it while
+    compiling with `if not torch.compiler.is_compiling()`. Wrap tensor code written in C++ with
+    `torch.library.custom_op` and `register_fake`. Wrap a Python function that is safe to trace with
+    `torch._dynamo.nonstrict_trace`.
 
     ## Fix safety
-    Unsafe: what the function does happens at another time, or no longer. Passing a value in is safe if the caller
+    Unsafe: what the function does happens at another time, or no longer. Passing a value in is safe
+        if the caller
     computes the same value.
 
     ## Source
-    PyTorch user guide, "Skipped functions" and "Common graph breaks"; `torch/_dynamo/trace_rules.py`, 2.13.
+    PyTorch user guide, "Skipped functions" and "Common graph breaks";
+    `torch/_dynamo/trace_rules.py`, 2.13.
     """
 
     guide = "PyTorch user guide: torch.compile, skipped functions"
@@ -76,10 +80,16 @@ class SkippedFunction(BreakRule):
     def message(self, site: BreakSite) -> str:
         called, function = site.called, _function(site)
         if _is_left_over(site):
-            return f"`{function}` is called outside the graph, because of another break on this line"
+            return (
+                f"`{function}` is called outside the graph, because of another break on this line"
+            )
         if site.in_context(_OF_FILE):
             return f"`{called or function}` accesses a file, so torch can't put it in a graph"
-        is_alike = called is None or function.rpartition(".")[2] in ("__init__", "__new__", called.rpartition(".")[2])
+        is_alike = called is None or function.rpartition(".")[2] in (
+            "__init__",
+            "__new__",
+            called.rpartition(".")[2],
+        )
         if site.is_deeper and called and not is_alike:
             return f"`{called}` calls `{function}`, which torch doesn't trace"
         return f"torch doesn't trace `{called or function}`"
@@ -109,10 +119,13 @@ class SkippedFunction(BreakRule):
             return
         if site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-            # Later operations need what sets a state, such as a seed, or changes an argument, such as a shuffle.
+            # Later operations need what sets a state, such as a seed, or changes an argument, such
+            # as a shuffle.
             if re.search(r"(?:seed|\bset_\w+)\Z|\A(?:random|heapq|bisect)\.", name) is None:
                 yield from guard_while_compiling(site)
-        elif "time function" in site.gb_type or site.in_context(r"module: (time), qualname: (?!sleep)"):
+        elif "time function" in site.gb_type or site.in_context(
+            r"module: (time), qualname: (?!sleep)"
+        ):
             yield code_fix("Read the clock outside the compiled function, around its call")
         else:
             yield call_before(site, name)

@@ -12,7 +12,8 @@ class DisabledFunction(BreakRule):
     A call to a function under `torch.compiler.disable` from code that torch.compile traces.
 
     ## Why it costs
-    The graph ends before the call, and a new one starts after it. The function and everything it calls run eagerly.
+    The graph ends before the call, and a new one starts after it. The function and everything it
+    calls run eagerly.
 
     ## Example
     ```python
@@ -36,7 +37,8 @@ class DisabledFunction(BreakRule):
     ```
 
     ## Fix safety
-    Unsafe: someone disabled it for a reason. Remove it and check that the function compiles and gives the same results.
+    Unsafe: someone disabled it for a reason. Remove it and check that the function compiles and
+        gives the same results.
     Keep it around code with many graph breaks.
 
     ## Source
@@ -57,5 +59,6 @@ class DisabledFunction(BreakRule):
         yield code_fix(title, "torch's hint for GB0098")
 
     def fixes(self, site: BreakSite) -> Fixes:
-        # The target itself can be disabled: then torch traces no line of it, and the edit is the same.
+        # The target itself can be disabled: then torch traces no line of it, and the edit is the
+        # same.
         return tuple(self.suggested(site)) if site.entry.origin == "user" else ()

@@ -12,11 +12,12 @@ class ExplicitGraphBreak(BreakRule):
     """A call that breaks the graph or skips the function on purpose.
 
     ## What it finds
-    `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that torch.compile traces: your own
-    call, or that of a library, which is then named.
+    `torch._dynamo.graph_break()`, `skip_frame()` and `step_unsupported()` in code that
+    torch.compile traces: your own call, or that of a library, which is then named.
 
     ## Why it costs
-    It splits the graph at that line. Each part has its own guards and is compiled and launched separately.
+    It splits the graph at that line. Each part has its own guards and is compiled and launched
+    separately.
 
     ## Example
     ```python
@@ -37,8 +38,8 @@ class ExplicitGraphBreak(BreakRule):
         y = x.sin()
         return y.cos()
     ```
-    Keep it if it saves more than it costs: around a small part that recompiles often, it keeps the large part from
-    recompiling.
+    Keep it if it saves more than it costs: around a small part that recompiles often, it keeps the
+    large part from recompiling.
 
     ## Fix safety
     Results stay the same. It is marked unsafe because someone put the break there on purpose.
@@ -62,7 +63,9 @@ class ExplicitGraphBreak(BreakRule):
 
 
 def _is_in_line(site: BreakSite) -> bool:
-    """The line itself makes the call, perhaps under a name of its own; torch traces no function of its decorators."""
+    """The line itself makes the call, perhaps under a name of its own; torch traces no function of
+    its decorators.
+    """
     return (site.called or "").endswith(_CALLS) or not site.is_deeper
 
 

@@ -9,8 +9,9 @@ class Deepcopy(BreakRule):
     """`copy.deepcopy` of a tensor or of an object that contains one.
 
     ## What it finds
-    `copy.deepcopy`, or `copy.copy` of a tensor, in code that torch.compile traces. torch can trace copies of containers
-    without tensors, but not copies of tensors, modules or containers with tensors.
+    `copy.deepcopy`, or `copy.copy` of a tensor, in code that torch.compile traces. torch can trace
+    copies of containers without tensors, but not copies of tensors, modules or containers with
+    tensors.
 
     ## Why it costs
     Dynamo ends the graph, makes the copy in Python, and starts a new graph after it.
@@ -40,8 +41,8 @@ class Deepcopy(BreakRule):
     Copy modules and configurations once, outside the compiled function.
 
     ## Fix safety
-    `clone()` is safe for a single tensor. (`deepcopy` of a tensor that isn't a leaf fails in eager mode too.) In a
-    container, clone each shared tensor only once, so that it stays shared.
+    `clone()` is safe for a single tensor. (`deepcopy` of a tensor that isn't a leaf fails in eager
+    mode too.) In a container, clone each shared tensor only once, so that it stays shared.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB4198 and GB0179.
@@ -56,9 +57,11 @@ class Deepcopy(BreakRule):
     )
 
     def matches(self, site: BreakSite) -> bool:
-        # Whoever owns it: a log of others may not say where Python is, and a copy.py of torch copies nothing.
+        # Whoever owns it: a log of others may not say where Python is, and a copy.py of torch
+        # copies nothing.
         is_inside = any(
-            entry.function in ("copy", "deepcopy") and entry.file.replace("\\", "/").endswith("/copy.py")
+            entry.function in ("copy", "deepcopy")
+            and entry.file.replace("\\", "/").endswith("/copy.py")
             for entry in site.stack
         )
         return is_inside or super().matches(site)

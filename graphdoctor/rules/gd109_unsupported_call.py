@@ -5,11 +5,21 @@ from __future__ import annotations
 import ast
 import re
 
-from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, call_before, code_fix, shortened
+from graphdoctor.rules.toolkit import (
+    OWN_FUNCTION,
+    BreakRule,
+    BreakSite,
+    Fixes,
+    call_before,
+    code_fix,
+    shortened,
+)
 
 _FORMATTED = r"\Aexample_value type: str; op: call_function"
 """Of ``"%s" % y``."""
-_TEXT = re.compile(r"StringFormatVariable|object of type 'str' has no len|sq_contains not implemented for str$")
+_TEXT = re.compile(
+    r"StringFormatVariable|object of type 'str' has no len|sq_contains not implemented for str$"
+)
 _UNKNOWN = "a value in it that is unknown while tracing, such as a tensor's"
 
 
@@ -17,12 +27,13 @@ class UnsupportedCall(BreakRule):
     """A call that Dynamo doesn't support.
 
     ## What it finds
-    A call to a builtin such as `exec`, a method of an object written in C, or a NumPy function without a torch version;
-    and text with a tensor's value in it, such as `str(t)` or an f-string, where the program does more than pass it on.
+    A call to a builtin such as `exec`, a method of an object written in C, or a NumPy function
+    without a torch version; and text with a tensor's value in it, such as `str(t)` or an f-string,
+    where the program does more than pass it on.
 
     ## Why it costs
-    Dynamo ends the graph, makes the call in Python, and starts a new graph after it. In a loop, a `try` or a `with`, it
-    skips the whole function.
+    Dynamo ends the graph, makes the call in Python, and starts a new graph after it. In a loop, a
+    `try` or a `with`, it skips the whole function.
 
     ## Example
     ```python
@@ -50,10 +61,21 @@ class UnsupportedCall(BreakRule):
     Unsafe: a different function can return another dtype or differ in the last bits.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and GB0294.
+    PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and
+    GB0294.
     """
 
-    torch_ids = ("GB0059", "GB0156", "GB0294", "GB0147", "GB0148", "GB9493", "GB4818", "GB0569", "GB0193")
+    torch_ids = (
+        "GB0059",
+        "GB0156",
+        "GB0294",
+        "GB0147",
+        "GB0148",
+        "GB9493",
+        "GB4818",
+        "GB0569",
+        "GB0193",
+    )
     gb_type = (
         r"Failed to trace builtin operator|Unsupported (?:method|function) call|attempted to trace numpy function "
         r"unsupported by PyTorch|C-implemented special method|call to a callable object with no traceable __call__"
@@ -94,4 +116,8 @@ def _needs_text(site: BreakSite) -> bool:
 def _is_text(site: BreakSite) -> bool:
     is_str = site.torch_context.startswith(("builtin str ", "builtin repr ", "builtin format "))
     is_formatted = re.search(_FORMATTED, site.torch_context) is not None
-    return site.gb_type == "repr() on tensor" or is_formatted or (is_str and "TensorVariable" in site.torch_context)
+    return (
+        site.gb_type == "repr() on tensor"
+        or is_formatted
+        or (is_str and "TensorVariable" in site.torch_context)
+    )

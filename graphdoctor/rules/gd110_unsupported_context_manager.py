@@ -6,7 +6,15 @@ import ast
 import re
 from collections.abc import Iterable
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix, setting, shortened
+from graphdoctor.rules.toolkit import (
+    BreakRule,
+    BreakSite,
+    Fixes,
+    call_fix,
+    code_fix,
+    setting,
+    shortened,
+)
 
 _OF_GENERATOR = "attempted to trace contextlib.contextmanager"
 _MAKING = (
@@ -17,7 +25,15 @@ _MAKING = (
     "torch.* op returned non-Tensor",
 )
 """Breaks in a context manager's constructor or ``__enter__``, before torch reaches the ``with``."""
-_SUPPORTED = ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "autocast", "nullcontext", "suppress")
+_SUPPORTED = (
+    "no_grad",
+    "enable_grad",
+    "set_grad_enabled",
+    "inference_mode",
+    "autocast",
+    "nullcontext",
+    "suppress",
+)
 """What torch enters in the graph."""
 
 
@@ -25,11 +41,12 @@ class UnsupportedContextManager(BreakRule):
     """A `with` statement that Dynamo doesn't support.
 
     ## What it finds
-    A `with` statement on a lock, a file, `torch.device`, `torch.autograd.detect_anomaly` or another object that Dynamo
-    can't create or enter, in code that torch.compile traces.
+    A `with` statement on a lock, a file, `torch.device`, `torch.autograd.detect_anomaly` or another
+    object that Dynamo can't create or enter, in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo can't end a graph inside such a `with` and resume later, so the whole function runs eagerly.
+    Dynamo can't end a graph inside such a `with` and resume later, so the whole function runs
+    eagerly.
 
     ## Example
     ```python
@@ -62,14 +79,17 @@ class UnsupportedContextManager(BreakRule):
     Enter the context manager around the call to the compiled function.
 
     ## Fix safety
-    Safe if no code in the compiled function needs to run outside it: the context manager then covers the whole call.
+    Safe if no code in the compiled function needs to run outside it: the context manager then
+    covers the whole call.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0142 and GB0263.
     """
 
     torch_ids = ("GB0142", "GB0262", "GB0263")
-    gb_type = rf"Unsupported context manager|unsupported contextlib\.\* API|{re.escape(_OF_GENERATOR)}"
+    gb_type = (
+        rf"Unsupported context manager|unsupported contextlib\.\* API|{re.escape(_OF_GENERATOR)}"
+    )
 
     def matches(self, site: BreakSite) -> bool:
         is_with = isinstance(site.statement_node, ast.With | ast.AsyncWith)
@@ -85,7 +105,9 @@ class UnsupportedContextManager(BreakRule):
         return f"torch can't enter {'the context manager' if len(items) == 1 else 'one of'} `{entered}`{named}"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
+        if site.cause.torch_id == "GB0263" or site.gb_type.startswith(
+            "attempted to trace contextlib"
+        ):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
         if not (items := _items(site)):
             is_stack = site.named.endswith("enter_context")
@@ -97,7 +119,9 @@ class UnsupportedContextManager(BreakRule):
         is_named = any(isinstance(item.context_expr, ast.Name) for item in items)
         made = ", and make it there if the function makes it" if is_named else ""
         used = ", and pass in what it gives" if any(item.optional_vars for item in items) else ""
-        yield call_fix(f"Enter `{_listed(items)}` around the call to the compiled function{made}{used}")
+        yield call_fix(
+            f"Enter `{_listed(items)}` around the call to the compiled function{made}{used}"
+        )
 
 
 def _kind(site: BreakSite) -> str | None:
@@ -109,7 +133,10 @@ def _items(site: BreakSite) -> list[ast.withitem]:
     if not isinstance(site.statement_node, ast.With | ast.AsyncWith):
         return []
     items = site.statement_node.items
-    pointed, kind = [item for item in items if ast.unparse(item.context_expr) == site.expression], _kind(site)
+    pointed, kind = (
+        [item for item in items if ast.unparse(item.context_expr) == site.expression],
+        _kind(site),
+    )
     of_kind = [item for item in items if _name(item) == kind]
     return pointed or of_kind or [item for item in items if _name(item) not in _SUPPORTED] or items
 

@@ -28,12 +28,12 @@ class SkippedFrame(RecordingRule, severity="error"):
     """A function that runs eagerly because torch couldn't resume after a graph break in it.
 
     ## What it finds
-    A graph break inside a loop, a `try` or a `with`, or at another place where torch can't split the function. torch
-    skips the whole function, and `torch._dynamo.explain` counts -1 breaks.
+    A graph break inside a loop, a `try` or a `with`, or at another place where torch can't split
+    the function. torch skips the whole function, and `torch._dynamo.explain` counts -1 breaks.
 
     ## Why it costs
-    No part of the function is compiled, not even the part before the break. torch can only compile the functions that
-    it calls, one by one. Later breaks are hidden until the first one is fixed.
+    No part of the function is compiled, not even the part before the break. torch can only compile
+    the functions that it calls, one by one. Later breaks are hidden until the first one is fixed.
 
     ## Example
     ```python
@@ -57,15 +57,15 @@ class SkippedFrame(RecordingRule, severity="error"):
             x = x.sin()
         return x
     ```
-    Fix the break itself. Or move the body of the loop into a function, so that torch compiles the body even if it skips
-    the loop. Or move the line out of the `try` or `with`.
+    Fix the break itself. Or move the body of the loop into a function, so that torch compiles the
+    body even if it skips the loop. Or move the line out of the `try` or `with`.
 
     ## Fix safety
     Moving code into a function is safe. For the fix of the break itself, see its own rule.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/symbolic_convert.py`, 2.13 ("Skipping the function and
-    falling back to eager").
+    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/symbolic_convert.py`, 2.13 ("Skipping
+    the function and falling back to eager").
     """
 
     def findings(self, view: RecordingView) -> Matches:
@@ -83,12 +83,16 @@ def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
     where = _enclosing(site, stack, view)
     whole, rest = site.effects.skipped_frames, site.effects.rest_eager_frames
     verb = "is" if len({*whole, *rest}) == 1 else "are"
-    names = " and ".join([*(f"`{name}`" for name in whole), *(f"the rest of `{name}`" for name in rest)])
+    names = " and ".join(
+        [*(f"`{name}`" for name in whole), *(f"the rest of `{name}`" for name in rest)]
+    )
     inside, related = "", []
     if where is not None:
         entry, block = where
         inside = f" inside a `{block.kind}`"
-        related.append((_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`"))
+        related.append(
+            (_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`")
+        )
     frame = next((entry for entry in stack if entry.at in view.contexts), None)
     if frame is not None and (line := view.contexts[frame.at].function_line) is not None:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
@@ -105,9 +109,12 @@ def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
     )
 
 
-def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingView) -> _Where | None:
+def _enclosing(
+    site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingView
+) -> _Where | None:
     """The innermost block that kept torch from resuming, in any function of the call path."""
-    # torch chains a reason for a loop and for a with, but not for a try. It does resume inside no_grad() and the like.
+    # torch chains a reason for a loop and for a with, but not for a try. It does resume inside
+    # no_grad() and the like.
     kinds: tuple[str, ...] = ("try",)
     if "graph break in loop" in site.chained_types:
         kinds = _LOOPS
@@ -119,8 +126,13 @@ def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingVi
         if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
         blocks = [block for block in context.enclosing if block.kind in kinds]
-        # What a `for` or `with` begins with is evaluated once, before it: its line is in the blocks around it.
-        within = [block for block in blocks if block.kind == "while" or block.line != context.statement_line]
+        # What a `for` or `with` begins with is evaluated once, before it: its line is in the blocks
+        # around it.
+        within = [
+            block
+            for block in blocks
+            if block.kind == "while" or block.line != context.statement_line
+        ]
         if within:
             return entry, within[0]
         beginning = beginning or next(((entry, block) for block in blocks), None)
@@ -132,19 +144,29 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
 
 
 def _out_of(entry: StackEntry, block: Enclosing, site: BreakSite, view: RecordingView) -> Fixes:
-    """How to leave the block that kept torch from resuming, which can be in a function that called this one."""
+    """How to leave the block that kept torch from resuming, which can be in a function that called
+    this one.
+    """
     is_called, context = entry.at != site.entry.at, view.contexts[entry.at]
     if block.kind in _LOOPS:
         # A function that is called is compiled by itself already.
-        is_alone = is_called and context.statement_line == block.line + 1 and _IS_CALL.match(context.statement)
+        is_alone = (
+            is_called
+            and context.statement_line == block.line + 1
+            and _IS_CALL.match(context.statement)
+        )
         if not is_alone:
             body = f"the body of the `{block.kind}` on line {block.line}"
-            yield code_fix(f"Move {body} into a function, so that torch compiles that", is_safe=True)
+            yield code_fix(
+                f"Move {body} into a function, so that torch compiles that", is_safe=True
+            )
         return
     line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
     # torch resumes inside its own context managers, such as no_grad().
     kinds = (block.kind, *_LOOPS)
-    around = [each for each in context.enclosing if each.kind in kinds and not _OF_TORCH.match(each.text)] or [block]
+    around = [
+        each for each in context.enclosing if each.kind in kinds and not _OF_TORCH.match(each.text)
+    ] or [block]
     if any(_gives(each, context.statement) for each in around):
         return
     ordered = sorted(around, key=lambda each: each.line)
@@ -159,7 +181,9 @@ def _gives(block: Enclosing, statement: str) -> bool:
 
 
 def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
-    """What helps, unless only the fix of the break does, which has its own finding, as torch's own code has."""
+    """What helps, unless only the fix of the break does, which has its own finding, as torch's own
+    code has.
+    """
     is_raised = site.cause.torch_id == "GB0088"
     if site.mechanism is not None or is_raised or (site.is_own_code and where is None):
         return
@@ -173,7 +197,11 @@ def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
         yield code_fix(title, is_safe=True)
     owner = f" of {site.entry.package}" if site.entry.package else ""
     name = site.entry.qualname or site.entry.function
-    outer = [entry for entry in site.stack if entry.origin in PROGRAM_ORIGINS and entry.at != site.entry.at]
+    outer = [
+        entry
+        for entry in site.stack
+        if entry.origin in PROGRAM_ORIGINS and entry.at != site.entry.at
+    ]
     # Under torch.compiler.disable, its call would still be a break at the same place.
     if outer and outer[-1].origin == "user":
         yield call_fix(f"Call `{name}`{owner} outside the compiled function")

@@ -11,11 +11,13 @@ class RaisedException(BreakRule, severity="error"):
     """An exception that the compiled function raises while torch traces it, and doesn't handle.
 
     ## What it finds
-    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler in the function.
+    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler in
+    the function.
 
     ## Why it costs
-    Dynamo skips the whole function so that Python can raise the exception. If the call works in eager mode, Dynamo
-    doesn't support a Python operation in it and treats it as one that raises. Then the function always runs eagerly.
+    Dynamo skips the whole function so that Python can raise the exception. If the call works in
+    eager mode, Dynamo doesn't support a Python operation in it and treats it as one that raises.
+    Then the function always runs eagerly.
 
     ## Example
     ```python
@@ -57,5 +59,7 @@ class RaisedException(BreakRule, severity="error"):
     def suggested(self, site: BreakSite) -> Fixes:
         title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
         if "raise" in site.statement or isinstance(site.statement_node, ast.Assert):
-            title = "Check before calling the compiled function, or in the graph with `torch._check`"
+            title = (
+                "Check before calling the compiled function, or in the graph with `torch._check`"
+            )
         yield code_fix(title, "torch's hints for GB0088")

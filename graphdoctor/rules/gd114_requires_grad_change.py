@@ -14,8 +14,8 @@ class RequiresGradChange(BreakRule):
     `x.requires_grad = …`, or `x.requires_grad_()` on a tensor that the function returns.
 
     ## Why it costs
-    It can create a new autograd leaf in the middle of the graph, which AOTAutograd can't handle, so Dynamo ends the
-    graph there.
+    It can create a new autograd leaf in the middle of the graph, which AOTAutograd can't handle, so
+    Dynamo ends the graph there.
 
     ## Example
     ```python
@@ -54,6 +54,8 @@ class RequiresGradChange(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_own_code:
             if site.cause.torch_id == "GB8985" and not isinstance(site.statement_node, ast.Return):
-                yield code_fix("If a later break makes the tensor leave the graph, fix that break first")
+                yield code_fix(
+                    "If a later break makes the tensor leave the graph, fix that break first"
+                )
             title = "Set it outside the compiled function: before the call, or on what it returns"
             yield call_fix(title, "torch's hint")

@@ -12,7 +12,8 @@ class ParameterConstructor(BreakRule):
     A call to `torch.nn.Parameter` in code that torch.compile traces.
 
     ## Why it costs
-    A new parameter is a new autograd leaf in the middle of the graph, so Dynamo ends the graph there.
+    A new parameter is a new autograd leaf in the middle of the graph, so Dynamo ends the graph
+    there.
 
     ## Example
     ```python

@@ -12,8 +12,8 @@ class RecurrentModule(BreakRule):
     A call to a recurrent module in code that torch.compile traces.
 
     ## Why it costs
-    By default, Dynamo doesn't trace recurrent modules. It ends the graph, runs the module eagerly, and starts a new
-    graph.
+    By default, Dynamo doesn't trace recurrent modules. It ends the graph, runs the module eagerly,
+    and starts a new graph.
 
     ## Example
     ```python

@@ -12,8 +12,8 @@ class SparseTensor(BreakRule):
     A tensor with a sparse layout that is created in, or passed to, code that torch.compile traces.
 
     ## Why it costs
-    Dynamo can't make a fake version of a sparse tensor. It ends the graph, or skips a function that has one as an
-    argument.
+    Dynamo can't make a fake version of a sparse tensor. It ends the graph, or skips a function that
+    has one as an argument.
 
     ## Example
     ```python

@@ -9,7 +9,8 @@ class InferenceModeCheck(BreakRule):
     """`tensor.is_inference()` inside the compiled region.
 
     ## What it finds
-    A check whether a tensor was created under `torch.inference_mode()`, in code that torch.compile traces.
+    A check whether a tensor was created under `torch.inference_mode()`, in code that torch.compile
+    traces.
 
     ## Why it costs
     Dynamo ends the graph there. torch calls this break fundamental, so no setting removes it.
@@ -34,7 +35,8 @@ class InferenceModeCheck(BreakRule):
         y = x.sin()
         return y.cos()
     ```
-    Call the function under `torch.no_grad()` instead of `torch.inference_mode()`, and remove the check.
+    Call the function under `torch.no_grad()` instead of `torch.inference_mode()`, and remove the
+    check.
 
     ## Fix safety
     Unsafe: tensors created under `inference_mode` differ from others in more than gradients.

@@ -20,13 +20,13 @@ class DynamicValueGuard(BreakRule):
     """Code that needs the value of a size or number that torch captured as a symbol.
 
     ## What it finds
-    `if`, `while`, `range`, `max` or another operation that needs the value of a number computed from a tensor: the
-    length of `x[mask]` or `nonzero()`, or an `.item()`, captured with `capture_dynamic_output_shape_ops` or
-    `capture_scalar_outputs`.
+    `if`, `while`, `range`, `max` or another operation that needs the value of a number computed
+    from a tensor: the length of `x[mask]` or `nonzero()`, or an `.item()`, captured with
+    `capture_dynamic_output_shape_ops` or `capture_scalar_outputs`.
 
     ## Why it costs
-    The number is symbolic while tracing. If Python needs its value, Dynamo ends the graph, although it captured the
-    operator that computes the number.
+    The number is symbolic while tracing. If Python needs its value, Dynamo ends the graph, although
+    it captured the operator that computes the number.
 
     ## Example
     ```python
@@ -53,16 +53,17 @@ class DynamicValueGuard(BreakRule):
         torch._check(kept.numel() > 2)
         return kept.sum()
     ```
-    `torch._check(condition)` tells torch that the condition holds, and raises at run time if it doesn't.
-    `torch.fx.experimental.symbolic_shapes.guard_or_false(condition)` is false if torch doesn't know, without a guard.
+    `torch._check(condition)` tells torch that the condition holds, and raises at run time if it
+    doesn't. `torch.fx.experimental.symbolic_shapes.guard_or_false(condition)` is false if torch
+    doesn't know, without a guard.
 
 
     ## Fix safety
     Unsafe: with `torch._check`, the other branch becomes an error.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes" (data-dependent expressions); `torch/fx/experimental/symbolic_shapes.py`, 2.13
-    (`guard_or_false`).
+    PyTorch user guide, "Dynamic shapes" (data-dependent expressions);
+    `torch/fx/experimental/symbolic_shapes.py`, 2.13 (`guard_or_false`).
     """
 
     guide = "PyTorch user guide: torch.compile, dynamic shapes"
@@ -85,7 +86,9 @@ class DynamicValueGuard(BreakRule):
             return
         # `not` of a captured bool needs its value, in a check too.
         if condition is None or isinstance(condition, ast.UnaryOp):
-            yield code_fix("Compute the number before calling the compiled function, or use a tensor instead")
+            yield code_fix(
+                "Compute the number before calling the compiled function, or use a tensor instead"
+            )
             return
         test = ast.unparse(condition)
         # An empty selection is what a program excludes.
@@ -104,7 +107,11 @@ def _condition(site: BreakSite) -> ast.expr | None:
     statement, pointed = site.statement_node, site.node
     if isinstance(statement, ast.If | ast.Assert):
         return statement.test
-    return pointed if isinstance(pointed, ast.Compare) and not isinstance(statement, ast.While) else None
+    return (
+        pointed
+        if isinstance(pointed, ast.Compare) and not isinstance(statement, ast.While)
+        else None
+    )
 
 
 def _shown(site: BreakSite) -> str:
@@ -114,6 +121,10 @@ def _shown(site: BreakSite) -> str:
 
 def _opposite(test: ast.expr) -> str | None:
     """The opposite of a single comparison; None for any other expression."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or type(test.ops[0]) not in _OPPOSITES:
+    if (
+        not isinstance(test, ast.Compare)
+        or len(test.ops) != 1
+        or type(test.ops[0]) not in _OPPOSITES
+    ):
         return None
     return ast.unparse(ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators))

@@ -9,11 +9,12 @@ class GradientHook(BreakRule):
     """A hook on gradients in the compiled region.
 
     ## What it finds
-    A module with a backward hook (`register_full_backward_hook`), or a hook on a tensor's gradient whose handle the
-    function returns, in code that torch.compile traces.
+    A module with a backward hook (`register_full_backward_hook`), or a hook on a tensor's gradient
+    whose handle the function returns, in code that torch.compile traces.
 
     ## Why it costs
-    The backward pass is traced ahead of time, before any hook runs, so Dynamo ends the graph around such a module.
+    The backward pass is traced ahead of time, before any hook runs, so Dynamo ends the graph around
+    such a module.
 
     ## Example
     ```python
@@ -47,7 +48,8 @@ class GradientHook(BreakRule):
     def inputs():
         return (torch.ones(4, 8),)
     ```
-    For a hook that changes the gradient of one tensor, write a `torch.autograd.Function` with that backward.
+    For a hook that changes the gradient of one tensor, write a `torch.autograd.Function` with that
+    backward.
 
 
     ## Fix safety
@@ -72,8 +74,14 @@ class GradientHook(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "compiled autograd" in site.gb_type:
-            yield setting("compiled_autograd", "Compile the backward pass with its hooks", "torch's hint for GB0083")
+            yield setting(
+                "compiled_autograd",
+                "Compile the backward pass with its hooks",
+                "torch's hint for GB0083",
+            )
         elif "RemovableHandle" in site.torch_context:
-            yield code_fix("Keep no handle of the hook, or register the hook outside the compiled function")
+            yield code_fix(
+                "Keep no handle of the hook, or register the hook outside the compiled function"
+            )
         else:
             yield code_fix("Write the change of the gradient as a `torch.autograd.Function`")

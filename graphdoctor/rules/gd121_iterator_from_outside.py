@@ -13,12 +13,12 @@ class IteratorFromOutside(BreakRule):
     """An iterator or generator that was created outside the compiled region.
 
     ## What it finds
-    A `for` loop over, or `next()` on, an iterator, a generator, `enumerate` or `zip` that is an argument, an attribute
-    or a global, in code that torch.compile traces.
+    A `for` loop over, or `next()` on, an iterator, a generator, `enumerate` or `zip` that is an
+    argument, an attribute or a global, in code that torch.compile traces.
 
     ## Why it costs
-    The position of an iterator is hidden state that Dynamo can't read or guard on. `next()` ends the graph, and a `for`
-    loop over it makes the whole function run eagerly.
+    The position of an iterator is hidden state that Dynamo can't read or guard on. `next()` ends
+    the graph, and a `for` loop over it makes the whole function run eagerly.
 
     ## Example
     ```python
@@ -49,7 +49,9 @@ class IteratorFromOutside(BreakRule):
     """
 
     torch_ids = ("GB0811", "GB4347", "GB0118", "GB0160")
-    gb_type = r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
+    gb_type = (
+        r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
+    )
     context = r"name=__(?:iter|next)__|\) __(?:iter|next)__ \[\]"
     says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
 
@@ -58,17 +60,27 @@ class IteratorFromOutside(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         if site.is_comprehension:
-            return f"torch skips the function around `{site.shown}`, and can't compile that by itself"
+            return (
+                f"torch skips the function around `{site.shown}`, and can't compile that by itself"
+            )
         return super().message(site)
 
     def matches(self, site: BreakSite) -> bool:
         is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
-        return (is_sourceless and _ITERATOR.search(site.torch_context) is not None) or super().matches(site)
+        return (
+            is_sourceless and _ITERATOR.search(site.torch_context) is not None
+        ) or super().matches(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_comprehension:
-            yield code_fix("Fix the break for which torch skips the function: then torch compiles this as part of it")
+            yield code_fix(
+                "Fix the break for which torch skips the function: then torch compiles this as part of it"
+            )
         elif site.called == "next":
-            yield code_fix(f"Call `{site.shown}` before the compiled function, and pass the value in")
+            yield code_fix(
+                f"Call `{site.shown}` before the compiled function, and pass the value in"
+            )
         else:
-            yield code_fix("Pass a list or a tuple, or create the iterator inside the compiled function")
+            yield code_fix(
+                "Pass a list or a tuple, or create the iterator inside the compiled function"
+            )

@@ -14,8 +14,8 @@ class SetOfTensors(BreakRule):
     A `set` of tensors that is used in code that torch.compile traces.
 
     ## Why it costs
-    Dynamo needs a fixed order for the values that it guards on, and a set has none. The line, or the whole function,
-    runs eagerly.
+    Dynamo needs a fixed order for the values that it guards on, and a set has none. The line, or
+    the whole function, runs eagerly.
 
     ## Example
     ```python
@@ -40,7 +40,8 @@ class SetOfTensors(BreakRule):
 
 
     ## Fix safety
-    Safe if no code relies on the set to remove duplicates. A sum in another order can differ in its last bits.
+    Safe if no code relies on the set to remove duplicates. A sum in another order can differ in its
+    last bits.
 
     ## Source
     torch's own hints for GB0222.
@@ -53,4 +54,6 @@ class SetOfTensors(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         # A list compares the tensors' values.
         either = "" if isinstance(site.node, ast.Compare) else "in a list, or "
-        yield code_fix(f"Keep the tensors {either}as the keys of a dictionary", "torch's hint for GB0222")
+        yield code_fix(
+            f"Keep the tensors {either}as the keys of a dictionary", "torch's hint for GB0222"
+        )

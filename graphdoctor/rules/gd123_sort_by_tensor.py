@@ -9,11 +9,12 @@ class SortByTensor(BreakRule):
     """`sorted` or `list.sort` with tensors as keys.
 
     ## What it finds
-    `sorted`, `list.sort`, or `min` and `max` with a key, that compare tensors in code that torch.compile traces.
+    `sorted`, `list.sort`, or `min` and `max` with a key, that compare tensors in code that
+    torch.compile traces.
 
     ## Why it costs
-    The order depends on the tensors' values. Dynamo ends the graph, reads every key, each of which synchronizes with a
-    GPU, and continues in a new graph that is compiled for that order.
+    The order depends on the tensors' values. Dynamo ends the graph, reads every key, each of which
+    synchronizes with a GPU, and continues in a new graph that is compiled for that order.
 
     ## Example
     ```python

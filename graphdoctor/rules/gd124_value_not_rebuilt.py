@@ -9,13 +9,13 @@ class ValueNotRebuilt(BreakRule):
     """A value that torch can't reconstruct after a graph break.
 
     ## What it finds
-    A graph break while the function holds a value that exists only in Dynamo's trace: a bound method of an object
-    created in the function, a generator that has started, or the exit of a `with`. The call, or the same line, has
-    another break.
+    A graph break while the function holds a value that exists only in Dynamo's trace: a bound
+    method of an object created in the function, a generator that has started, or the exit of a
+    `with`. The call, or the same line, has another break.
 
     ## Why it costs
-    To continue in Python, Dynamo must reconstruct every live value. If it can't reconstruct one, the rest of the
-    function runs eagerly.
+    To continue in Python, Dynamo must reconstruct every live value. If it can't reconstruct one,
+    the rest of the function runs eagerly.
 
     ## Example
     ```python
@@ -39,8 +39,8 @@ class ValueNotRebuilt(BreakRule):
         def apply(self, x):
             return x * 2
     ```
-    Fix the other break first; then this one is gone. Otherwise create the object outside the compiled
-    function.
+    Fix the other break first; then this one is gone. Otherwise create the object outside the
+    compiled function.
 
 
     ## Fix safety

@@ -9,14 +9,16 @@ class DdpForward(BreakRule, severity="info"):
     """torch.compile around DistributedDataParallel breaks in DDP's own code.
 
     ## What it finds
-    `torch.compile(DistributedDataParallel(model))`, or a compiled function that calls such a module. DDP's `forward`
-    calls its logger and its reducer, which are C++, and enters `_inside_ddp_forward`, which Dynamo skips on purpose: it
-    compiles the module inside as a function of its own, and can then split its graph at DDP's buckets. No line of the
-    program is to blame.
+    `torch.compile(DistributedDataParallel(model))`, or a compiled function that calls such a
+    module. DDP's `forward` calls its logger and its reducer, which are C++, and enters
+    `_inside_ddp_forward`, which Dynamo skips on purpose: it compiles the module inside as a
+    function of its own, and can then split its graph at DDP's buckets. No line of the program is to
+    blame.
 
     ## Why it costs
-    DDP's `forward` runs eagerly, with guards of its own on each piece. The module inside loses nothing if its class is
-    the program's. If it is one of torch's own, such as `nn.Sequential`, nothing is compiled (GD129).
+    DDP's `forward` runs eagerly, with guards of its own on each piece. The module inside loses
+    nothing if its class is the program's. If it is one of torch's own, such as `nn.Sequential`,
+    nothing is compiled (GD129).
 
     ## Example
     ```python
@@ -61,13 +63,15 @@ class DdpForward(BreakRule, severity="info"):
     for step in range(2):
         forward(torch.ones(4, 8)).sum().backward()
     ```
-    The graph is still split at DDP's buckets, because the module is compiled during DDP's `forward`. A function that
-    calls DDP, such as a step with the loss, breaks there as long as it is compiled too.
+    The graph is still split at DDP's buckets, because the module is compiled during DDP's
+    `forward`. A function that calls DDP, such as a step with the loss, breaks there as long as it
+    is compiled too.
 
     ## Fix safety
-    Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`. Where
-    that matters, call `model.compile()` before wrapping it, which changes no name, but does nothing to a module of
-    torch's own class.
+    Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes
+        `module._orig_mod.`. Where
+    that matters, call `model.compile()` before wrapping it, which changes no name, but does nothing
+    to a module of torch's own class.
 
     ## Source
     `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.

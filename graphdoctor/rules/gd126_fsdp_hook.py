@@ -9,13 +9,14 @@ class FsdpHook(BreakRule):
     """A module that FSDP shards is called in a compiled function.
 
     ## What it finds
-    A call of a module under `fully_shard` in code that torch.compile traces. FSDP gathers its parameters in a hook
-    before its `forward` and frees them in one after it. These hooks are under `torch.compiler.disable`.
+    A call of a module under `fully_shard` in code that torch.compile traces. FSDP gathers its
+    parameters in a hook before its `forward` and frees them in one after it. These hooks are under
+    `torch.compiler.disable`.
 
     ## Why it costs
-    The graph ends before each sharded module and after it. In a loop over layers, torch can't resume, and skips the
-    whole function that has the loop. A layer of the program's own class is then compiled by itself anyway; one of
-    torch's own, such as `nn.TransformerEncoderLayer`, isn't.
+    The graph ends before each sharded module and after it. In a loop over layers, torch can't
+    resume, and skips the whole function that has the loop. A layer of the program's own class is
+    then compiled by itself anyway; one of torch's own, such as `nn.TransformerEncoderLayer`, isn't.
 
     ## Example
     ```python
@@ -88,13 +89,15 @@ class FsdpHook(BreakRule):
     for step in range(2):
         forward(torch.ones(4, 8, requires_grad=True)).sum().backward()
     ```
-    Blocks of one class share what is compiled. `compile()` does nothing to a block of torch's own class: put
-    `fully_shard(torch.compile(block))` in its place. A function that calls the sharded modules and is compiled itself
+    Blocks of one class share what is compiled. `compile()` does nothing to a block of torch's own
+    class: put `fully_shard(torch.compile(block))` in its place. A function that calls the sharded
+        modules and is compiled itself
     breaks at each of them all the same.
 
     ## Fix safety
     Safe: the hooks run eagerly, around the compiled blocks, and so does what is between them. With
-    `torch.compile(block)`, names in `state_dict()` change: `_orig_mod.` comes before the block's own.
+    `torch.compile(block)`, names in `state_dict()` change: `_orig_mod.` comes before the block's
+    own.
 
     ## Source
     `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).

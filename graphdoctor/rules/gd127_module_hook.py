@@ -9,13 +9,13 @@ class ModuleHook(BreakRule):
     """A hook of a module is a function that torch doesn't trace.
 
     ## What it finds
-    A call of a module that has a hook (`register_forward_hook`, `register_forward_pre_hook`) which is under
-    `torch.compiler.disable`, or which Dynamo skips. The line that calls the module is fine. A hook that breaks at a
-    line of its own is reported there.
+    A call of a module that has a hook (`register_forward_hook`, `register_forward_pre_hook`) which
+    is under `torch.compiler.disable`, or which Dynamo skips. The line that calls the module is
+    fine. A hook that breaks at a line of its own is reported there.
 
     ## Why it costs
-    `nn.Module` calls hooks in a loop, around `forward`, so the graph ends at each such module. In a loop of the
-    program, torch skips the whole function.
+    `nn.Module` calls hooks in a loop, around `forward`, so the graph ends at each such module. In a
+    loop of the program, torch skips the whole function.
 
     ## Example
     ```python
@@ -55,14 +55,15 @@ class ModuleHook(BreakRule):
     def inputs():
         return (torch.ones(4, 8, requires_grad=True),)
     ```
-    A hook that only observes can be removed from the model that trains, or leave early while compiling: `if
-    torch.compiler.is_compiling(): return`.
+    A hook that only observes can be removed from the model that trains, or leave early while
+    compiling: `if torch.compiler.is_compiling(): return`.
 
     ## Fix safety
     Unsafe: someone disabled the hook for a reason, and a hook that leaves early observes nothing.
 
     ## Source
-    `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and nn.Module hooks".
+    `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and
+    nn.Module hooks".
     """
 
     guide = "PyTorch user guide: torch.compile, nn.Module hooks"

@@ -11,14 +11,14 @@ class Checkpoint(BreakRule):
     """Activation checkpointing breaks the graph.
 
     ## What it finds
-    `torch.utils.checkpoint.checkpoint` around a function that changes something outside it, such as an attribute or a
-    list, in itself or in a hook of a module that it calls; around a module with a hook that torch doesn't trace; and
-    `checkpoint_sequential`, which torch doesn't trace.
+    `torch.utils.checkpoint.checkpoint` around a function that changes something outside it, such as
+    an attribute or a list, in itself or in a hook of a module that it calls; around a module with a
+    hook that torch doesn't trace; and `checkpoint_sequential`, which torch doesn't trace.
 
     ## Why it costs
-    A checkpointed function is one operation in the graph, computed again in the backward pass, so nothing in it can
-    break the graph: if something does, the whole call of `checkpoint` runs eagerly. Computed again, a side effect would
-    happen twice.
+    A checkpointed function is one operation in the graph, computed again in the backward pass, so
+    nothing in it can break the graph: if something does, the whole call of `checkpoint` runs
+    eagerly. Computed again, a side effect would happen twice.
 
     ## Example
     ```python
@@ -50,7 +50,8 @@ class Checkpoint(BreakRule):
     In place of `checkpoint_sequential`, call `checkpoint` for each segment.
 
     ## Fix safety
-    Safe for the results: the value is computed once, in the forward pass, and no longer again in the backward pass.
+    Safe for the results: the value is computed once, in the forward pass, and no longer again in
+    the backward pass.
 
     ## Source
     torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.13.
@@ -59,7 +60,9 @@ class Checkpoint(BreakRule):
     mechanism = "checkpoint"
 
     def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or (site.cause.torch_id == "GB4413" and "checkpoint" in site.named)
+        return super().matches(site) or (
+            site.cause.torch_id == "GB4413" and "checkpoint" in site.named
+        )
 
     def message(self, site: BreakSite) -> str:
         if _SIDE_EFFECT in site.gb_type:

@@ -15,7 +15,10 @@ from graphdoctor.rules.toolkit import (
 )
 
 _ONE_GRAPH = setting(
-    "optimize_ddp", "Compile it in one graph, if reducing gradients takes little time", value=False, is_safe=True
+    "optimize_ddp",
+    "Compile it in one graph, if reducing gradients takes little time",
+    value=False,
+    is_safe=True,
 )
 
 
@@ -23,14 +26,15 @@ class DdpSplitGraph(RecordingRule, severity="info"):
     """A graph that torch splits at the buckets of DistributedDataParallel.
 
     ## What it finds
-    A module in DDP with more parameters than one bucket (`bucket_cap_mb`, 25 MiB by default; the first bucket has 1
-    MiB). torch compiles a graph for each bucket, so that DDP can reduce the gradients of one while the backward pass
-    computes those of the next. A backward pass in one graph yields all gradients at its end.
+    A module in DDP with more parameters than one bucket (`bucket_cap_mb`, 25 MiB by default; the
+    first bucket has 1 MiB). torch compiles a graph for each bucket, so that DDP can reduce the
+    gradients of one while the backward pass computes those of the next. A backward pass in one
+    graph yields all gradients at its end.
 
     ## Why it costs
-    Kernels can't fuse across the parts: each tensor that crosses is written to memory and read again, in the forward
-    pass and in the backward pass. There are more graphs to compile and to call. It pays where reducing gradients takes
-    long, such as between machines.
+    Kernels can't fuse across the parts: each tensor that crosses is written to memory and read
+    again, in the forward pass and in the backward pass. There are more graphs to compile and to
+    call. It pays where reducing gradients takes long, such as between machines.
 
     ## Example
     ```python
@@ -78,7 +82,8 @@ class DdpSplitGraph(RecordingRule, severity="info"):
     for step in range(2):
         forward(torch.ones(4, 512)).sum().backward()
     ```
-    Or keep the split and make buckets larger with `bucket_cap_mb`. Which is faster depends on the network: measure it.
+    Or keep the split and make buckets larger with `bucket_cap_mb`. Which is faster depends on the
+    network: measure it.
 
     ## Fix safety
     Safe: gradients are the same.

@@ -12,12 +12,12 @@ class Recompile(RecompileRule):
     """A function that torch recompiled because a guard failed.
 
     ## What it finds
-    Recompiles of a function because of a change that no other rule describes. The message names the value or shows
-    torch's own words.
+    Recompiles of a function because of a change that no other rule describes. The message names the
+    value or shows torch's own words.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly, without a warning.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly, without a warning.
 
     ## Example
     ```python
@@ -29,9 +29,9 @@ class Recompile(RecompileRule):
     def inputs():
         return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
     ```
-    In a `TORCH_TRACE` log, a recompile like this one has only torch's words, here `set.__contains__(names, 'a')`.
-    graphdoctor can read these and reports GD215. It reports GD200 for words that it can't read, which can come from a
-    newer torch.
+    In a `TORCH_TRACE` log, a recompile like this one has only torch's words, here
+    `set.__contains__(names, 'a')`. graphdoctor can read these and reports GD215. It reports GD200
+    for words that it can't read, which can come from a newer torch.
 
     ## Use instead
     ```python
@@ -43,8 +43,8 @@ class Recompile(RecompileRule):
     ```
 
     ## Fix safety
-    Dynamic shapes and tensors instead of numbers keep results the same. Code specialized on a value can be faster than
-    general code.
+    Dynamic shapes and tensors instead of numbers keep results the same. Code specialized on a value
+    can be faster than general code.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
@@ -52,5 +52,7 @@ class Recompile(RecompileRule):
 
     kinds = get_args(ChangeKind)
     remedies = (
-        call_fix("Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"),
+        call_fix(
+            "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+        ),
     )

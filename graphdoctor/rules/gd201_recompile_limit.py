@@ -23,7 +23,9 @@ from graphdoctor.rules.toolkit import (
 )
 
 _MAX_CAUSES = 4
-_NEVER_DYNAMIC = frozenset({"length", "keys", "type", "identity", "text", "flag", "none", "attribute"})
+_NEVER_DYNAMIC = frozenset(
+    {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
+)
 RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
 """Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
 
@@ -32,11 +34,12 @@ class RecompileLimit(RecordingRule, severity="error"):
     """A function that torch no longer compiles because it recompiled too often.
 
     ## What it finds
-    A function that hit `torch.compiler.config.recompile_limit` (8) or `accumulated_recompile_limit` (256).
+    A function that hit `torch.compiler.config.recompile_limit` (8) or `accumulated_recompile_limit`
+    (256).
 
     ## Why it costs
-    From then on, a call that matches none of the compiled versions runs eagerly, without a warning, until the process
-    ends.
+    From then on, a call that matches none of the compiled versions runs eagerly, without a warning,
+    until the process ends.
 
     ## Example
     ```python
@@ -57,19 +60,24 @@ class RecompileLimit(RecordingRule, severity="error"):
     def inputs():
         return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
     ```
-    Find the value that changes from call to call, in the other GD2 findings of the function, and make it dynamic. Raise
-    the limit only if the number of variants is bounded.
+    Find the value that changes from call to call, in the other GD2 findings of the function, and
+    make it dynamic. Raise the limit only if the number of variants is bounded.
 
     ## Fix safety
     A higher limit keeps results the same. It costs compile time and guard checks.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13
+    (`exceeds_recompile_limit`).
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        versions = grouped((each.frame_id, each) for each in view.recording.compiles if each.outcome == "compiled")
-        earlier = grouped((each.frame.frame_id, each) for each in view.events if not each.is_over_limit)
+        versions = grouped(
+            (each.frame_id, each) for each in view.recording.compiles if each.outcome == "compiled"
+        )
+        earlier = grouped(
+            (each.frame.frame_id, each) for each in view.events if not each.is_over_limit
+        )
         for event in _over_limit(view):
             number = event.frame.frame_id
             yield _match(event, view, versions.get(number, ()), earlier.get(number, ()))
@@ -93,7 +101,10 @@ def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
 
 
 def _match(
-    event: RecompileEvent, view: RecordingView, versions: Sequence[Compile], earlier: Sequence[RecompileEvent]
+    event: RecompileEvent,
+    view: RecordingView,
+    versions: Sequence[Compile],
+    earlier: Sequence[RecompileEvent],
 ) -> RuleMatch:
     """A function over its limit.
 
@@ -115,7 +126,8 @@ def _match(
     raised = "Raise the limit if the number of variants is bounded"
     return RuleMatch(
         entry=frame.entry,
-        # A call that a compiled version accepts still runs that; one that none accepts runs eagerly or raises.
+        # A call that a compiled version accepts still runs that; one that none accepts runs eagerly
+        # or raises.
         message=f"`{frame.described}` is no longer compiled for new values{since}{with_it}: it hit torch's {name} "
         f"after {counted(len(versions), 'compile')}{by}",
         count=1,
@@ -124,13 +136,20 @@ def _match(
         hidden_change_count=hidden_change_count(earlier),
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
-        fixes=(call_fix(_advice(earlier, what_if)), setting(name, raised, value=RAISED[name], is_safe=True)),
+        fixes=(
+            call_fix(_advice(earlier, what_if)),
+            setting(name, raised, value=RAISED[name], is_safe=True),
+        ),
     )
 
 
 def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
-    """What to do about the value that changes most often; the length of a list, say, can't be dynamic."""
-    counts = Counter((change.kind, change.expression) for event in earlier for change in set(event.changes))
+    """What to do about the value that changes most often; the length of a list, say, can't be
+    dynamic.
+    """
+    counts = Counter(
+        (change.kind, change.expression) for event in earlier for change in set(event.changes)
+    )
     kind, expression = next((most for most, _ in counts.most_common(1)), ("unknown", ""))
     if kind in _NEVER_DYNAMIC:
         return f"Keep {quoted(expression)} from changing: its own finding says how"

@@ -23,20 +23,22 @@ from graphdoctor.rules.toolkit import (
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _ROOTS = frozenset({"self", "fn", "args", "kwargs"})
-_EVERYTHING = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True)
+_EVERYTHING = compile_argument(
+    "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True
+)
 
 
 class SizeChange(RecompileRule):
     """A tensor whose size, or number of dims, changes from call to call.
 
     ## What it finds
-    Recompiles because a dim that was compiled as static has a different size. By default, torch makes a dim dynamic
-    when it sees a second size, so each dim that changes costs one recompile. So does each tensor that changes
-    independently, and each size of 0 or 1.
+    Recompiles because a dim that was compiled as static has a different size. By default, torch
+    makes a dim dynamic when it sees a second size, so each dim that changes costs one recompile. So
+    does each tensor that changes independently, and each size of 0 or 1.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -59,11 +61,12 @@ class SizeChange(RecompileRule):
     ```
 
     ## Fix safety
-    A dynamic dim keeps results the same. Code for any size can be slower than code for one size: if there are only a
-    few sizes, pad to them, or let torch compile each of them.
+    A dynamic dim keeps results the same. Code for any size can be slower than code for one size: if
+    there are only a few sizes, pad to them, or let torch compile each of them.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13 (`mark_dynamic`).
+    PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13
+    (`mark_dynamic`).
     """
 
     kinds = ("size", "rank", "dynamic_marking")
@@ -86,7 +89,9 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
         title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
         yield call_fix(title, is_safe=True)
         return
-    sources = {f"{change.source}.size()[{size_dim(change.expression)}]": change for change in changes}
+    sources = {
+        f"{change.source}.size()[{size_dim(change.expression)}]": change for change in changes
+    }
     if constant := next((one for one in group.constants if one.source in sources), None):
         # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
         size, text = sources[constant.source or ""].expression, shortened(constant.text or "")
@@ -95,12 +100,18 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     marks = dict.fromkeys(
         (name, at)
         for change in changes
-        if (name := group.passed(change)) is not None and (at := size_dim(change.expression)) is not None
+        if (name := group.passed(change)) is not None
+        and (at := size_dim(change.expression)) is not None
     )
     if marks and not _is_first(group):
         # What later calls pass needn't be there in the first one: an argument can be None then.
-        listed, when = names(change.expression for change in changes), "before each call in which the tensor exists"
-        yield call_fix(f"Mark {listed} as dynamic, with torch._dynamo.mark_dynamic, {when}", is_safe=True)
+        listed, when = (
+            names(change.expression for change in changes),
+            "before each call in which the tensor exists",
+        )
+        yield call_fix(
+            f"Mark {listed} as dynamic, with torch._dynamo.mark_dynamic, {when}", is_safe=True
+        )
     elif marks:
         yield call_fix(
             f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
@@ -117,7 +128,9 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
 
 
 def _argument(change: GuardChange) -> str | None:
-    """The changed tensor's name in the call if it is an argument or an item of one, otherwise None."""
+    """The changed tensor's name in the call if it is an argument or an item of one, otherwise
+    None.
+    """
     match = _ARGUMENT.match(change.source or "")
     if match is None:
         return None

@@ -7,7 +7,15 @@ import re
 
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
+from graphdoctor.rules.toolkit import (
+    WITHIN_CALL,
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    call_fix,
+    code_fix,
+    setting,
+)
 
 _READ = re.compile(r"(\.?)\b(item|tolist|int|float)\(")
 
@@ -16,13 +24,14 @@ class NumberArgument(RecompileRule):
     """A Python number that changes from call to call.
 
     ## What it finds
-    Recompiles because an int or float that the compiled code is specialized on has a different value: an argument, a
-    captured variable, or a number that an earlier part of the function read from a tensor. An int becomes dynamic at
+    Recompiles because an int or float that the compiled code is specialized on has a different
+    value: an argument, a captured variable, or a number that an earlier part of the function read
+        from a tensor. An int becomes dynamic at
     its second value. A float does so only if it is used in nothing but tensor arithmetic.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -45,11 +54,13 @@ class NumberArgument(RecompileRule):
     ```
 
     ## Fix safety
-    A tensor without dims can replace the number in arithmetic, but its dtype can promote differently than a Python
-    number, and a branch on it needs `torch.where`. Capturing scalar outputs keeps results the same.
+    A tensor without dims can replace the number in arithmetic, but its dtype can promote
+    differently than a Python number, and a branch on it needs `torch.where`. Capturing scalar
+    outputs keeps results the same.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`, `capture_scalar_outputs`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`,
+    `capture_scalar_outputs`).
     """
 
     kinds = ("number",)
@@ -85,13 +96,22 @@ def _is_computed_with(change: GuardChange) -> bool:
         return False
     wanted = change.expression
     computed = {
-        ast.unparse(side) for node in ast.walk(tree) if isinstance(node, ast.BinOp) for side in (node.left, node.right)
+        ast.unparse(side)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        for side in (node.left, node.right)
     }
     return wanted in computed and not is_index(change)
 
 
 def is_index(change: GuardChange) -> bool:
-    """Whether the line that guards on the number selects an item by it, which torch compiles for that item."""
+    """Whether the line that guards on the number selects an item by it, which torch compiles for
+    that item.
+    """
     tree = parsed(((change.guard_location and change.guard_location.text) or "").strip())
-    indexes = (node.slice for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Subscript))
+    indexes = (
+        node.slice
+        for node in ast.walk(tree or ast.Module([], []))
+        if isinstance(node, ast.Subscript)
+    )
     return any(change.expression in ast.unparse(index) for index in indexes)

@@ -12,13 +12,13 @@ class LearningRate(RecompileRule):
     """A learning rate, or another number of an optimizer, that changes in a compiled step.
 
     ## What it finds
-    Recompiles because a float in an optimizer's `param_groups` has a different value, most often the learning rate that
-    a scheduler changes.
+    Recompiles because a float in an optimizer's `param_groups` has a different value, most often
+    the learning rate that a scheduler changes.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly. A scheduler that changes the rate in each step reaches that limit after eight
-    steps, unless torch makes the float dynamic.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly. A scheduler that changes the rate in
+    each step reaches that limit after eight steps, unless torch makes the float dynamic.
 
     ## Example
     ```python
@@ -51,12 +51,13 @@ class LearningRate(RecompileRule):
     ```
 
     ## Fix safety
-    A learning rate in a tensor gives the same steps, and schedulers update the tensor in place. On a GPU, some
-    optimizers need `capturable=True` with it. A tensor as another number, such as `momentum` or `weight_decay`, breaks
-    the graph, because the optimizer compares it with 0.
+    A learning rate in a tensor gives the same steps, and schedulers update the tensor in place. On
+    a GPU, some optimizers need `capturable=True` with it. A tensor as another number, such as
+    `momentum` or `weight_decay`, breaks the graph, because the optimizer compares it with 0.
 
     ## Source
-    PyTorch user guide, "Recompilation": wrap the learning rate in a tensor; `torch/optim/optimizer.py`, 2.13.
+    PyTorch user guide, "Recompilation": wrap the learning rate in a tensor;
+    `torch/optim/optimizer.py`, 2.13.
     """
 
     def matches(self, change: GuardChange) -> bool:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.gd203_number_argument import is_index
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted, setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    call_fix,
+    code_fix,
+    quoted,
+    setting,
+)
 
 
 class ModuleNumber(RecompileRule):
     """An int or float attribute of a module that changes from call to call.
 
     ## What it finds
-    Recompiles because a number that is an attribute of a module has a different value, such as a step counter or a
-    scale that a schedule changes. torch treats an int attribute of a module as a constant, so each value causes a
-    recompile.
+    Recompiles because a number that is an attribute of a module has a different value, such as a
+    step counter or a scale that a schedule changes. torch treats an int attribute of a module as a
+    constant, so each value causes a recompile.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -56,8 +64,8 @@ class ModuleNumber(RecompileRule):
     ```
 
     ## Fix safety
-    The setting keeps results the same. A buffer is saved in the module's `state_dict` unless it has `persistent=False`,
-    and moves to a device with the module.
+    The setting keeps results the same. A buffer is saved in the module's `state_dict` unless it has
+    `persistent=False`, and moves to a device with the module.
 
     ## Source
     torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
@@ -67,7 +75,9 @@ class ModuleNumber(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         # Of a float, torch makes a dynamic number by itself.
-        ints = (change for found in group.changes for change in found if "." not in (change.old or "."))
+        ints = (
+            change for found in group.changes for change in found if "." not in (change.old or ".")
+        )
         return module_number_fixes(next(ints, group.first))
 
 

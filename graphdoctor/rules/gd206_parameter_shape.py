@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting, sources_setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    code_fix,
+    setting,
+    sources_setting,
+)
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
@@ -14,12 +21,13 @@ class ParameterShape(RecompileRule):
     """A parameter, or a tensor attribute of a module, whose size changes from call to call.
 
     ## What it finds
-    Recompiles because a parameter or a module's tensor has a different size. torch treats these sizes as static, so
-    each of them causes a recompile, even where it would make the dim of an argument dynamic.
+    Recompiles because a parameter or a module's tensor has a different size. torch treats these
+    sizes as static, so each of them causes a recompile, even where it would make the dim of an
+    argument dynamic.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -42,12 +50,14 @@ class ParameterShape(RecompileRule):
     Dynamic sizes keep results the same. Code for any size can be slower than code for one size.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`force_parameter_static_shapes`);
-    `torch/compiler/config.py`, 2.13 (`dynamic_sources`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
+    (`force_parameter_static_shapes`); `torch/compiler/config.py`, 2.13 (`dynamic_sources`).
     """
 
     def matches(self, change: GuardChange) -> bool:
-        return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
+        return change.kind == "size" and (
+            change.is_parameter or _OF_MODULE.search(change.source or "") is not None
+        )
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         title = "Let torch make these sizes dynamic"

@@ -24,13 +24,14 @@ class SpecializedDim(RecompileRule):
     """A dynamic dim for which a condition in the code no longer holds.
 
     ## What it finds
-    Recompiles although the dim is dynamic, because the compiled code is only valid for sizes that satisfy a condition,
-    and a call has a different size. The condition is an `if` on a size, a comparison of two sizes, or one of torch's
+    Recompiles although the dim is dynamic, because the compiled code is only valid for sizes that
+    satisfy a condition, and a call has a different size. The condition is an `if` on a size, a
+    comparison of two sizes, or one of torch's
     own: it specializes sizes 0 and 1.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -54,10 +55,12 @@ class SpecializedDim(RecompileRule):
     ```
 
     ## Fix safety
-    Removing a branch changes what the function computes. If you need both branches, two compiles are correct.
+    Removing a branch changes what the function computes. If you need both branches, two compiles
+    are correct.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes": 0/1 specialization; `torch/fx/experimental/symbolic_shapes.py`, 2.13.
+    PyTorch user guide, "Dynamic shapes": 0/1 specialization;
+    `torch/fx/experimental/symbolic_shapes.py`, 2.13.
     """
 
     kinds = ("relation",)
@@ -79,7 +82,9 @@ class SpecializedDim(RecompileRule):
             tensor = match[1].partition(".shape[")[0]
             title = "Tell torch that sizes can be anything, including 0 and 1"
             in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
-            warm_up = call_fix(f"Call it with a size of {_size(change)} during warm-up, or pad to 2")
+            warm_up = call_fix(
+                f"Call it with a size of {_size(change)} during warm-up, or pad to 2"
+            )
             if match[1].startswith("shape"):
                 # What an earlier line computed has no name that torch takes.
                 return (warm_up,)
@@ -92,7 +97,9 @@ class SpecializedDim(RecompileRule):
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
         # torch computes with a dynamic number of a module as with a size.
-        what = "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
+        what = (
+            "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
+        )
         return (
             code_fix(f"Write the code{line} so that one version holds for all {what}"),
             call_fix("If you need both branches, call both during warm-up"),

@@ -26,8 +26,8 @@ class SmallPart(RecordingRule, severity="info"):
     """A large graph that recompiles for a value that only a small part of it uses.
 
     ## What it finds
-    A function with 50 or more operations that recompiled because a constant changed, if the line that made torch guard
-    on the constant has at most a tenth of the operations.
+    A function with 50 or more operations that recompiled because a constant changed, if the line
+    that made torch guard on the constant has at most a tenth of the operations.
 
     ## Why it costs
     torch compiles all operations again because of a few.
@@ -55,8 +55,8 @@ class SmallPart(RecordingRule, severity="info"):
     def inputs():
         return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
     ```
-    If the value must stay a constant, split the function: compile the large part and the part that uses the value
-    separately.
+    If the value must stay a constant, split the function: compile the large part and the part that
+    uses the value separately.
 
     ## Fix safety
     A split keeps results the same. It costs the time of a graph break in each call.
@@ -87,7 +87,9 @@ class SmallPart(RecordingRule, severity="info"):
 
 
 def _line(event: RecompileEvent) -> StackEntry | None:
-    """The line that made torch guard on all changed values, if they are constants; otherwise None."""
+    """The line that made torch guard on all changed values, if they are constants; otherwise
+    None.
+    """
     lines = {change.guard_location for change in event.changes}
     if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
         return None

@@ -31,12 +31,12 @@ class RanksDisagree(RecordingRule):
     """A function that the ranks of a distributed run compiled a different number of times.
 
     ## What it finds
-    In a recording of several ranks, a function that some ranks compiled more often than others, because they saw
-    different sizes or values.
+    In a recording of several ranks, a function that some ranks compiled more often than others,
+    because they saw different sizes or values.
 
     ## Why it costs
-    While one rank compiles, the others wait in the next collective, up to its timeout. If the graphs differ between
-    ranks, their collectives can be in a different order, and the run hangs.
+    While one rank compiles, the others wait in the next collective, up to its timeout. If the
+    graphs differ between ranks, their collectives can be in a different order, and the run hangs.
 
     ## Example
     ```python
@@ -71,18 +71,20 @@ class RanksDisagree(RecordingRule):
         forward(torch.ones(8, 8))
     ```
 
-    `dynamic=True` in the call of torch.compile helps too, for sizes and numbers: no rank then recompiles alone. Where
-    all ranks compile at the same time, each for its own sizes, `torch._dynamo.config.enable_compiler_collectives =
-    True` has them agree on which sizes to make dynamic. Where something else differs, such as a mode or grad mode, make
-    the same calls on every rank during warm-up: all ranks then compile together.
+    `dynamic=True` in the call of torch.compile helps too, for sizes and numbers: no rank then
+    recompiles alone. Where all ranks compile at the same time, each for its own sizes,
+    `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which sizes to make
+    dynamic. Where something else differs, such as a mode or grad mode, make the same calls on every
+    rank during warm-up: all ranks then compile together.
 
     ## Fix safety
-    Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a rank compiles alone:
-    it then waits for the others, which are in another collective, and the job fails or hangs. In torch 2.13 they need
-    an accelerator.
+    Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a
+    rank compiles alone: it then waits for the others, which are in another collective, and the job
+    fails or hangs. In torch 2.13 they need an accelerator.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
+    (`enable_compiler_collectives`).
     """
 
     def findings(self, view: RecordingView) -> Matches:
@@ -94,7 +96,9 @@ class RanksDisagree(RecordingRule):
             if item.outcome == "compiled" and rank.startswith("rank"):
                 ranks.add(rank)
                 if frame is not None:
-                    by_function.setdefault((frame.file, frame.line, frame.code_name), []).append((rank, item))
+                    by_function.setdefault((frame.file, frame.line, frame.code_name), []).append(
+                        (rank, item)
+                    )
         for items in by_function.values() if len(ranks) > 1 else ():
             counts = Counter(dict.fromkeys(sorted(ranks), 0))
             counts.update(rank for rank, _ in items)
@@ -109,14 +113,20 @@ class RanksDisagree(RecordingRule):
                 message=f"`{frame.described}` was compiled {often} ({shown})",
                 count=most - least,
                 of=[item for rank, item in items if counts[rank] == most],
-                fixes=_fixes(is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False),
+                fixes=_fixes(
+                    is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False
+                ),
             )
 
 
 def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:
-    """Whether nothing changed but sizes and numbers that dynamic code can have; False if nothing is known of it."""
+    """Whether nothing changed but sizes and numbers that dynamic code can have; False if nothing is
+    known of it.
+    """
     changes = [change for cause in causes if cause is not None for change in cause.changes]
-    return bool(changes) and all(change.kind == "number" or can_be_dynamic(change) for change in changes)
+    return bool(changes) and all(
+        change.kind == "number" or can_be_dynamic(change) for change in changes
+    )
 
 
 def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
@@ -124,10 +134,13 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
 
     Args:
         is_dynamic: Ranks differ in nothing but sizes and numbers that dynamic code can have.
-        can_agree: All ranks compiled the function, each for its own sizes, and can run compiler collectives.
+        can_agree: All ranks compiled the function, each for its own sizes, and can run compiler
+            collectives.
     """
     if not is_dynamic:
-        yield call_fix("Make the same calls on every rank, at least during warm-up, so that no rank compiles alone")
+        yield call_fix(
+            "Make the same calls on every rank, at least during warm-up, so that no rank compiles alone"
+        )
         return
     title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
     yield compile_argument("dynamic=True", title, is_safe=True)
@@ -138,11 +151,14 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
 
 
 def finding_of_job(job: Job) -> JobFinding | None:
-    """The first function that ranks of a job compiled for other sizes or values; None if they agree on these."""
+    """The first function that ranks of a job compiled for other sizes or values; None if they agree
+    on these.
+    """
     for row in job.agreement:
         causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
         differs_in = set(row.differs_in)
-        # Other operations from the first compile on are other code, such as the stages of a pipeline.
+        # Other operations from the first compile on are other code, such as the stages of a
+        # pipeline.
         is_by_sizes = "sizes" in differs_in and "operations" not in differs_in
         if not row.agree and (causes or is_by_sizes) and _BY_VALUES & differs_in:
             largest, *others = row.groups

@@ -27,13 +27,14 @@ class PerInstance(RecordingRule):
     """A function that recompiles for each instance of its module.
 
     ## What it finds
-    Within one call, a line calls a method on one module instance after another, and the method recompiles for several
-    of them because an attribute or the size of a parameter differs from instance to instance. What it is called with
-    may differ too, such as the output of a layer of another width.
+    Within one call, a line calls a method on one module instance after another, and the method
+    recompiles for several of them because an attribute or the size of a parameter differs from
+    instance to instance. What it is called with may differ too, such as the output of a layer of
+    another width.
 
     ## Why it costs
-    torch compiles once for each layer instead of once for all of them. After the recompile limit, the remaining layers
-    run eagerly.
+    torch compiles once for each layer instead of once for all of them. After the recompile limit,
+    the remaining layers run eagerly.
 
     ## Example
     ```python
@@ -76,10 +77,11 @@ class PerInstance(RecordingRule):
             x = layer(x)
         return x
     ```
-    Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break must stay, keep
-    numbers that differ between layers in buffers. Sizes of parameters can't be equal; if there are more kinds of layers
-    than `recompile_limit`, raise it, or compile each layer separately (regional compilation: `layer.compile()`). Or
-    mark the layer with `torch.compiler.nested_compile_region`.
+    Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break
+    must stay, keep numbers that differ between layers in buffers. Sizes of parameters can't be
+    equal; if there are more kinds of layers than `recompile_limit`, raise it, or compile each layer
+    separately (regional compilation: `layer.compile()`). Or mark the layer with
+    `torch.compiler.nested_compile_region`.
 
     ## Fix safety
     Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
@@ -93,7 +95,9 @@ class PerInstance(RecordingRule):
         groups = grouped(
             ((event.frame.frame_id, event.call_index, site.file, site.line), event)
             for event in view.events
-            if (site := event.call_site) is not None and event.call_index is not None and _is_of_instance(event)
+            if (site := event.call_site) is not None
+            and event.call_index is not None
+            and _is_of_instance(event)
         )
         found: dict[int, RuleMatch] = {}
         for (frame_id, *_), events in groups.items():
@@ -105,8 +109,8 @@ class PerInstance(RecordingRule):
 def _is_of_instance(event: RecompileEvent) -> bool:
     """Whether the method was called on a different instance.
 
-    Either everything that differs belongs to ``self``, or the size of one of its parameters does, which doesn't change
-    from call to call.
+    Either everything that differs belongs to ``self``, or the size of one of its parameters does,
+    which doesn't change from call to call.
     """
     own = _own(event.changes)
     is_certain = any(change.kind == "size" and change.is_parameter for change in own)
@@ -141,8 +145,11 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     )
 
 
-_INLINE = code_fix("Fix the graph break in the caller: torch then traces all instances into the caller's graph")
+_INLINE = code_fix(
+    "Fix the graph break in the caller: torch then traces all instances into the caller's graph"
+)
 _WHOLE = code_fix(
-    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph", is_safe=True
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    is_safe=True,
 )
 _BUFFERS = code_fix("Keep what differs between the instances in buffers")

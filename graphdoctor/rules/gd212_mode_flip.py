@@ -7,8 +7,14 @@ from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call
 
 _EACH = "in each of these states"
 _HOW: dict[ChangeKind, tuple[str, str]] = {
-    "training": ("in train and once in eval mode", "Compile one function for training and one for evaluation"),
-    "grad_mode": ("with and once without `torch.no_grad()`", "Compile one function for each grad mode"),
+    "training": (
+        "in train and once in eval mode",
+        "Compile one function for training and one for evaluation",
+    ),
+    "grad_mode": (
+        "with and once without `torch.no_grad()`",
+        "Compile one function for each grad mode",
+    ),
     "inference_mode": (
         "with and once without `torch.inference_mode()`",
         "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
@@ -39,13 +45,13 @@ class ModeFlip(RecompileRule):
     """A mode, dtype or device that differs in some calls.
 
     ## What it finds
-    Recompiles because of a different train or eval mode, grad mode, inference mode or autocast, a different dtype,
-    device or `requires_grad` of a tensor, or a different setting of the process: default dtype, number of threads,
-    deterministic algorithms.
+    Recompiles because of a different train or eval mode, grad mode, inference mode or autocast, a
+    different dtype, device or `requires_grad` of a tensor, or a different setting of the process:
+    default dtype, number of threads, deterministic algorithms.
 
     ## Why it costs
-    torch compiles once for each combination. There are only a few, but they come in the middle of a run, most often in
-    the first validation step.
+    torch compiles once for each combination. There are only a few, but they come in the middle of a
+    run, most often in the first validation step.
 
     ## Example
     ```python
@@ -65,11 +71,12 @@ class ModeFlip(RecompileRule):
     ```
 
     ## Fix safety
-    Calling both versions during warm-up keeps results the same and only moves the compile. So does using two compiled
-    functions.
+    Calling both versions during warm-up keeps results the same and only moves the compile. So does
+    using two compiled functions.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`, `TENSOR_MATCH`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`,
+    `TENSOR_MATCH`).
     """
 
     kinds = tuple(_HOW)

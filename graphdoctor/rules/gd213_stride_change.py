@@ -6,14 +6,14 @@ from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call
 
 
 class StrideChange(RecompileRule):
-    """A tensor whose strides change from call to call: transposed, sliced or in a different memory format.
+    """A tensor whose strides differ between calls: transposed, sliced, or another memory format.
 
     ## What it finds
     Recompiles because a tensor of the same sizes has a different memory layout.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -44,6 +44,10 @@ class StrideChange(RecompileRule):
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = group.passed(group.first)
         shown = name or group.first.expression.partition(".stride(")[0]
-        snippet, place = (f"{name} = {name}.contiguous()", group.at_call("each_call", name)) if name else (None, None)
+        snippet, place = (
+            (f"{name} = {name}.contiguous()", group.at_call("each_call", name))
+            if name
+            else (None, None)
+        )
         title = f"Make {quoted(shown)} contiguous before the call"
         return (call_fix(title, snippet=snippet, place=place, is_safe=True),)

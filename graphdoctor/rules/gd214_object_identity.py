@@ -22,12 +22,13 @@ class ObjectIdentity(RecompileRule):
     """A function, module or other object that is a different one in some calls.
 
     ## What it finds
-    Recompiles because the compiled code has a guard on the identity of an object: a lambda or closure that is created
-    for each call, a module that was replaced or freed, a different backend callable.
+    Recompiles because the compiled code has a guard on the identity of an object: a lambda or
+    closure that is created for each call, a module that was replaced or freed, a different backend
+    callable.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -48,10 +49,12 @@ class ObjectIdentity(RecompileRule):
     ```
 
     ## Fix safety
-    Creating the object once keeps results the same, unless it has state that each call must start without.
+    Creating the object once keeps results the same, unless it has state that each call must start
+    without.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`, `CLOSURE_MATCH`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`,
+    `CLOSURE_MATCH`).
     """
 
     kinds = ("identity", "entry_gone", "backend")
@@ -67,7 +70,9 @@ class ObjectIdentity(RecompileRule):
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
-        title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
+        title = (
+            f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
+        )
         if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
             if group.is_within_call:
                 return (WITHIN_CALL,)

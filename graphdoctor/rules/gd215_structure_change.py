@@ -18,12 +18,13 @@ class StructureChange(RecompileRule):
     """A dict, list or other object whose keys, length or type change from call to call.
 
     ## What it finds
-    Recompiles because the structure of an argument changed: different keys, a different number of items, a list instead
-    of a tuple, an attribute that is only sometimes there, the same tensor passed twice.
+    Recompiles because the structure of an argument changed: different keys, a different number of
+    items, a list instead of a tuple, an attribute that is only sometimes there, the same tensor
+    passed twice.
 
     ## Why it costs
-    Each recompile takes as long as the first compile and happens in the middle of a call. After `recompile_limit` (8)
-    of them, the function runs eagerly.
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
 
     ## Example
     ```python
@@ -45,11 +46,12 @@ class StructureChange(RecompileRule):
     ```
 
     ## Fix safety
-    A stacked tensor keeps results the same. Whether you can use a fixed structure, such as zeros for missing entries,
-    depends on the program.
+    A stacked tensor keeps results the same. Whether you can use a fixed structure, such as zeros
+    for missing entries, depends on the program.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`, `SEQUENCE_LENGTH`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`,
+    `SEQUENCE_LENGTH`).
     """
 
     kinds = tuple(_TITLES)
@@ -58,10 +60,18 @@ class StructureChange(RecompileRule):
     def because(self, group: RecompileGroup) -> str:
         change = group.first
         is_alias = change.kind == "aliasing"
-        return f"{change.expression} became {change.new or 'the same tensor'}" if is_alias else group.changed
+        return (
+            f"{change.expression} became {change.new or 'the same tensor'}"
+            if is_alias
+            else group.changed
+        )
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = quoted(group.first.expression)
         if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
-            return (call_fix(f"Keep {name} the same from call to call, or compile one function for each"),)
+            return (
+                call_fix(
+                    f"Keep {name} the same from call to call, or compile one function for each"
+                ),
+            )
         return (call_fix(_TITLES[group.first.kind]),)

@@ -25,13 +25,14 @@ class GuardOverhead(RecordingRule):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds
-    A steady call that spends 10% or more of its time on guard checks, as torch.profiler times them in the call, less
-    the profiler's own time. If no profiler could run, they are repeated with warm caches, and the share is a lower
-    bound.
+    A steady call that spends 10% or more of its time on guard checks, as torch.profiler times them
+    in the call, less the profiler's own time. If no profiler could run, they are repeated with warm
+    caches, and the share is a lower bound.
 
     ## Why it costs
-    torch checks all guards on the CPU before each run of the compiled code, while the device waits. The share depends
-    on the backend: a faster one shortens the rest of the call, but not the checks.
+    torch checks all guards on the CPU before each run of the compiled code, while the device waits.
+    The share depends on the backend: a faster one shortens the rest of the call, but not the
+    checks.
 
     ## Example
     ```python
@@ -52,15 +53,16 @@ class GuardOverhead(RecordingRule):
     def inputs():
         return (torch.ones(16, 16), torch.tensor(float(sum(range(1500)))))
     ```
-    Pass only what the function needs, and do the rest before the call. `graphdoctor guards` shows which argument or
-    module the checks belong to.
+    Pass only what the function needs, and do the rest before the call. `graphdoctor guards` shows
+    which argument or module the checks belong to.
 
     ## Fix safety
-    The guard filters of `torch.compiler` are unsafe: torch doesn't notice changes of what it no longer checks, and the
-    compiled code then silently gives wrong results.
+    The guard filters of `torch.compiler` are unsafe: torch doesn't notice changes of what it no
+    longer checks, and the compiled code then silently gives wrong results.
 
     ## Source
-    `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
+    `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard
+    overhead".
     """
 
     def findings(self, view: RecordingView) -> Matches:
@@ -100,7 +102,9 @@ def _parts(found: GuardSet) -> str:
 
 def _fixes(guards: Guards) -> Fixes:
     nodes = [node for each in guards.sets for node in each.nodes]
-    if sum(node.is_module_internal for node in nodes) * 2 >= sum(each.guard_count for each in guards.sets):
+    if sum(node.is_module_internal for node in nodes) * 2 >= sum(
+        each.guard_count for each in guards.sets
+    ):
         yield from (SKIP_INBUILT, SKIP_ALL)
         return
     # Tensors alone are as little as it can need.

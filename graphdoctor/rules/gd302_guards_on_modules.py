@@ -26,8 +26,8 @@ class GuardsOnModules(RecordingRule, severity="info"):
     A compile with 1,000 or more guards on the structure of its modules, which rarely changes.
 
     ## Why it costs
-    torch checks each of them before each run of the compiled code. The checks cost more in a model of many small
-    modules than in one of a few large modules.
+    torch checks each of them before each run of the compiled code. The checks cost more in a model
+    of many small modules than in one of a few large modules.
 
     ## Example
     ```python
@@ -61,13 +61,13 @@ class GuardsOnModules(RecordingRule, severity="info"):
     If the modules must stay, a guard filter of `torch.compiler` drops their guards.
 
     ## Fix safety
-    The guard filters are unsafe: if a module changes after it was compiled (a replaced parameter, a different flag, a
-    new hook), torch doesn't notice, and the compiled code gives the old results. Fewer, larger modules keep results the
-    same.
+    The guard filters are unsafe: if a module changes after it was compiled (a replaced parameter, a
+    different flag, a new hook), torch doesn't notice, and the compiled code gives the old results.
+    Fewer, larger modules keep results the same.
 
     ## Source
-    `torch/compiler/__init__.py`, 2.13 and 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch user guide,
-    "Reducing guard overhead" and "Regional compilation".
+    `torch/compiler/__init__.py`, 2.13 and 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch
+    user guide, "Reducing guard overhead" and "Regional compilation".
     """
 
     def findings(self, view: RecordingView) -> Matches:

@@ -23,12 +23,12 @@ class GuardOnChangingValue(RecordingRule):
     """A guard on a value that keeps changing from call to call.
 
     ## What it finds
-    A guarded value that differed in three or more recompiles of a function. `graphdoctor guards` reports it;
-    `graphdoctor recompiles` shows each recompile.
+    A guarded value that differed in three or more recompiles of a function. `graphdoctor guards`
+    reports it; `graphdoctor recompiles` shows each recompile.
 
     ## Why it costs
-    The function keeps recompiling, and torch first checks every cache entry in vain. After the recompile limit, the
-    function runs eagerly.
+    The function keeps recompiling, and torch first checks every cache entry in vain. After the
+    recompile limit, the function runs eagerly.
 
     ## Example
     ```python
@@ -51,8 +51,8 @@ class GuardOnChangingValue(RecordingRule):
     ```
 
     ## Fix safety
-    A tensor instead of a number keeps results the same, except for the dtype. torch doesn't specialize on a value that
-    is read outside the compiled function.
+    A tensor instead of a number keeps results the same, except for the dtype. torch doesn't
+    specialize on a value that is read outside the compiled function.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
@@ -62,7 +62,9 @@ class GuardOnChangingValue(RecordingRule):
         changes = grouped(
             ((compile_.frame_id, change.expression), (compile_, change))
             for compile_ in (view.recording.compiles if view.recording.guards is not None else ())
-            for change in (compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ())
+            for change in (
+                compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ()
+            )
         )
         for (frame_id, _), found in changes.items():
             if len(found) >= _MIN_TIMES and (frame := view.frames.get(frame_id)) is not None:
@@ -73,7 +75,9 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     first = found[0][1]
     known = (value for _, change in found for value in (change.old, change.new))
     values = list(dict.fromkeys(value for value in known if value is not None))
-    shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
+    shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (
+        ", …" if len(values) > _MAX_VALUES else ""
+    )
     return RuleMatch(
         entry=first.guard_location or frame.entry,
         message=f"{quoted(first.expression)} differed in {len(found)} recompiles of `{frame.name}`"
@@ -82,5 +86,9 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
         changes=(first,),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,
-        fixes=(call_fix(f"Keep {quoted(first.expression)} from changing: graphdoctor recompiles says how"),),
+        fixes=(
+            call_fix(
+                f"Keep {quoted(first.expression)} from changing: graphdoctor recompiles says how"
+            ),
+        ),
     )

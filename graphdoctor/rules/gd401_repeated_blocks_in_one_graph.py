@@ -10,11 +10,19 @@ from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, grouped, names
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    grouped,
+    names,
+)
 
 _FEWEST_OPS = 100
-"""Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``
-takes."""
+"""Fewest operations of blocks that torch could share. Compiling so many with Inductor takes
+seconds, whatever ``eager`` takes."""
 _FEWEST_SHARE = 0.5
 """Smallest share of these in the graph's operations."""
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -26,15 +34,16 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
     """Modules that repeat, compiled again and again within one graph.
 
     ## What it finds
-    A graph with the operations of at least three modules of one class, such as the layers of a transformer, if torch
-    could share what it compiles for one of them with the others: this makes up half of the graph or more, and at least
-    100 operations. Modules whose parameters, operations, numbers or sizes differ from the rest can't share.
+    A graph with the operations of at least three modules of one class, such as the layers of a
+    transformer, if torch could share what it compiles for one of them with the others: this makes
+    up half of the graph or more, and at least 100 operations. Modules whose parameters, operations,
+    numbers or sizes differ from the rest can't share.
 
     ## Why it costs
-    Compiling takes as long as the graph is large. If each layer is compiled by itself (regional compilation), torch
-    compiles one and runs it for all, so that compiling takes a fraction of the time at every start. What is around the
-    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` finds out whether they share, and
-    measures whether it pays.
+    Compiling takes as long as the graph is large. If each layer is compiled by itself (regional
+    compilation), torch compiles one and runs it for all, so that compiling takes a fraction of the
+    time at every start. What is around the layers then runs eagerly, and nothing is fused across
+    layers: `graphdoctor fix` finds out whether they share, and measures whether it pays.
 
     ## Example
     ```python
@@ -96,13 +105,15 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
     def inputs():
         return (torch.ones(2, 4),)
     ```
-    In your program, call `compile()` of each layer in place of `torch.compile(model)`. If an attribute or an argument
-    differs from layer to layer and `forward` reads it, such as an index or the length of a list, each layer recompiles
-    for it, up to the limit: see GD211. `torch.compiler.nested_compile_region` on the layer's `forward` keeps one graph,
-    in which torch compiles the layer once, and raises an error if more than 8 layers differ in this way.
+    In your program, call `compile()` of each layer in place of `torch.compile(model)`. If an
+    attribute or an argument differs from layer to layer and `forward` reads it, such as an index or
+    the length of a list, each layer recompiles for it, up to the limit: see GD211.
+    `torch.compiler.nested_compile_region` on the layer's `forward` keeps one graph, in which torch
+    compiles the layer once, and raises an error if more than 8 layers differ in this way.
 
     ## Fix safety
-    Regional compilation keeps results the same. The call can take longer, because Python runs between the layers.
+    Regional compilation keeps results the same. The call can take longer, because Python runs
+    between the layers.
 
     ## Source
     PyTorch recipe, "Reducing torch.compile cold start compilation time with regional compilation";
@@ -153,11 +164,17 @@ class _Repeats:
     blocks: Mapping[RepeatedBlocks, int]
 
 
-def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]) -> _Repeats | None:
-    """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which operations are theirs."""
+def _repeats(
+    graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]
+) -> _Repeats | None:
+    """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which
+    operations are theirs.
+    """
     nodes = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
     named = frozenset(node.name for node in graph.nodes or ())
-    within = grouped((_ROOT.sub("", node.module), node) for node in nodes if node.module is not None)
+    within = grouped(
+        (_ROOT.sub("", node.module), node) for node in nodes if node.module is not None
+    )
     found: dict[RepeatedBlocks, int] = {}
     shared = 0.0
     for of in blocks:
@@ -174,13 +191,20 @@ def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]
 
 def _within(path: str, modules: Mapping[str, list[GraphNode]]) -> list[GraphNode]:
     """The operations of a module and of those in it."""
-    inner = (nodes for module, nodes in modules.items() if module == path or module.startswith(f"{path}."))
+    inner = (
+        nodes
+        for module, nodes in modules.items()
+        if module == path or module.startswith(f"{path}.")
+    )
     return [node for nodes in inner for node in nodes]
 
 
 def _shape(node: GraphNode, named: frozenset[str]) -> tuple[str, ...]:
     """An operation without the names of the values that go in."""
-    texts = (_WORD.sub(lambda word: "_" if word[0] in named else word[0], text) for text in (node.args, node.kwargs))
+    texts = (
+        _WORD.sub(lambda word: "_" if word[0] in named else word[0], text)
+        for text in (node.args, node.kwargs)
+    )
     return node.target, *texts, node.value or ""
 
 
@@ -189,7 +213,8 @@ def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
     given = {
         name: value
         for name, value in target.compile_arguments.items()
-        if value not in (None, False, {}) and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
+        if value not in (None, False, {})
+        and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
     }
     return call_fix(
         f"Compile each {names(of.name for of in blocks)} by itself, and not the whole",

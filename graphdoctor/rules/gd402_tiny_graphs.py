@@ -16,7 +16,8 @@ from graphdoctor.rules.toolkit import (
 
 _MIN_SHARE = 0.5
 _LARGER = code_fix(
-    "Do more in one call: use a larger batch, or compile a function that does more", "PyTorch user guide: torch.compile"
+    "Do more in one call: use a larger batch, or compile a function that does more",
+    "PyTorch user guide: torch.compile",
 )
 _GRAPHS = compile_argument(
     'mode="reduce-overhead"',
@@ -30,15 +31,15 @@ class TinyGraphs(RecordingRule):
     """Compiled code whose kernels take less time than what it takes to run them.
 
     ## What it finds
-    A steady call that spends half of its time or more on running compiled code without computing: searching for the
-    code, checking guards, unpacking inputs, allocating, launching kernels. The kernels themselves take less. On a GPU,
-    it's the host's time, in which the device waits. It's measured by torch.profiler, less the profiler's own time.
-    `graphdoctor bench` reports it.
+    A steady call that spends half of its time or more on running compiled code without computing:
+    searching for the code, checking guards, unpacking inputs, allocating, launching kernels. The
+    kernels themselves take less. On a GPU, it's the host's time, in which the device waits. It's
+    measured by torch.profiler, less the profiler's own time. `graphdoctor bench` reports it.
 
     ## Why it costs
-    Each run of a compiled function takes ten microseconds or more on the host, and each kernel a few more to launch. If
-    that's more than half of the call, better kernels can't make it much faster: without any kernel, it would still take
-    that long.
+    Each run of a compiled function takes ten microseconds or more on the host, and each kernel a
+    few more to launch. If that's more than half of the call, better kernels can't make it much
+    faster: without any kernel, it would still take that long.
 
     ## Example
     ```python
@@ -56,13 +57,13 @@ class TinyGraphs(RecordingRule):
     def inputs():
         return (torch.ones(4096, 2048),)
     ```
-    Do more in one call: use a larger batch, or compile a function that does more. If graph breaks cut the program into
-    many small graphs, fix these first. On a GPU, `mode="reduce-overhead"` records the kernels of a graph as one CUDA
-    graph, which takes one launch.
+    Do more in one call: use a larger batch, or compile a function that does more. If graph breaks
+    cut the program into many small graphs, fix these first. On a GPU, `mode="reduce-overhead"`
+    records the kernels of a graph as one CUDA graph, which takes one launch.
 
     ## Fix safety
-    A larger batch is another call. `mode="reduce-overhead"` keeps results the same; it needs more memory, and an output
-    is overwritten by the next call.
+    A larger batch is another call. `mode="reduce-overhead"` keeps results the same; it needs more
+    memory, and an output is overwritten by the next call.
 
     ## Source
     PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.

@@ -63,14 +63,15 @@ class CacheBypassed(RecordingRule, severity="info"):
     """Graphs that torch's caches on disk leave out, so that each start makes them again.
 
     ## What it finds
-    A graph that Inductor's cache or AOTAutograd's leaves out, with torch's reason and the line it is about, if torch's
-    reason names a function or an operator. torch itself says nothing of it. Needs `--backend inductor`.
+    A graph that Inductor's cache or AOTAutograd's leaves out, with torch's reason and the line it
+    is about, if torch's reason names a function or an operator. torch itself says nothing of it.
+    Needs `--backend inductor`.
 
     ## Why it costs
-    With both caches, the second start of a program takes its graphs from disk, and only Dynamo runs again. A graph that
-    AOTAutograd's cache leaves out is traced by AOTAutograd and goes through Inductor's passes again; its kernels may
-    still be found. What Inductor's cache leaves out is compiled again as a whole, at each start, on each machine and in
-    each rank.
+    With both caches, the second start of a program takes its graphs from disk, and only Dynamo runs
+    again. A graph that AOTAutograd's cache leaves out is traced by AOTAutograd and goes through
+    Inductor's passes again; its kernels may still be found. What Inductor's cache leaves out is
+    compiled again as a whole, at each start, on each machine and in each rank.
 
     ## Example
     ```python
@@ -96,28 +97,40 @@ class CacheBypassed(RecordingRule, severity="info"):
     def smooth(x):
         return x.sin() * x
     ```
-    What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches keep. An operator that
-    takes functions, such as `torch.cond`, is kept if `unsafe_marked_cacheable_functions` names it. `torch.autocast` can
-    be around the call of the compiled function. For a `torch.autograd.Function` there is a setting, for a custom pass a
-    class with `uuid()` (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a selective checkpoint
-    the attribute `cache_hash`.
+    What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches
+    keep. An operator that takes functions, such as `torch.cond`, is kept if
+    `unsafe_marked_cacheable_functions` names it. `torch.autocast` can be around the call of the
+    compiled function. For a `torch.autograd.Function` there is a setting, for a custom pass a class
+    with `uuid()` (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a
+    selective checkpoint the attribute `cache_hash`.
 
     ## Fix safety
-    Results stay the same while what torch can't see stays the same: a `uuid()`, a `cache_hash` or a value of
-    `unsafe_marked_cacheable_functions` must change with the code that it stands for, or a start runs old code.
+    Results stay the same while what torch can't see stays the same: a `uuid()`, a `cache_hash` or a
+    value of `unsafe_marked_cacheable_functions` must change with the code that it stands for, or a
+    start runs old code.
 
     ## Source
-    `torch/_functorch/_aot_autograd/autograd_cache.py` and `torch/_inductor/codecache.py`, 2.13; PyTorch tutorial,
-    "Compile Time Caching in torch.compile".
+    `torch/_functorch/_aot_autograd/autograd_cache.py` and `torch/_inductor/codecache.py`, 2.13;
+    PyTorch tutorial, "Compile Time Caching in torch.compile".
     """
 
     guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
 
     def findings(self, view: RecordingView) -> Matches:
-        nodes = grouped((graph.compile_id, node) for graph in view.recording.graphs for node in graph.nodes or ())
-        failed = {compile_.compile_id for compile_ in view.recording.compiles if compile_.outcome == "failed"}
+        nodes = grouped(
+            (graph.compile_id, node)
+            for graph in view.recording.graphs
+            for node in graph.nodes or ()
+        )
+        failed = {
+            compile_.compile_id
+            for compile_ in view.recording.compiles
+            if compile_.outcome == "failed"
+        }
         groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
-        for bypass in (each for each in view.recording.cache_bypasses if each.compile_id not in failed):
+        for bypass in (
+            each for each in view.recording.cache_bypasses if each.compile_id not in failed
+        ):
             # torch's reason is about a node; else the finding is about the function.
             wanted = _TARGETS.get(bypass.kind, bypass.subject)
             own = nodes.get(bypass.compile_id or "", ())
@@ -127,7 +140,9 @@ class CacheBypassed(RecordingRule, severity="info"):
                 groups.setdefault((bypass.kind, bypass.subject, entry), []).append(bypass)
         for (_, _, entry), found in groups.items():
             first, name = found[0], found[0].subject
-            subject = _NAMELESS.get(first.kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
+            subject = (
+                _NAMELESS.get(first.kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
+            )
             yield RuleMatch(
                 entry=entry,
                 message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
@@ -151,7 +166,9 @@ def _again(found: Sequence[CacheBypass], view: RecordingView) -> str:
 def _calls(node: GraphNode, wanted: str) -> bool:
     """Torch names a function by its module; a graph may only have the last part of that."""
     name = node.target.rpartition(".")[2]
-    return node.opcode.startswith("call_") and (node.target == wanted or name == wanted.rpartition(".")[2])
+    return node.opcode.startswith("call_") and (
+        node.target == wanted or name == wanted.rpartition(".")[2]
+    )
 
 
 def _fixes(bypass: CacheBypass) -> Fixes:
@@ -161,8 +178,13 @@ def _fixes(bypass: CacheBypass) -> Fixes:
         yield call_fix(f"Enter {manager} around the call of the compiled function, and not in it")
         return
     if bypass.kind == "function":
-        yield code_fix("Let torch trace the function: call it without `allow_in_graph` or `nonstrict_trace`")
-        yield code_fix("Make it a custom operator: `torch.library.custom_op`", "PyTorch: Custom Python operators")
+        yield code_fix(
+            "Let torch trace the function: call it without `allow_in_graph` or `nonstrict_trace`"
+        )
+        yield code_fix(
+            "Make it a custom operator: `torch.library.custom_op`",
+            "PyTorch: Custom Python operators",
+        )
     elif bypass.kind == "higher_order_operator":
         marked = marked and f"torch.ops.higher_order.{marked}"
     elif bypass.kind == "autograd_function":

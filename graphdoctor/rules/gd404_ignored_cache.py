@@ -1,4 +1,4 @@
-"""GD404: functions whose ``lru_cache`` torch ignores, so that compiled code computes their tensors in each call."""
+"""GD404: functions whose ``lru_cache`` torch ignores, so compiled code recomputes their tensors."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, Rul
 
 
 class IgnoredCacheRule(RecordingRule, severity="info"):
-    """Functions whose `lru_cache` torch ignores, so that compiled code computes their tensors in each call.
+    """Functions whose `lru_cache` torch ignores, so compiled code recomputes their tensors.
 
     ## What it finds
-    A call, in compiled code, of a function with a `functools.lru_cache` or `functools.cache` that gives tensors. Where
-    it gives something else, such as a number, nothing is lost: torch traces it once.
+    A call, in compiled code, of a function with a `functools.lru_cache` or `functools.cache` that
+    gives tensors. Where it gives something else, such as a number, nothing is lost: torch traces it
+    once.
 
     ## Why it costs
-    torch traces the function inside and puts its operations into the graph, whatever the cache holds. So a table of
-    positions or a mask that eager mode makes once is made in each call of the compiled code.
+    torch traces the function inside and puts its operations into the graph, whatever the cache
+    holds. So a table of positions or a mask that eager mode makes once is made in each call of the
+    compiled code.
 
     ## Example
     ```python
@@ -42,14 +44,17 @@ class IgnoredCacheRule(RecordingRule, severity="info"):
     def inputs():
         return (torch.ones(8, 8), mask(8))
     ```
-    A module can keep it as a buffer: `self.register_buffer("mask", mask(8), persistent=False)`. Where making it takes
-    less than reading it from memory, leave it as it is: Inductor fuses it into the kernel that uses it.
+    A module can keep it as a buffer: `self.register_buffer("mask", mask(8), persistent=False)`.
+    Where making it takes less than reading it from memory, leave it as it is: Inductor fuses it
+    into the kernel that uses it.
 
     ## Fix safety
-    The values are the same. A tensor that is made before the call has the device and the dtype that it was made with.
+    The values are the same. A tensor that is made before the call has the device and the dtype that
+    it was made with.
 
     ## Source
-    `torch/_dynamo/variables/functions.py`, 2.13 (`WrapperUserFunctionVariable`), which warns of it once.
+    `torch/_dynamo/variables/functions.py`, 2.13 (`WrapperUserFunctionVariable`), which warns of it
+    once.
     """
 
     guide = "torch/_dynamo/variables/functions.py, 2.13"
@@ -62,5 +67,10 @@ class IgnoredCacheRule(RecordingRule, severity="info"):
                 message=f"compiled code computes what `{function}` returns in each call: torch ignores its lru_cache",
                 of=found,
                 subject=function,
-                fixes=(code_fix(f"Call `{function}` before the compiled code, and pass what it returns", self.guide),),
+                fixes=(
+                    code_fix(
+                        f"Call `{function}` before the compiled code, and pass what it returns",
+                        self.guide,
+                    ),
+                ),
             )

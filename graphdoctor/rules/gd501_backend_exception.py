@@ -15,12 +15,18 @@ from graphdoctor.rules.toolkit import (
     without_middle,
 )
 
-_OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
+_OF_TORCH = re.compile(
+    r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE
+)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
 _MOST_CHARACTERS = 200
 _STAGES = (None, "eager", "inductor", "cudagraphs", "aot_eager", "aot_eager_decomp_partition")
 """Torch's own backends; None for one without a name."""
-_OWN = (call_fix("Try --backend eager: if that works, the backend itself fails on this graph", is_safe=True),)
+_OWN = (
+    call_fix(
+        "Try --backend eager: if that works, the backend itself fails on this graph", is_safe=True
+    ),
+)
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
@@ -29,8 +35,8 @@ class BackendException(BreakRule, RecordingRule, severity="error"):
     """A backend that raised an exception while it compiled a graph.
 
     ## What it finds
-    A graph that Dynamo captured and the backend couldn't compile. Most exceptions end the call. A few make torch skip
-    the function instead.
+    A graph that Dynamo captured and the backend couldn't compile. Most exceptions end the call. A
+    few make torch skip the function instead.
 
     ## Why it costs
     The graph is not compiled: the call fails, or the function runs eagerly.
@@ -52,8 +58,8 @@ class BackendException(BreakRule, RecordingRule, severity="error"):
     ```python
     ARGUMENTS = ["--backend", "eager"]
     ```
-    Find the stage that fails: try `--backend eager` (only Dynamo), then `aot_eager` (Dynamo and AOTAutograd), then
-    `inductor`. The first that raises has the bug. Report it with the graph.
+    Find the stage that fails: try `--backend eager` (only Dynamo), then `aot_eager` (Dynamo and
+    AOTAutograd), then `inductor`. The first that raises has the bug. Report it with the graph.
 
     ## Fix safety
     There is no fix to apply.
@@ -99,5 +105,7 @@ def _headline(error: str | None) -> str:
     """The type and the first line of the text of the exception, which can stand below its type."""
     text = _OF_TORCH.sub("", error or "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    whole = next((number for number, line in enumerate(lines, start=1) if not line.endswith(":")), len(lines))
+    whole = next(
+        (number for number, line in enumerate(lines, start=1) if not line.endswith(":")), len(lines)
+    )
     return without_middle(" ".join(lines[:whole]).rstrip(":"), _MOST_CHARACTERS)

@@ -31,13 +31,14 @@ class LibraryCalls(RecordingRule, severity="info"):
     """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
 
     ## What it finds
-    A steady call of compiled code that spends 80% or more of its time in kernels of libraries, such as matrix
-    multiplications and convolutions of cuBLAS, cuDNN or oneDNN, or of ATen. `graphdoctor bench` reports it.
+    A steady call of compiled code that spends 80% or more of its time in kernels of libraries, such
+    as matrix multiplications and convolutions of cuBLAS, cuDNN or oneDNN, or of ATen. `graphdoctor
+    bench` reports it.
 
     ## Why it costs
-    Inductor makes programs faster mostly by fusing operations into kernels of its own. It calls libraries as eager mode
-    does, and fuses nothing into these calls. If they take 80% of a call, then even without all the rest it would be
-    1.25× faster at most.
+    Inductor makes programs faster mostly by fusing operations into kernels of its own. It calls
+    libraries as eager mode does, and fuses nothing into these calls. If they take 80% of a call,
+    then even without all the rest it would be 1.25× faster at most.
 
     ## Example
     ```python
@@ -55,15 +56,15 @@ class LibraryCalls(RecordingRule, severity="info"):
     def forward(x, scale):
         return torch.relu(x * scale)
     ```
-    Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype (`torch.autocast`, or
-    TF32 for matrix multiplications on a GPU), or a library function for the whole pattern, such as
-    `scaled_dot_product_attention`. On a CPU without instructions for bfloat16 (AMX or AVX512-BF16), bfloat16 is slower.
-    On a GPU, `mode="max-autotune"` also tries kernels of Inductor's own for matrix multiplications, which can fuse with
-    what follows.
+    Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype
+    (`torch.autocast`, or TF32 for matrix multiplications on a GPU), or a library function for the
+    whole pattern, such as `scaled_dot_product_attention`. On a CPU without instructions for
+    bfloat16 (AMX or AVX512-BF16), bfloat16 is slower. On a GPU, `mode="max-autotune"` also tries
+    kernels of Inductor's own for matrix multiplications, which can fuse with what follows.
 
     ## Fix safety
-    Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding, and compiling takes
-    much longer.
+    Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding,
+    and compiling takes much longer.
 
     ## Source
     `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
@@ -103,21 +104,31 @@ def _mostly(kernels: KernelShare) -> str:
 
 
 def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
-    """Lines with the shares of the call that their library calls take, the largest first; empty without a profile."""
+    """Lines with the shares of the call that their library calls take, the largest first; empty
+    without a profile.
+    """
     if profiled is None:
         return {}
     calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
     whole = call_us(profiled)
-    return {line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()}
+    return {
+        line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()
+    }
 
 
 def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
     inputs = (item for graph in recording.graphs for item in graph.inputs or ())
     if any(item.dtype == "f32" for item in inputs):
         if kernels.device == "cuda":
-            title = "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
+            title = (
+                "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
+            )
             yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
-        yield code_fix(f"Use a smaller dtype: {in_bfloat16(kernels.device)}", "PyTorch documentation: torch.amp")
+        yield code_fix(
+            f"Use a smaller dtype: {in_bfloat16(kernels.device)}",
+            "PyTorch documentation: torch.amp",
+        )
     yield from max_autotune(
-        recording, "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
+        recording,
+        "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows",
     )

@@ -66,7 +66,9 @@ _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
     "cpu_device": ("Create the tensor on the GPU, or move it there before the call",),
     "several_devices": ("Compile what runs on each device on its own",),
     "dynamic_shapes": ("Pad inputs to a few fixed sizes, and compile with dynamic=False",),
-    "incompatible_op": ("Move the operation out of the compiled function, or use one with a fixed result size",),
+    "incompatible_op": (
+        "Move the operation out of the compiled function, or use one with a fixed result size",
+    ),
     "non_tensor_input": ("Pass it as a tensor, or read it from the module",),
     "rerecording": ("Pass the same tensors in every call, and write new values into them",),
 }
@@ -76,14 +78,16 @@ class CudaGraphsSkipped(RecordingRule):
     """A graph that torch doesn't record as a CUDA graph, although it was asked to.
 
     ## What it finds
-    With `mode="reduce-overhead"`, `mode="max-autotune"` or another way to ask for CUDA graphs: a graph that torch runs
-    without one, or an operation that it leaves out of one, and torch's reason. torch itself only logs a warning, for an
-    operation only at the level of debugging, and for a graph without a CUDA device nothing.
+    With `mode="reduce-overhead"`, `mode="max-autotune"` or another way to ask for CUDA graphs: a
+    graph that torch runs without one, or an operation that it leaves out of one, and torch's
+    reason. torch itself only logs a warning, for an operation only at the level of debugging, and
+    for a graph without a CUDA device nothing.
 
     ## Why it costs
-    The mode was chosen to launch all kernels of a graph at once. Without it, the host launches each kernel, as in the
-    default mode. A forward graph that is skipped takes its backward graph along. An operation that is left out splits
-    the graph: torch launches one CUDA graph before it and one after it.
+    The mode was chosen to launch all kernels of a graph at once. Without it, the host launches each
+    kernel, as in the default mode. A forward graph that is skipped takes its backward graph along.
+    An operation that is left out splits the graph: torch launches one CUDA graph before it and one
+    after it.
 
     ## Example
     ```python
@@ -107,17 +111,19 @@ class CudaGraphsSkipped(RecordingRule):
         seen = seen + x
         return seen.sin() * x
     ```
-    A CUDA graph works on tensors of its own: a value that it writes to its copy of an input would be lost. Parameters
-    and buffers of modules, and what an earlier CUDA graph returned, aren't copied, so it may write to them.
+    A CUDA graph works on tensors of its own: a value that it writes to its copy of an input would
+    be lost. Parameters and buffers of modules, and what an earlier CUDA graph returned, aren't
+    copied, so it may write to them.
 
     ## Fix safety
-    Returning a value instead of writing it is safe if the caller writes it. A buffer is safe if nothing else replaces
-    the tensor. `torch._dynamo.mark_static_address` says the same of an argument, but torch 2.11 skips the graph all the
-    same.
+    Returning a value instead of writing it is safe if the caller writes it. A buffer is safe if
+    nothing else replaces the tensor. `torch._dynamo.mark_static_address` says the same of an
+    argument, but torch 2.11 skips the graph all the same.
 
-    On a machine with a GPU, `graphdoctor fix` tries these: an input that stays where it is, tensors made on the GPU and
-    not moved there, CPU arguments moved before the call, and torch's settings for split graphs and dynamic sizes. A fix
-    is verified only if torch says that it records more and skips less than before. Without a GPU, none can be tried.
+    On a machine with a GPU, `graphdoctor fix` tries these: an input that stays where it is, tensors
+    made on the GPU and not moved there, CPU arguments moved before the call, and torch's settings
+    for split graphs and dynamic sizes. A fix is verified only if torch says that it records more
+    and skips less than before. Without a GPU, none can be tried.
 
     ## Source
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
@@ -151,7 +157,11 @@ def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> 
             torch_reason=first.reason,
             severity="info" if not first.is_on_gpu else None,
             subject=f"{what} {first.kind}",
-            fixes=_fixes(first.kind, view.recording.target.compile_arguments.get("mode"), is_whole=what != _LEFT_OUT),
+            fixes=_fixes(
+                first.kind,
+                view.recording.target.compile_arguments.get("mode"),
+                is_whole=what != _LEFT_OUT,
+            ),
             cuda_graph_skip=first,
         )
 
@@ -159,18 +169,28 @@ def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> 
 def _written(recording: Recording) -> tuple[str, ...]:
     """The inputs that a graph writes to; empty if several graphs do, or it is unknown."""
     graphs = recording.cuda_graphs
-    found = [function.mutated for function in (graphs.functions or () if graphs else ()) if function.mutated]
+    found = [
+        function.mutated
+        for function in (graphs.functions or () if graphs else ())
+        if function.mutated
+    ]
     return found[0] if len(found) == 1 else ()
 
 
 def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
-    """Lines at which the program writes to an input in place, for a graph of which torch says no line."""
+    """Lines at which the program writes to an input in place, for a graph of which torch says no
+    line.
+    """
     for graph in view.recording.graphs:
         placeholders = {each.name for each in graph.inputs or () if each.source == source}
         for node in graph.nodes or ():
             # torch's names for operations in place end so; Python's are x[i] = y and x += y.
             is_in_place = node.target.endswith("_") or _OPERATORS.fullmatch(node.target) is not None
-            if is_in_place and not node.target.endswith("__") and placeholders.intersection((node.inputs or ())[:1]):
+            if (
+                is_in_place
+                and not node.target.endswith("__")
+                and placeholders.intersection((node.inputs or ())[:1])
+            ):
                 entry = view.line(node.file, node.line)
                 if node.opcode.startswith("call_") and entry is not None:
                     yield entry
@@ -179,8 +199,12 @@ def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
 def _fixes(kind: CudaGraphSkipKind, mode: object, *, is_whole: bool) -> Fixes:
     if kind in ("no_device", "cpu_graph"):
         # On a CPU too, "max-autotune" tries kernels that the default mode doesn't.
-        argument = 'mode="max-autotune-no-cudagraphs"' if mode == "max-autotune" else 'mode="default"'
-        yield compile_argument(argument, f"Compile with {argument}: it does the same here", is_safe=True)
+        argument = (
+            'mode="max-autotune-no-cudagraphs"' if mode == "max-autotune" else 'mode="default"'
+        )
+        yield compile_argument(
+            argument, f"Compile with {argument}: it does the same here", is_safe=True
+        )
     if kind == "dynamic_shapes":
         yield _DYNAMIC
     yield from (code_fix(title) for title in _HOW.get(kind, ()))

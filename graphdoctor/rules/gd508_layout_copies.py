@@ -22,15 +22,16 @@ class LayoutCopies(RecordingRule):
     """Kernels that compute nothing: they copy tensors into another layout.
 
     ## What it finds
-    Kernels that take 5% of a steady call or more, and only bring tensors into another layout: what `.contiguous()`,
-    `.clone()` or a `.reshape()` of a permuted tensor copies, and what Inductor copies because a library wants another
-    layout, such as the inputs and results of convolutions on a CPU or in mixed layouts. Copies that are fused into a
-    kernel that computes something aren't counted, and neither are writes to arguments. `graphdoctor profile` reports
-    it.
+    Kernels that take 5% of a steady call or more, and only bring tensors into another layout: what
+    `.contiguous()`, `.clone()` or a `.reshape()` of a permuted tensor copies, and what Inductor
+    copies because a library wants another layout, such as the inputs and results of convolutions on
+    a CPU or in mixed layouts. Copies that are fused into a kernel that computes something aren't
+    counted, and neither are writes to arguments. `graphdoctor profile` reports it.
 
     ## Why it costs
-    Such a kernel reads and writes a whole tensor, and one of the two not in the order of memory, which is slower. The
-    call would be faster by all of its time if the tensor were in the right layout from the beginning.
+    Such a kernel reads and writes a whole tensor, and one of the two not in the order of memory,
+    which is slower. The call would be faster by all of its time if the tensor were in the right
+    layout from the beginning.
 
     ## Example
     ```python
@@ -49,11 +50,13 @@ class LayoutCopies(RecordingRule):
         x, weight = torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3)
         return tuple(each.to(memory_format=torch.channels_last) for each in (x, weight))
     ```
-    For a module: `model.to(memory_format=torch.channels_last)`, and the same for its input. Leave out `.contiguous()`
-    and `.clone()` where nothing needs them, and permute a tensor where it is made rather than in each layer.
+    For a module: `model.to(memory_format=torch.channels_last)`, and the same for its input. Leave
+    out `.contiguous()` and `.clone()` where nothing needs them, and permute a tensor where it is
+    made rather than in each layer.
 
     ## Fix safety
-    Values stay the same. What reads the strides of a result, such as `.view()` or NumPy, sees other ones.
+    Values stay the same. What reads the strides of a result, such as `.view()` or NumPy, sees other
+    ones.
 
     ## Source
     PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.13
@@ -75,13 +78,20 @@ def _only_copies(kernel: TimedKernel) -> bool:
         return False
     of_library = library_operations(kernel.graph)
     numbered = zip(kernel.kernel.operations, operations, strict=True)
-    return mostly(operations, [each for number, each in numbered if number in of_library or each.target in _COPIES])
+    return mostly(
+        operations,
+        [each for number, each in numbered if number in of_library or each.target in _COPIES],
+    )
 
 
 def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
     """The operations of a copy that a library computes: it copies what that reads or makes."""
     of_library = library_operations(kernel.graph)
-    return [kernel.graph.operations[number] for number in kernel.kernel.operations if number in of_library]
+    return [
+        kernel.graph.operations[number]
+        for number in kernel.kernel.operations
+        if number in of_library
+    ]
 
 
 def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation, Profiled
-from graphdoctor.rules.diagnosis.kernel_times import CLEAR, TimedKernel, at_lines, call_us, mostly, timed_kernels
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, counted, percent
+from graphdoctor.rules.diagnosis.kernel_times import (
+    CLEAR,
+    TimedKernel,
+    at_lines,
+    call_us,
+    mostly,
+    timed_kernels,
+)
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    counted,
+    percent,
+)
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
 _COPIES = frozenset({"aten.clone.default"})
@@ -27,15 +42,17 @@ class DtypeCasts(RecordingRule):
     """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
 
     ## What it finds
-    Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights that autocast casts
-    in each call. Also a line at which narrower values become float64, if kernels that compute in float64 take 5% or
-    more: a NumPy array or a tensor made of one is float64, and what is computed with it becomes so. Casts
+    Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights
+    that autocast casts in each call. Also a line at which narrower values become float64, if
+    kernels that compute in float64 take 5% or
+    more: a NumPy array or a tensor made of one is float64, and what is computed with it becomes so.
+        Casts
     that are fused into a kernel that computes something cost next to nothing, and aren't counted.
     `graphdoctor profile` reports it.
 
     ## Why it costs
-    A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs compute in it at half
-    their speed in float32 at best, most of them at a thirty-second or less.
+    A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs
+    compute in it at half their speed in float32 at best, most of them at a thirty-second or less.
 
     ## Example
     ```python
@@ -57,16 +74,16 @@ class DtypeCasts(RecordingRule):
         return (torch.ones(1, 2048), torch.ones(2048, 2048))
     ```
     Cast once, outside of the call: keep weights in the dtype in which they are used, such as
-    `model.to(torch.bfloat16)` in place of autocast for inference. Make arrays float32 before they become tensors, or
-    use Python numbers, which don't make float64 of float32.
+    `model.to(torch.bfloat16)` in place of autocast for inference. Make arrays float32 before they
+    become tensors, or use Python numbers, which don't make float64 of float32.
 
     ## Fix safety
-    A smaller dtype changes results, and so does float32 in place of float64. Training needs weights in float32, which
-    is why autocast casts them.
+    A smaller dtype changes results, and so does float32 in place of float64. Training needs weights
+    in float32, which is why autocast casts them.
 
     ## Source
-    PyTorch documentation, "Automatic Mixed Precision package" and "Type Promotion"; NVIDIA CUDA C++ Programming Guide,
-    "Arithmetic Instructions".
+    PyTorch documentation, "Automatic Mixed Precision package" and "Type Promotion"; NVIDIA CUDA C++
+    Programming Guide, "Arithmetic Instructions".
     """
 
     def findings(self, view: RecordingView) -> Matches:
@@ -79,7 +96,9 @@ class DtypeCasts(RecordingRule):
 def _only_casts(kernel: TimedKernel) -> bool:
     if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
         return False
-    return mostly(kernel.operations, [each for each in kernel.operations if each.target in _CASTS | _COPIES])
+    return mostly(
+        kernel.operations, [each for each in kernel.operations if each.target in _CASTS | _COPIES]
+    )
 
 
 def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
@@ -88,9 +107,13 @@ def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
 
 def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
     casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
-    kinds = {(each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype}
+    kinds = {
+        (each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype
+    }
     which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
-    return at_lines(kernels, _casts_of, whole_us, what=f"casts{which}", subject="cast", fix=_CAST_ONCE)
+    return at_lines(
+        kernels, _casts_of, whole_us, what=f"casts{which}", subject="cast", fix=_CAST_ONCE
+    )
 
 
 def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
@@ -107,7 +130,10 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
     own = [
         kernel
         for kernel in kernels
-        if any(each.target not in _CASTS and _WIDE in (each.dtype, *each.input_dtypes) for each in kernel.operations)
+        if any(
+            each.target not in _CASTS and _WIDE in (each.dtype, *each.input_dtypes)
+            for each in kernel.operations
+        )
     ]
     us, runs = sum(kernel.us for kernel in own), sum(kernel.runs for kernel in own)
     if not widened or us < CLEAR * whole_us:

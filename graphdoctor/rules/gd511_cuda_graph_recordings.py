@@ -22,21 +22,23 @@ from graphdoctor.rules.toolkit import (
 )
 
 _MAX_SIZES = 8
-"""torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""
+"""torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``,
+2.13)."""
 
 
 class CudaGraphRecordings(RecordingRule):
     """A function that torch records as a CUDA graph again and again.
 
     ## What it finds
-    With CUDA graphs: a compiled function that was called with more than 8 sizes of its inputs, each of which gets a
-    CUDA graph of its own; or one that was recorded again for the same size, because a parameter or another static input
-    moved to a new address, or because tensors that an earlier call returned were still in use.
+    With CUDA graphs: a compiled function that was called with more than 8 sizes of its inputs, each
+    of which gets a CUDA graph of its own; or one that was recorded again for the same size, because
+    a parameter or another static input moved to a new address, or because tensors that an earlier
+    call returned were still in use.
 
     ## Why it costs
-    The first call with a new size runs without a CUDA graph, and the second one records it: both take much longer than
-    a launch. Each CUDA graph also keeps memory. torch warns above 8 sizes, and says nothing of new addresses until it
-    gives up after 128.
+    The first call with a new size runs without a CUDA graph, and the second one records it: both
+    take much longer than a launch. Each CUDA graph also keeps memory. torch warns above 8 sizes,
+    and says nothing of new addresses until it gives up after 128.
 
     ## Example
     ```python
@@ -59,12 +61,13 @@ class CudaGraphRecordings(RecordingRule):
         rows = [torch.ones(size, 64) for size in range(2, 22)]
         return [(torch.nn.functional.pad(x, (0, 0, 0, 32 - len(x))),) for x in rows]
     ```
-    With inputs padded to a few sizes, there are only a few CUDA graphs. For static inputs that move: write new values
-    into the same tensor, as in `parameter.copy_(value)`, instead of putting another tensor in its place.
+    With inputs padded to a few sizes, there are only a few CUDA graphs. For static inputs that
+    move: write new values into the same tensor, as in `parameter.copy_(value)`, instead of putting
+        another tensor in its place.
 
     ## Fix safety
-    Padding is safe if the padded elements don't change the result. Without CUDA graphs for dynamic sizes, the results
-    are the same.
+    Padding is safe if the padded elements don't change the result. Without CUDA graphs for dynamic
+    sizes, the results are the same.
 
     ## Source
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
@@ -97,7 +100,10 @@ def _found(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, tuple[F
         why, fix = "tensors that an earlier call returned were still in use", _FOR_RESULTS
         if function.moved:
             moved = [expression(each.source) for each in function.moved if each.source is not None]
-            why, fix = f"{names(moved) if moved else 'static inputs'} moved to new addresses", _FOR_ADDRESSES
+            why, fix = (
+                f"{names(moved) if moved else 'static inputs'} moved to new addresses",
+                _FOR_ADDRESSES,
+            )
         message = f"torch records a CUDA graph again: {counted(function.rerecordings, 'time')}, because {why}"
         yield message, function.rerecordings, "again", (fix,)
 

@@ -26,16 +26,16 @@ class SavedActivation(RecordingRule, severity="info"):
     """A large tensor that is kept for the backward pass, though it is cheap to compute again.
 
     ## What it finds
-    A tensor, or equal ones of one line in repeated layers, that the forward pass keeps for the backward pass: 32 MiB or
-    more, and a fifth or more of all that is kept; on a GPU also a tenth or more of the peak. It can be computed again
-    from what else is kept by code that Inductor writes itself, such as an activation function, a norm, a softmax or a
-    dropout mask, without matrix products, convolutions and new random numbers. `graphdoctor profile --backward` reports
-    it.
+    A tensor, or equal ones of one line in repeated layers, that the forward pass keeps for the
+    backward pass: 32 MiB or more, and a fifth or more of all that is kept; on a GPU also a tenth or
+    more of the peak. It can be computed again from what else is kept by code that Inductor writes
+    itself, such as an activation function, a norm, a softmax or a dropout mask, without matrix
+    products, convolutions and new random numbers. `graphdoctor profile --backward` reports it.
 
     ## Why it costs
-    What is kept occupies memory from the forward pass until the backward pass gets there, so it limits the batch.
-    AOTAutograd computes a cheap tensor again where that saves time. Where keeping it takes less time, it keeps it,
-    whatever the memory.
+    What is kept occupies memory from the forward pass until the backward pass gets there, so it
+    limits the batch. AOTAutograd computes a cheap tensor again where that saves time. Where keeping
+    it takes less time, it keeps it, whatever the memory.
 
     ## Example
     ```python
@@ -63,19 +63,21 @@ class SavedActivation(RecordingRule, severity="info"):
         sizes = ((4096, 64), (64, 4096), (4096, 64))
         return tuple(torch.full(size, 0.01, requires_grad=True) for size in sizes)
     ```
-    With a budget below 1, AOTAutograd keeps at most that share of what it would keep, and computes the rest again, the
-    cheapest first. `torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)` around one part of the model
-    keeps only that part's arguments. If memory isn't short, do neither: a longer backward pass then gains nothing.
+    With a budget below 1, AOTAutograd keeps at most that share of what it would keep, and computes
+    the rest again, the cheapest first. `torch.utils.checkpoint.checkpoint(function, x,
+    use_reentrant=False)` around one part of the model keeps only that part's arguments. If memory
+    isn't short, do neither: a longer backward pass then gains nothing.
 
     ## Fix safety
-    Without random numbers, results and gradients stay the same but for rounding. With dropout, a budget can make
-    gradients wrong without a word: the backward pass then draws other random numbers than the forward pass (seen with
-    torch 2.13 and 2.15 on a CPU). It isn't suggested for such a program. A checkpoint restores them. A call can take
+    Without random numbers, results and gradients stay the same but for rounding. With dropout, a
+    budget can make gradients wrong without a word: the backward pass then draws other random
+    numbers than the forward pass (seen with torch 2.13 and 2.15 on a CPU). It isn't suggested for
+    such a program. A checkpoint restores them. A call can take
     longer: `graphdoctor profile --backward --try` measures by how much, and compares gradients.
 
     ## Source
-    `torch/_functorch/config.py` and `partitioners.py`, 2.13; PyTorch blog, "Current and New Activation Checkpointing
-    Techniques in PyTorch".
+    `torch/_functorch/config.py` and `partitioners.py`, 2.13; PyTorch blog, "Current and New
+    Activation Checkpointing Techniques in PyTorch".
     """
 
     def findings(self, view: RecordingView) -> Matches:

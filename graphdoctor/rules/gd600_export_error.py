@@ -9,12 +9,13 @@ class ExportError(BreakRule, severity="error"):
     """torch.export raised an error.
 
     ## What it finds
-    An error that `torch.export` raises on a line that works in eager mode, and that no other rule describes. The
-    message is torch's own. Only `graphdoctor export` finds it.
+    An error that `torch.export` raises on a line that works in eager mode, and that no other rule
+    describes. The message is torch's own. Only `graphdoctor export` finds it.
 
     ## Why it costs
-    There is no exported program. In non-strict mode, Python runs the code with tensors that have no values
-    (`FakeTensor`), so whatever leaves torch, such as `tensor.numpy()`, has nothing to work with.
+    There is no exported program. In non-strict mode, Python runs the code with tensors that have no
+    values (`FakeTensor`), so whatever leaves torch, such as `tensor.numpy()`, has nothing to work
+    with.
 
     ## Example
     ```python

@@ -11,12 +11,12 @@ class ExportType(BreakRule, severity="error"):
     """A class that torch.export can't take apart.
 
     ## What it finds
-    An argument or a result of a class of the program's own, where `torch.export` needs tensors, numbers, strings, or
-    tuples, lists and dicts of these. Only `graphdoctor export` finds it.
+    An argument or a result of a class of the program's own, where `torch.export` needs tensors,
+    numbers, strings, or tuples, lists and dicts of these. Only `graphdoctor export` finds it.
 
     ## Why it costs
-    There is no exported program: its inputs and outputs are the tensors in the arguments and results, and torch doesn't
-    look for them in an object that it doesn't know.
+    There is no exported program: its inputs and outputs are the tensors in the arguments and
+    results, and torch doesn't look for them in an object that it doesn't know.
 
     ## Example
     ```python
@@ -39,11 +39,12 @@ class ExportType(BreakRule, severity="error"):
     ```python
     torch.export.register_dataclass(Result)
     ```
-    A class that isn't a dataclass is registered with `torch.utils._pytree.register_pytree_node`, or its tensors are
-    passed and returned in a tuple, a list or a dict.
+    A class that isn't a dataclass is registered with `torch.utils._pytree.register_pytree_node`, or
+    its tensors are passed and returned in a tuple, a list or a dict.
 
     ## Fix safety
-    Safe for a dataclass whose fields are all that it is made of: torch makes a new object from the fields.
+    Safe for a dataclass whose fields are all that it is made of: torch makes a new object from the
+    fields.
 
     ## Source
     `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
@@ -57,7 +58,11 @@ class ExportType(BreakRule, severity="error"):
         return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        found = (_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass)
+        found = (
+            _registration(known.module, known.name)
+            for known in site.records[0].classes
+            if known.is_dataclass
+        )
         title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
         return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
 
@@ -65,4 +70,9 @@ class ExportType(BreakRule, severity="error"):
 def _registration(module: str, name: str) -> Fix:
     snippet = f"from {module} import {name}\ntorch.export.register_dataclass({name})"
     place = SnippetPlace(where="first_call", function="torch.export.export")
-    return call_fix(f"Register `{name}`, so that torch takes it apart", snippet=snippet, place=place, is_safe=True)
+    return call_fix(
+        f"Register `{name}`, so that torch takes it apart",
+        snippet=snippet,
+        place=place,
+        is_safe=True,
+    )

@@ -6,7 +6,14 @@ import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, keep_out
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    keep_out,
+)
 
 _RAISED = "TorchRuntimeError"
 _BROKEN_PIPE = "BrokenPipeError"
@@ -18,9 +25,9 @@ class UserError(RecordingRule, severity="error"):
     """A call that failed with an error of the program.
 
     ## What it finds
-    A call that raised an exception that doesn't come from torch.compile. While tracing, torch raises
-    `TorchRuntimeError` where eager mode raises the operation's own exception. In a log that graphdoctor didn't record,
-    that exception is all that is known of such a call.
+    A call that raised an exception that doesn't come from torch.compile. While tracing, torch
+    raises `TorchRuntimeError` where eager mode raises the operation's own exception. In a log that
+    graphdoctor didn't record, that exception is all that is known of such a call.
 
     ## Why it costs
     Later calls were not made, so the report is partial.
@@ -43,12 +50,12 @@ class UserError(RecordingRule, severity="error"):
     ```
 
     ## Fix safety
-    There is no fix to apply: fix the program, then run `graphdoctor explain` again. If the call works without
-    torch.compile, only tracing fails: keep that line out of the compiled function.
+    There is no fix to apply: fix the program, then run `graphdoctor explain` again. If the call
+    works without torch.compile, only tracing fails: keep that line out of the compiled function.
 
     ## Source
-    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without torch.compile to find out
-    whether it fails there too.
+    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without
+    torch.compile to find out whether it fails there too.
     """
 
     guide = "torch/_dynamo/exc.py, 2.13"
@@ -57,10 +64,16 @@ class UserError(RecordingRule, severity="error"):
         recording = view.recording
         if recording.is_foreign and not recording.calls:
             for found in recording.compiles:
-                if found.outcome == "failed" and found.failure is not None and found.failure.type == _RAISED:
+                if (
+                    found.outcome == "failed"
+                    and found.failure is not None
+                    and found.failure.type == _RAISED
+                ):
                     yield from _matches_of_compile(found, found.failure)
             return
-        failed = next((item for item in reversed(recording.compiles) if item.outcome == "failed"), None)
+        failed = next(
+            (item for item in reversed(recording.compiles) if item.outcome == "failed"), None
+        )
         for call in recording.calls:
             # Without an end of the run, its pipe broke because the command that read it was killed.
             is_over = recording.exit.reason not in (None, "lost", "running")
@@ -119,11 +132,15 @@ def _in_eager(error: CallError) -> str:
     if error.eager == "ok":
         return "; without torch.compile, the call works"
     message = (error.eager_message or "").strip().partition("\n")[0]
-    return f"; without torch.compile, it raises {error.eager}" + (f": {message}" if message else " too")
+    return f"; without torch.compile, it raises {error.eager}" + (
+        f": {message}" if message else " too"
+    )
 
 
 def _raising_line(error: CallError) -> StackEntry:
     lines = TRACEBACK_LINE.findall(error.traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
     file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
-    return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None, origin="user")
+    return StackEntry(
+        file=file, line=int(number), function=function, text=text.strip() or None, origin="user"
+    )

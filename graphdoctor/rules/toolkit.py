@@ -1,4 +1,6 @@
-"""What rules are written with: their classes, what these are shown, and the words and suggestions of their findings."""
+"""What rules are written with: their classes, what these are shown, and the words and suggestions
+of their findings.
+"""
 
 from __future__ import annotations
 

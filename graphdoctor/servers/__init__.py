@@ -1,1 +1,3 @@
-"""Protocols that editors and coding agents speak, over the commands and facts that exist; one package for each."""
+"""Protocols that editors and coding agents speak, over the commands and facts that exist; one
+package for each.
+"""

@@ -1,4 +1,6 @@
-"""Runs a command of graphdoctor as a child process, in a group of its own that ends with the request and with us."""
+"""Runs a command of graphdoctor as a child process, in a group of its own that ends with the
+request and with us.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ Report = Callable[[float, str], Awaitable[None]]
 
 
 Ended = tuple[int, bytes, tuple[str, ...]]
-"""A command's status, its standard output, and the last lines of standard error, the program's own among them."""
+"""A command's status, its standard output, and the last lines of standard error, the program's own
+among them."""
 
 
 async def _unreported(_seconds: float, _doing: str) -> None: ...
@@ -37,7 +40,8 @@ async def _unreported(_seconds: float, _doing: str) -> None: ...
 async def run_command(
     arguments: Sequence[str], folder: Path, report: Report = _unreported, given: bytes = b""
 ) -> Ended:
-    """Run ``graphdoctor ARGUMENTS`` in a folder; when the caller is cancelled, the command and its group end.
+    """Run ``graphdoctor ARGUMENTS`` in a folder; when the caller is cancelled, the command and its
+    group end.
 
     Args:
         arguments: The command, and what it is given.
@@ -71,7 +75,11 @@ async def run_command(
                 watching.cancel_scope.cancel()
         finally:
             await _end(process)
-    return status, bytes(stdout), tuple(map(printable, stderr.decode(errors="replace").splitlines()))
+    return (
+        status,
+        bytes(stdout),
+        tuple(map(printable, stderr.decode(errors="replace").splitlines())),
+    )
 
 
 async def _follow(phases: int, report: Report) -> None:

@@ -1,4 +1,6 @@
-"""The documents of the studies. What shows one is imported when it is used, so importing this module is cheap."""
+"""The documents of the studies. What shows one is imported when it is used, so importing this
+module is cheap.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _from(module: str, name: str, *asked: str) -> Callable[[Any, RenderOptions],
     return shown
 
 
-CURE: Document[CureReport] = document("a cure", _from("studies.cure.view", "cure_view", "is_written"))
+CURE: Document[CureReport] = document(
+    "a cure", _from("studies.cure.view", "cure_view", "is_written")
+)
 EXPORT: Document[ExportReport] = document("an export", _from("studies.export.view", "export_view"))
 JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.view", "job_view"))
 """What the ranks of a job did: ``report`` and ``run`` of several ranks."""
@@ -34,7 +38,9 @@ SURVEY: Document[SurveyReport] = document(
     "a survey",
     _from("views.survey", "survey_view", "pages"),
     Format("csv", _from("studies.survey.columns", "render_survey_csv"), (".csv",)),
-    Format("parquet", _from("studies.survey.parquet", "write_parquet"), (".parquet",), is_binary=True),
+    Format(
+        "parquet", _from("studies.survey.parquet", "write_parquet"), (".parquet",), is_binary=True
+    ),
 )
 SURVEY_COMPARISON: Document[SurveyComparison] = document(
     "a comparison of two surveys", _from("views.survey_comparison", "survey_comparison_view")

@@ -1,1 +1,3 @@
-"""Turns torch's structured trace log on disk into a ``Recording``: grammar, reader, parsers of torch's texts."""
+"""Turns torch's structured trace log on disk into a ``Recording``: grammar, reader, parsers of
+torch's texts.
+"""

@@ -1,4 +1,6 @@
-"""Names each compile's folder and each record's file as any system can; lists records that a report doesn't show."""
+"""Names each compile's folder and each record's file as any system can; lists records that a report
+doesn't show.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,18 @@ from graphdoctor.trace.sections import Collector
 NO_COMPILE = "no_compile"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
+)
 """Names that Windows keeps for devices, whatever comes after their first dot."""
 _MAX_NAME = 96
 _DIGEST = 8
 _SUFFIXES = frozenset({"cpp", "cu", "h", "json", "py", "svg"})
 """Endings that a file can have; any other has ``txt``."""
 _PYTHON = frozenset({"fx_graph_runnable", "inductor_output_code"})
-_JSON = frozenset({"chromium_event", "dynamo_guards", "compilation_metrics", "bwd_compilation_metrics"})
+_JSON = frozenset(
+    {"chromium_event", "dynamo_guards", "compilation_metrics", "bwd_compilation_metrics"}
+)
 """Kinds whose text is Python or JSON, though nothing in the record says so."""
 
 
@@ -39,18 +45,34 @@ def safe_name(text: str) -> str:
 
 
 def compile_folder(compile_id: str | None, reset: int = 0) -> str:
-    """The folder of a compile's records, such as ``0_1`` for ``0/1`` and ``reset1_0_1`` after a reset of Dynamo."""
-    name = NO_COMPILE if compile_id is None else compile_id.replace("!", "autograd").replace("/", "_")
+    """The folder of a compile's records, such as ``0_1`` for ``0/1`` and ``reset1_0_1`` after a
+    reset of Dynamo.
+    """
+    name = (
+        NO_COMPILE if compile_id is None else compile_id.replace("!", "autograd").replace("/", "_")
+    )
     return safe_name(f"reset{reset}_{name}" if reset else name)
 
 
 def stem_and_suffix(record: Record) -> tuple[str, str]:
-    """A file name for a record's payload, without what tells it from others of its kind, and its ending."""
+    """A file name for a record's payload, without what tells it from others of its kind, and its
+    ending.
+    """
     value = record.value if isinstance(record.value, dict) else {}
     name = None if record.is_artifact else value.get("name")
     stem = safe_name(f"{record.kind}_{name}" if isinstance(name, str) else record.kind)
-    said = (str(value.get("filename", "")).rpartition(".")[2], str(value.get("encoding")), str(value.get("type")))
-    known = "py" if record.kind in _PYTHON else "json" if record.kind in _JSON else record.kind.rpartition("_")[2]
+    said = (
+        str(value.get("filename", "")).rpartition(".")[2],
+        str(value.get("encoding")),
+        str(value.get("type")),
+    )
+    known = (
+        "py"
+        if record.kind in _PYTHON
+        else "json"
+        if record.kind in _JSON
+        else record.kind.rpartition("_")[2]
+    )
     return stem, next((f".{ending}" for ending in (*said, known) if ending in _SUFFIXES), ".txt")
 
 
@@ -62,7 +84,9 @@ class FileNames:
         self._counts: dict[str, int] = {}
 
     def take(self, stem: str, suffix: str) -> str:
-        """A name that no other file in the folder has, also where case is ignored: ``a.txt``, ``a_2.txt``."""
+        """A name that no other file in the folder has, also where case is ignored: ``a.txt``,
+        ``a_2.txt``.
+        """
         key = f"{stem}{suffix}".casefold()
         number = self._counts.get(key, 0)
         while True:
@@ -108,7 +132,9 @@ class Artifacts(Collector):
             return
         compile_id = record.compile_id
         if compile_id not in self._found:
-            if len(self._found) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id)):
+            if len(self._found) >= _MAX_COMPILES or not (
+                compile_id is None or self._keeps(compile_id)
+            ):
                 self._hidden.add(compile_id)
                 return
             self._found[compile_id] = _OfCompile()
@@ -120,7 +146,9 @@ class Artifacts(Collector):
         else:
             name = found.names.take(*stem_and_suffix(record))
             folder = compile_folder(compile_id, self._reset if compile_id is not None else 0)
-            found.artifacts.append(Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}"))
+            found.artifacts.append(
+                Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}")
+            )
 
     @property
     def hidden(self) -> int:

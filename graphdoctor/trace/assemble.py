@@ -1,7 +1,9 @@
-"""Turns what an ``Intake`` kept into a ``Recording``: the facts of one process until a reset of Dynamo.
+"""Turns what an ``Intake`` kept into a ``Recording``: the facts of one process until a reset of
+Dynamo.
 
-A torch before 2.6 has no records of breaks. A resume function's name has the line of the break in the function itself
-(``torch/_dynamo/resume_execution.py``), and the metrics of the compile before it torch's reason (``restart_reasons``).
+A torch before 2.6 has no records of breaks. A resume function's name has the line of the break in
+the function itself (``torch/_dynamo/resume_execution.py``), and the metrics of the compile before
+it torch's reason (``restart_reasons``).
 """
 
 from __future__ import annotations
@@ -81,10 +83,15 @@ class Assembler:
         frames = self._frames(compiles)
         # An export traces frames that don't run.
         ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
-        counts = Counter(compile_.call_index for compile_ in compiles if compile_.outcome == "compiled")
+        counts = Counter(
+            compile_.call_index for compile_ in compiles if compile_.outcome == "compiled"
+        )
         calls = [call.replace(compile_count=counts[n]) for n, call in sorted(intake.calls.items())]
         evidence = intake.evidence.finish()
-        is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
+        is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (
+            None,
+            "finished",
+        )
         unfinished = [
             found.compile_id
             for found in intake.compiles.values()
@@ -97,9 +104,13 @@ class Assembler:
             calls=tuple(calls),
             compile_calls=tuple(intake.compile_calls),
             frames=tuple(frames.values()),
-            ddp_splits=tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits),
+            ddp_splits=tuple(
+                split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits
+            ),
             compiles=tuple(compiles),
-            graphs=tuple(self._graph(seen.graph, ran.get(seen.graph.compile_id)) for seen in intake.graphs),
+            graphs=tuple(
+                self._graph(seen.graph, ran.get(seen.graph.compile_id)) for seen in intake.graphs
+            ),
             breaks=tuple(map(self._break, breaks)),
             sources=tuple(intake.sources.values()),
             steps=intake.steps,
@@ -107,7 +118,9 @@ class Assembler:
             replay=run.replay and run.replay.replace(warm_up_frames_over_limit=len(limits)),
             cache_bypasses=cache_bypasses(evidence.cache_answers),
             ignored_caches=tuple(
-                each.replace(entry=entry) for each in intake.ignored_caches for entry in self._named((each.entry,))
+                each.replace(entry=entry)
+                for each in intake.ignored_caches
+                for entry in self._named((each.entry,))
             ),
             evidence=evidence,
             gaps=(
@@ -125,19 +138,27 @@ class Assembler:
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
-        entries = tuple(self._intake.entry(item.file, item.line, item.function, item.text) for item in printed)
+        entries = tuple(
+            self._intake.entry(item.file, item.line, item.function, item.text) for item in printed
+        )
         return without_probe(entries)
 
     def _failed_line(self, found: PrintedBreak) -> tuple[str, int] | None:
         compile_ = self._intake.compiles.get(found.record.compile_id or "")
         metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
-        if metrics is None or metrics.fail_user_frame_filename is None or metrics.fail_user_frame_lineno is None:
+        if (
+            metrics is None
+            or metrics.fail_user_frame_filename is None
+            or metrics.fail_user_frame_lineno is None
+        ):
             return None
         return metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
         return tuple(
-            entry.replace(qualname=context.qualname) if (context := self._intake.sources.get(entry.at)) else entry
+            entry.replace(qualname=context.qualname)
+            if (context := self._intake.sources.get(entry.at))
+            else entry
             for entry in stack
         )
 
@@ -151,10 +172,15 @@ class Assembler:
             function, _, _ = self._intake.code_names.get(compile_.frame_id, (None, "", 0))
             root = self._intake.roots.get(compile_.frame_id)
             path = compile_.stack[:-1]
-            is_skip = compile_.outcome == "skipped" and not compile_.is_declined and compile_.breaks[-1] is found
+            is_skip = (
+                compile_.outcome == "skipped"
+                and not compile_.is_declined
+                and compile_.breaks[-1] is found
+            )
         stack = self._stack(found, function)
         if root is not None and innermost(stack) is None:
-            # No line of the program is on it: the module that torch wraps breaks in torch's own code.
+            # No line of the program is on it: the module that torch wraps breaks in torch's own
+            # code.
             stack = (root.place, *stack)
         return record.replace(
             effect="frame_skipped" if is_skip else record.effect,
@@ -210,7 +236,13 @@ class Assembler:
         backend_us = metrics.aot_autograd_cumulative_compile_time_us
         return Compile(
             **values_of(
-                compile_, "compile_id", "frame_id", "compiled_autograd_id", "call_index", "outcome", "attempts"
+                compile_,
+                "compile_id",
+                "frame_id",
+                "compiled_autograd_id",
+                "call_index",
+                "outcome",
+                "attempts",
             ),
             is_recompile=bool(compile_.reasons) or bool(metrics.recompile_reason),
             recompile_reasons=compile_.reasons,
@@ -227,20 +259,27 @@ class Assembler:
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
         if not compile_.reasons and compile_.recompile is None:
             return None
-        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
+        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen
+        # modules.
         from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 
         try:
             if compile_.recompile is None:
                 cause = cause_of_reasons(compile_.reasons, self._intake.place)
             else:
-                cause = cause_of_record(compile_.recompile, self._intake.place, reasons=compile_.reasons)
-                # A frame over its limit has no dynamo_start record, so nothing else says who called it.
+                cause = cause_of_record(
+                    compile_.recompile, self._intake.place, reasons=compile_.reasons
+                )
+                # A frame over its limit has no dynamo_start record, so nothing else says who called
+                # it.
                 cause = cause.replace(caller=() if compile_.stack else self._named(compile_.caller))
             if (root := self._intake.roots.get(compile_.frame_id)) is not None:
                 cause = cause.replace(changes=tuple(_of_root(cause.changes, root)))
             elif (wrapped := self._intake.wrapped(compile_.frame_id)) is not None:
-                named = (change.replace(expression=wrapped.named(change.expression)) for change in cause.changes)
+                named = (
+                    change.replace(expression=wrapped.named(change.expression))
+                    for change in cause.changes
+                )
                 cause = cause.replace(changes=tuple(named))
             return with_carried(cause, self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
@@ -248,7 +287,9 @@ class Assembler:
             return None
 
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
-        """Returns what names the values passed to a resume function; the last one is what broke the graph."""
+        """Returns what names the values passed to a resume function; the last one is what broke the
+        graph.
+        """
         code_name, file, _ = self._intake.code_names.get(compile_.frame_id, ("", "", 0))
         _, line = resumed(code_name)
         if line is None:
@@ -260,7 +301,9 @@ class Assembler:
         names = compile_.recompile.get("stack_names") or [] if compile_.recompile else []
         last = max(names, key=lambda name: int(name.removeprefix("___stack")), default=None)
         return lambda name: (
-            f"the value of `{broken}` at {place}" if broken and name == last else f"(a value from {place})"
+            f"the value of `{broken}` at {place}"
+            if broken and name == last
+            else f"(a value from {place})"
         )
 
     def _broken_expression(self, file: str, line: int) -> str | None:
@@ -269,9 +312,16 @@ class Assembler:
             for found in self._intake.breaks:
                 entry = found.exact[0] if found.exact else None
                 is_call = (found.record.instruction or "").startswith("CALL")
-                if entry is None or not is_call or None in (entry.text, entry.column, entry.end_column):
+                if (
+                    entry is None
+                    or not is_call
+                    or None in (entry.text, entry.column, entry.end_column)
+                ):
                     continue
-                start, end = ((column or 1) - 1 - (entry.indent or 0) for column in (entry.column, entry.end_column))
+                start, end = (
+                    (column or 1) - 1 - (entry.indent or 0)
+                    for column in (entry.column, entry.end_column)
+                )
                 self._broken.setdefault(entry.at, (entry.text or "")[max(start, 0) : end])
         return self._broken.get((file, line))
 
@@ -296,7 +346,8 @@ class Assembler:
         if compiled_autograd_id is not None:
             qualname: str | None = f"backward pass {compiled_autograd_id} (compiled autograd)"
         elif code_name == "inner" and file.endswith(_WRAPPER_FILES) and origin == "torch":
-            # So torch calls the frame if the root's class is its own (``torch/_dynamo/external_utils.py``, 2.13).
+            # So torch calls the frame if the root's class is its own
+            # (``torch/_dynamo/external_utils.py``, 2.13).
             class_name = self._run.target.class_name
             qualname = f"{class_name}.forward" if class_name else None
         else:
@@ -321,12 +372,18 @@ class Assembler:
     def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
         if context is None or context.function_line is None:
             return None
-        at = context if context.function_line == line else self._intake.sources.get((file, context.function_line))
+        at = (
+            context
+            if context.function_line == line
+            else self._intake.sources.get((file, context.function_line))
+        )
         return at.statement.splitlines()[0] if at and at.statement else None
 
     def _settling(self, settling: Settling) -> Settling:
         extra = map(self._compile, self._extra)
-        again = [compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"]
+        again = [
+            compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"
+        ]
         return settling.replace(recompiles=tuple(again), frames=tuple(self._frames(again).values()))
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
@@ -347,7 +404,11 @@ class Assembler:
         inputs = next((graph.inputs for graph in graphs if graph.compile_id == compile_id), None)
         if inputs is None:
             return None
-        return {item.name.lower(): expression(item.source or item.name) for item in inputs if item.is_parameter}
+        return {
+            item.name.lower(): expression(item.source or item.name)
+            for item in inputs
+            if item.is_parameter
+        }
 
 
 def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange]:

@@ -1,8 +1,10 @@
-"""Parses what torch prints for a graph break, and finds out in which code of torch's own it happened.
+"""Parses what torch prints for a graph break, and finds out in which code of torch's own it
+happened.
 
-The layout is that of ``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and of
-``log_graph_break`` (``torch/_dynamo/symbolic_convert.py``, 2.13); 2.11 and 2.15 print the same. A text with another
-layout is kept whole as the reason: nothing is dropped.
+The layout is that of ``format_graph_break_message`` and ``unimplemented``
+(``torch/_dynamo/exc.py``, 2.13) and of ``log_graph_break`` (``torch/_dynamo/symbolic_convert.py``,
+2.13); 2.11 and 2.15 print the same. A text with another layout is kept whole as the reason: nothing
+is dropped.
 """
 
 from __future__ import annotations
@@ -24,23 +26,31 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 
-_CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
+_CHAIN = re.compile(
+    r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE
+)
 _ID = re.compile(r"/gb/gb(\d+)\.html")
 _INSTRUCTION = re.compile(r"^Encountered graph break when attempting to trace (\w+)")
-_HEADER_PARAGRAPH = re.compile(r"\A(?:Encountered graph break|Failed to handle graph break)[^\n]*\n\s*\n")
+_HEADER_PARAGRAPH = re.compile(
+    r"\A(?:Encountered graph break|Failed to handle graph break)[^\n]*\n\s*\n"
+)
 _HIGHER_ORDER = re.compile(r"^[^\S\n]*Higher Order Operator: (.+)$", re.MULTILINE)
 _HEADER_AT = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$", re.MULTILINE)
 _STACK_ENTRY = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
-_SYMBOLIC = ("Could not guard on data-dependent expression", "Could not extract specialized integer")
+_SYMBOLIC = (
+    "Could not guard on data-dependent expression",
+    "Could not extract specialized integer",
+)
 _UNKNOWN_TYPES = (
     "Unsupported input type",
     "is not supported or pytree-flattenable",
     "which is not a known type",
     "Encountered unrecognized type",
 )
-"""What torch.export says of an input or an output of a type that it can't take apart (``torch/export/_trace.py``,
-``torch/_export/utils.py`` and ``torch/_dynamo/functional_export.py``, 2.13)."""
+"""What torch.export says of an input or an output of a type that it can't take apart
+(``torch/export/_trace.py``, ``torch/_export/utils.py`` and ``torch/_dynamo/functional_export.py``,
+2.13)."""
 
 _EXPORT_ADVICE = re.compile(
     r"\n\s*(?:The error above occurred when calling torch\.export\.export"
@@ -50,14 +60,22 @@ _RECURRENT = "RNN, GRU, or LSTM"
 _OLD_REASON = re.compile(r"\A(?:Graph break in user code at [^\n]*\n)?Reason: (?:Unsupported: )?")
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
-_END_OF_STACK = re.compile(r"^(?:Traceback \(most recent call last\):|NoneType: None)$", re.MULTILINE)
-_EXCEPTION = re.compile(r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", re.MULTILINE)
-_AFTER_MESSAGE = re.compile(r"^(?:[^\S\n]*from user code:[^\S\n]*$|Set TORCHDYNAMO_VERBOSE=1)", re.MULTILINE)
+_END_OF_STACK = re.compile(
+    r"^(?:Traceback \(most recent call last\):|NoneType: None)$", re.MULTILINE
+)
+_EXCEPTION = re.compile(
+    r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", re.MULTILINE
+)
+_AFTER_MESSAGE = re.compile(
+    r"^(?:[^\S\n]*from user code:[^\S\n]*$|Set TORCHDYNAMO_VERBOSE=1)", re.MULTILINE
+)
 MAX_MESSAGE = 20_000
 
 
 class PrintedEntry(NamedTuple):
-    """One entry of a printed stack; ``text`` has no indentation and is None if torch printed no source line."""
+    """One entry of a printed stack; ``text`` has no indentation and is None if torch printed no
+    source line.
+    """
 
     file: str
     line: int
@@ -67,7 +85,9 @@ class PrintedEntry(NamedTuple):
 
 @dataclass
 class PrintedBreak:
-    """A graph break or an error as its record has it, with the printed stack, which an exact one can still replace."""
+    """A graph break or an error as its record has it, with the printed stack, which an exact one
+    can still replace.
+    """
 
     record: BreakRecord
     """All that torch prints but the stack."""
@@ -76,7 +96,12 @@ class PrintedBreak:
     exact: tuple[StackEntry, ...] = ()
 
 
-def break_record(words: str, chain: tuple[BreakReason, ...], effect: BreakEffect, **known: Any) -> BreakRecord:  # noqa: ANN401
+def break_record(
+    words: str,
+    chain: tuple[BreakReason, ...],
+    effect: BreakEffect,
+    **known: Any,  # noqa: ANN401
+) -> BreakRecord:
     """A break without a stack; its topic is read from all of torch's words."""
     operator = _HIGHER_ORDER.search(words)
     known = {
@@ -92,9 +117,11 @@ def break_record(words: str, chain: tuple[BreakReason, ...], effect: BreakEffect
 def parse_break(payload: str) -> PrintedBreak:
     """Split a ``dynamo_graph_break_reason`` payload into its parts."""
     if wont := _WONT_CONVERT.search(payload):
-        # The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception. torch
-        # logs a full record of the same break right after it.
-        reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)
+        # The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's
+        # exception. torch logs a full record of the same break right after it.
+        reason = BreakReason(
+            gb_type="Backend compiler exception", explanation=exception_words(payload) or None
+        )
         entry = PrintedEntry(wont[2], int(wont[3]), wont[1], None)
         record = break_record(payload.strip(), (reason,), "resumed")
         return PrintedBreak(record, (entry,), header=(entry.file, entry.line))
@@ -112,13 +139,16 @@ def parse_break(payload: str) -> PrintedBreak:
 
 def _split(payload: str) -> tuple[str, str]:
     if _SKIP_NOTICE in payload:
-        # Here torch prints the stack first, and the reason only as the exception of a Python traceback.
+        # Here torch prints the stack first, and the reason only as the exception of a Python
+        # traceback.
         _, _, rest = payload.partition("in the following user code:\n")
         stack, _, trace = rest.partition(_TRACEBACK)
         return exception_words(_TRACEBACK + trace), stack
     _, found, rest = payload.partition("Graph Break Reason: ")
     # Otherwise as torch 2.6 writes it.
-    words, _, stack = (rest if found else _OLD_REASON.sub("", payload, count=1)).partition("\nUser code traceback:\n")
+    words, _, stack = (rest if found else _OLD_REASON.sub("", payload, count=1)).partition(
+        "\nUser code traceback:\n"
+    )
     words, _, _ = words.partition("\nStack variable source attribution:\n")
     return words.strip(), _END_OF_STACK.split(stack, maxsplit=1)[0]
 
@@ -133,8 +163,8 @@ def _effect(payload: str, words: str) -> BreakEffect:
 def parse_error(trace: str) -> PrintedBreak:
     """Split a ``dynamo_error`` payload, which is Python's traceback text, into its parts.
 
-    After the message torch prints the user's stack (``TorchDynamoException`` and ``augment_exc_message``,
-    ``torch/_dynamo/exc.py``, 2.6 to 2.15).
+    After the message torch prints the user's stack (``TorchDynamoException`` and
+    ``augment_exc_message``, ``torch/_dynamo/exc.py``, 2.6 to 2.15).
     """
     words = exception_words(trace)
     _, found, rest = trace.rpartition("\nfrom user code:\n")
@@ -145,7 +175,9 @@ def parse_error(trace: str) -> PrintedBreak:
 
 
 def exception_words(trace: str) -> str:
-    """The last exception's message in Python's traceback text, without its type name, the user's stack and advice."""
+    """The last exception's message in Python's traceback text, without its type name, the user's
+    stack and advice.
+    """
     last = trace.rpartition(_TRACEBACK)[2]
     match = _EXCEPTION.search(last)
     message = last[match.end() :] if match else last
@@ -166,7 +198,9 @@ def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
 
 
 def export_words(message: str) -> str:
-    """The message of an exception of torch.export, without its general advice and the program's stack."""
+    """The message of an exception of torch.export, without its general advice and the program's
+    stack.
+    """
     message = _AFTER_MESSAGE.split(message, maxsplit=1)[0]
     return _EXPORT_ADVICE.split(message, maxsplit=1)[0].strip()
 
@@ -182,8 +216,14 @@ def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopi
 
 
 def limit_of(words: str) -> RecompileLimit:
-    """Which of torch's two limits a frame hit (``exceeds_recompile_limit``, ``torch/_dynamo/cache_size.py``, 2.13)."""
-    return "accumulated_recompile_limit" if "accumulated_recompile_limit" in words else "recompile_limit"
+    """Which of torch's two limits a frame hit (``exceeds_recompile_limit``,
+    ``torch/_dynamo/cache_size.py``, 2.13).
+    """
+    return (
+        "accumulated_recompile_limit"
+        if "accumulated_recompile_limit" in words
+        else "recompile_limit"
+    )
 
 
 def _parse_reason(part: str) -> BreakReason | None:
@@ -220,7 +260,9 @@ def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
     """The entries of a printed traceback, without its caret lines."""
     lines = text.splitlines()
     return tuple(
-        PrintedEntry(match[1], int(match[2]), match[3], (after.startswith("    ") and after.strip()) or None)
+        PrintedEntry(
+            match[1], int(match[2]), match[3], (after.startswith("    ") and after.strip()) or None
+        )
         for line, after in zip_longest(lines, lines[1:], fillvalue="")
         if (match := _STACK_ENTRY.match(line))
     )

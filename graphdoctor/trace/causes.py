@@ -1,8 +1,10 @@
-"""Turns a ``graphdoctor_recompile`` record, or torch's printed reasons, into the cause of a recompile.
+"""Turns a ``graphdoctor_recompile`` record, or torch's printed reasons, into the cause of a
+recompile.
 
-The cause is about the cache entry that shares most of the function's history. The last call's values passed all guards
-of the entry that it used, so what differs from that entry has changed since, and nothing else that it guards on has:
-another entry that differs in more is of a call from longer ago, and says nothing about this recompile.
+The cause is about the cache entry that shares most of the function's history. The last call's
+values passed all guards of the entry that it used, so what differs from that entry has changed
+since, and nothing else that it guards on has: another entry that differs in more is of a call from
+longer ago, and says nothing about this recompile.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from graphdoctor.trace.guards.state import short_dtype, state_changes
 from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
 from graphdoctor.trace.origin import PlaceReader
 
-_WHOLE = frozenset({"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"})
+_WHOLE = frozenset(
+    {"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"}
+)
 """Changes after which nothing inside the value is known to be what it was."""
 
 _COUNTS = frozenset({"size", "relation", "number", "module_number"})
@@ -51,20 +55,26 @@ class ComparedEntry:
 
 
 def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
-    """The entry with the fewest differences, of those that differ only in values that changed since the last call."""
+    """The entry with the fewest differences, of those that differ only in values that changed since
+    the last call.
+    """
     last = entries[0]
     # The last call had what these were compiled for, but for values that changed since.
     possible = [
         entry
         for entry in entries[1:]
         if not entry.hidden_count
-        and all(any(_is_part(change, other) for other in last.differing) for change in entry.differing)
+        and all(
+            any(_is_part(change, other) for other in last.differing) for change in entry.differing
+        )
     ]
     return min((last, *possible), key=_distance)
 
 
 def _distance(entry: ComparedEntry) -> int:
-    return len({change.source or change.expression for change in entry.changes}) + entry.hidden_count
+    return (
+        len({change.source or change.expression for change in entry.changes}) + entry.hidden_count
+    )
 
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:
@@ -73,16 +83,26 @@ def _is_part(change: GuardChange, other: GuardChange) -> bool:
         return True
     if source == whole and (change.kind, other.kind) in _FOLLOWING:
         return True
-    is_within = source is not None and (source == whole or source.startswith((f"{whole}.", f"{whole}[")))
+    is_within = source is not None and (
+        source == whole or source.startswith((f"{whole}.", f"{whole}["))
+    )
     return other.kind in _WHOLE and is_within
 
 
 def _name(change: GuardChange) -> str:
-    return expression(change.source) if change.kind == "relation" and change.source else change.expression
+    return (
+        expression(change.source)
+        if change.kind == "relation" and change.source
+        else change.expression
+    )
 
 
-def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) -> tuple[GuardChange, ...]:
-    """The changes with the value that each had in the function's last call, as far as its entry shows it."""
+def with_previous(
+    changes: Iterable[GuardChange], last: ComparedEntry | None
+) -> tuple[GuardChange, ...]:
+    """The changes with the value that each had in the function's last call, as far as its entry
+    shows it.
+    """
     # Several values pass a relation, so that the last call's isn't known.
     shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
     known = {change.key: change.old for change in reversed(shown)}
@@ -90,9 +110,13 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) ->
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
-    """What else changed since the last call: to the values that the nearest entry was compiled for."""
+    """What else changed since the last call: to the values that the nearest entry was compiled
+    for.
+    """
     named = {change.expression for change in nearest.differing}
-    return tuple(change for change in with_previous(last.changes, last) if change.expression not in named)
+    return tuple(
+        change for change in with_previous(last.changes, last) if change.expression not in named
+    )
 
 
 _CARRIED = re.compile(r"\b___stack\d+")
@@ -100,9 +124,12 @@ _NUMBER_OF_ONE = re.compile(r"^___stack\d+ = (?!.*___stack)")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
 _ARGUMENT = re.compile(r"[LG]\['.*\]")
-"""An argument, a global, or an item of one; a member of something else, such as an enum, can't alias an argument."""
+"""An argument, a global, or an item of one; a member of something else, such as an enum, can't
+alias an argument."""
 
-_CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
+_CONSTANT_GUARDS = frozenset(
+    {"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"}
+)
 _TOLD = frozenset({"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE"})
 """Guards whose change says all that the guard does."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -116,7 +143,9 @@ _Value = Mapping[str, Any]
 _NO_VALUE: _Value = {}
 
 
-def cause_of_record(record: Mapping[str, Any], place: PlaceReader, *, reasons: tuple[str, ...] = ()) -> RecompileCause:
+def cause_of_record(
+    record: Mapping[str, Any], place: PlaceReader, *, reasons: tuple[str, ...] = ()
+) -> RecompileCause:
     """The cause in one of our records; what torch printed if it names no cache entry."""
     nearest, last = _nearest(record, place, reasons)
     if nearest is None and reasons:
@@ -138,33 +167,50 @@ def cause_of_record(record: Mapping[str, Any], place: PlaceReader, *, reasons: t
 def _nearest(
     record: Mapping[str, Any], place: PlaceReader, reasons: tuple[str, ...]
 ) -> tuple[ComparedEntry | None, ComparedEntry | None]:
-    if entries := [_compared(entry, entry.get("compile_id"), place) for entry in record.get("compared") or ()]:
+    if entries := [
+        _compared(entry, entry.get("compile_id"), place) for entry in record.get("compared") or ()
+    ]:
         return nearest_entry(entries), entries[0]
-    # The one entry that earlier recordings have: it was chosen while running, by the number of differences alone.
+    # The one entry that earlier recordings have: it was chosen while running, by the number of
+    # differences alone.
     old: Mapping[str, Any] = record
     nearest = _compared(old, old.get("nearest"), place) if old.get("failed") else None
     if nearest is None or not reasons:
         return nearest, None
-    # Of another entry than the last call's it isn't known whether it differs only in what has changed since.
+    # Of another entry than the last call's it isn't known whether it differs only in what has
+    # changed since.
     is_last = take_apart(reasons[0]).compile_id == nearest.compile_id
     return (nearest, nearest) if is_last else (None, None)
 
 
-def _compared(entry: Mapping[str, Any], compile_id: str | None, place: PlaceReader) -> ComparedEntry:
+def _compared(
+    entry: Mapping[str, Any], compile_id: str | None, place: PlaceReader
+) -> ComparedEntry:
     located = ((item, _line(item, place)) for item in entry.get("failed") or ())
     differing = distinct_values(
         change.replace(guard_location=line) for item, line in located for change in _changes(item)
     )
-    return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), entry.get("hidden") or 0)
+    return ComparedEntry(
+        compile_id,
+        differing,
+        tuple(_without_consequences(list(differing))),
+        entry.get("hidden") or 0,
+    )
 
 
 def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
-    """The cause as far as torch printed it: each cache entry's first failed guard, the last call's entry first."""
+    """The cause as far as torch printed it: each cache entry's first failed guard, the last call's
+    entry first.
+    """
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.replace(guard_location=line) for change in changes_of(guard))
     last = ComparedEntry(guard.compile_id, changes, changes)
-    known: dict[str, Any] = {"nearest": guard.compile_id, "last_used": guard.compile_id, "is_exact": False}
+    known: dict[str, Any] = {
+        "nearest": guard.compile_id,
+        "last_used": guard.compile_id,
+        "is_exact": False,
+    }
     return RecompileCause(**known, entry_count=len(reasons), changes=with_previous(changes, last))
 
 
@@ -180,7 +226,10 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
 
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
         words = ((change, _carried_words(change.expression, carried)) for change in changes)
-        return tuple(each.replace(expression=text, old=value(each.old), new=value(each.new)) for each, text in words)
+        return tuple(
+            each.replace(expression=text, old=value(each.old), new=value(each.new))
+            for each, text in words
+        )
 
     return cause.replace(changes=named(cause.changes), also_changed=named(cause.also_changed))
 
@@ -205,11 +254,18 @@ def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
 
 
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
-    # Strides follow from sizes. In another grad mode, torch treats no tensor as requiring a gradient. A mode of the
-    # process changes the dispatch keys that torch compares, not the tensor's own. A default device is a function mode.
+    # Strides follow from sizes. In another grad mode, torch treats no tensor as requiring a
+    # gradient. A mode of the process changes the dispatch keys that torch compares, not the
+    # tensor's own. A default device is a function mode.
     kinds = {change.kind for change in changes}
-    resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
-    explained = {change.source for change in changes if change.source and change.kind not in ("relation", "unknown")}
+    resized = {
+        _tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")
+    }
+    explained = {
+        change.source
+        for change in changes
+        if change.source and change.kind not in ("relation", "unknown")
+    }
     replaced = {change.source for change in changes if change.source and change.kind == "value"}
     kept = [
         change
@@ -222,7 +278,9 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
         # torch guards on a set's members beside the set, and on an enum's member by identity too.
         and not (change.kind == "keys" and change.source in replaced)
         and not (
-            change.kind in ("relation", "unknown") and change.source in explained and ".shape[" not in change.expression
+            change.kind in ("relation", "unknown")
+            and change.source in explained
+            and ".shape[" not in change.expression
         )
     ]
     return kept or changes
@@ -253,10 +311,18 @@ def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[Guar
         case "DICT_KEYS":
             return [_keys_change(source, then, now)]
         case "MISSING":
-            return [GuardChange(kind="attribute", expression=expression(source), old="present", new="missing")]
+            return [
+                GuardChange(
+                    kind="attribute", expression=expression(source), old="present", new="missing"
+                )
+            ]
         case "NO_TENSOR_ALIASING":
             both = f"{expression(item.get('other') or '')} and {expression(source)}"
-            return [GuardChange(kind="aliasing", expression=both, old="two tensors", new="the same tensor")]
+            return [
+                GuardChange(
+                    kind="aliasing", expression=both, old="two tensors", new="the same tensor"
+                )
+            ]
         case leaf if words is None:
             return [GuardChange(kind="unknown", expression=expression(source) or leaf)]
         case "RELATION":
@@ -279,21 +345,31 @@ def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[Guar
     return [_with_new(change, now) for change in changes_of(words)]
 
 
-def _tensor_changes(source: str, expected: TensorMatch, then: _Value, now: _Value) -> Iterator[GuardChange]:
+def _tensor_changes(
+    source: str, expected: TensorMatch, then: _Value, now: _Value
+) -> Iterator[GuardChange]:
     name = expression(source)
     if "dtype" not in now:
         kind: ChangeKind = "none" if now.get("text") == "None" else "type"
-        yield GuardChange(kind=kind, expression=name, old=then.get("text") or "a tensor", new=_text(now))
+        yield GuardChange(
+            kind=kind, expression=name, old=then.get("text") or "a tensor", new=_text(now)
+        )
         return
     changes = list(_member_changes(name, expected, then, now))
     yield from changes or [_hidden_change(name, expected, then, now)]
 
 
-def _member_changes(name: str, expected: TensorMatch, then: _Value, now: _Value) -> Iterator[GuardChange]:
+def _member_changes(
+    name: str, expected: TensorMatch, then: _Value, now: _Value
+) -> Iterator[GuardChange]:
     size, shape = expected.size or (), now["shape"]
     is_same_rank = len(size) == len(shape)
     sizes = enumerate(zip(size, shape, strict=True)) if is_same_rank else ()
-    strides = enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False)) if is_same_rank else ()
+    strides = (
+        enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False))
+        if is_same_rank
+        else ()
+    )
     members: tuple[tuple[ChangeKind, str, object, object], ...] = (
         ("tensor_class", "", expected.type, now.get("type")),
         ("dtype", ".dtype", short_dtype(expected.dtype), short_dtype(now["dtype"])),
@@ -307,7 +383,11 @@ def _member_changes(name: str, expected: TensorMatch, then: _Value, now: _Value)
         if old is not None and old != new:
             is_parameter = expected.type == "Parameter" and kind in ("size", "stride")
             yield GuardChange(
-                kind=kind, expression=f"{name}{member}", old=str(old), new=str(new), is_parameter=is_parameter
+                kind=kind,
+                expression=f"{name}{member}",
+                old=str(old),
+                new=str(new),
+                is_parameter=is_parameter,
             )
 
 
@@ -315,18 +395,24 @@ def _hidden_change(name: str, expected: TensorMatch, then: _Value, now: _Value) 
     before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
     if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
         # torch treats a tensor as requiring a gradient only while grad mode is on.
-        return GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
+        return GuardChange(
+            kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False"
+        )
     kind, old, new = dispatch_change(before, after)
     return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
-def _object_change(leaf: str, source: str, guard: GuardText, then: _Value, now: _Value) -> GuardChange:
+def _object_change(
+    leaf: str, source: str, guard: GuardText, then: _Value, now: _Value
+) -> GuardChange:
     name = expression(source.removesuffix(".__code__"))
     if leaf == "TYPE_MATCH":
         change = next(changes_of(guard))
         is_none = change.old == "None" or now.get("text") == "None"
         old = then.get("text") if is_none and then else change.old
-        return GuardChange(kind="none" if is_none else "type", expression=name, old=old, new=_a_type(now))
+        return GuardChange(
+            kind="none" if is_none else "type", expression=name, old=old, new=_a_type(now)
+        )
     old, new = _described(then), _described(now)
     if old == new and old is not None:
         new = f"another {new}"
@@ -350,7 +436,9 @@ def _keys_change(source: str, then: _Value, now: _Value) -> GuardChange:
     name = expression(source)
     if then.get("type") != now.get("type"):
         return GuardChange(kind="type", expression=name, old=_a_type(then), new=_a_type(now))
-    return GuardChange(kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now))
+    return GuardChange(
+        kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now)
+    )
 
 
 def _key_list(value: _Value) -> str:
@@ -378,16 +466,29 @@ def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
 def _relation(guard: GuardText, item: _Failed) -> GuardChange:
     code, then, sizes = guard.expression, item.get("then") or {}, item.get("sizes") or {}
     match read_form(code).parts:
-        case Comparison(left, "==", right) if left in sizes and _NUMBER.fullmatch(right) and not is_relation(code):
+        case Comparison(left, "==", right) if (
+            left in sizes and _NUMBER.fullmatch(right) and not is_relation(code)
+        ):
             # A dynamic number that the code needed the value of: only this one fits.
             new = _text(sizes[left])
             kind = value_kind(left, right, new)
-            return GuardChange(kind=kind, source=left, expression=expression(left), old=right, new=new)
+            return GuardChange(
+                kind=kind, source=left, expression=expression(left), old=right, new=new
+            )
         case Comparison(_, "is", right) if not sizes or _ARGUMENT.fullmatch(right):
             return next(changes_of(guard))
     old = ", ".join(f"{expression(name)} = {value}" for name, value in then.items()) or None
-    new = ", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items()) or None
-    return GuardChange(kind="relation", source=next(iter(sizes), None), expression=expression(code), old=old, new=new)
+    new = (
+        ", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items())
+        or None
+    )
+    return GuardChange(
+        kind="relation",
+        source=next(iter(sizes), None),
+        expression=expression(code),
+        old=old,
+        new=new,
+    )
 
 
 def _with_new(change: GuardChange, now: _Value) -> GuardChange:

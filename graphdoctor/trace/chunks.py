@@ -1,4 +1,6 @@
-"""Reads a large log in several processes, cut where records begin; what comes out is the same as of one."""
+"""Reads a large log in several processes, cut where records begin; what comes out is the same as of
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ _LEAST_BYTES = 32 * 2**20
 
 _CHUNK_BYTES = 8 * 2**20
 _AHEAD = 8
-"""How many parts are kept that were read before their turn; no more processes than one more than these pay."""
+"""How many parts are kept that were read before their turn; no more processes than one more than
+these pay."""
 
 _METRICS = "compilation_metrics"
 _DUMPS = ("inductor_config", "dynamo_config", "functorch_config")
-"""Nine tenths of a metrics record (2.13): every setting of torch, as text. Nothing here reads them."""
+"""Nine tenths of a metrics record (2.13): every setting of torch, as text. Nothing here reads
+them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Chunk:
 _Read = tuple[list[Record], LogDamage]
 
 
-def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor) -> Iterator[Record]:
+def records_of(
+    log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor
+) -> Iterator[Record]:
     """The records of a log, as ``read_records`` gives them."""
     # Finding where to cut a log that lies elsewhere takes a request for each part.
     is_near = log.is_seekable and not log.is_remote
@@ -49,7 +55,10 @@ def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor:
         with log.open() as lines:
             yield from read_records(lines, kinds.__contains__, damage)
         return
-    chunks = [Chunk(log, start, end, kinds) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    chunks = [
+        Chunk(log, start, end, kinds)
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
     for index, read in _in_order(executor.run(read_chunk, chunks, ahead=_AHEAD)):
         # What a process couldn't do, such as for want of memory, this one does.
         records, found = read_chunk(chunks[index]) if isinstance(read, Failure) else read
@@ -66,7 +75,9 @@ def read_chunk(chunk: Chunk) -> _Read:
     with chunk.log.open(chunk.start) as stream:
         # A log of this machine that is not compressed: nothing is cut before its end.
         lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
-        for record in read_records(lines, chunk.kinds.__contains__, damage, has_more=chunk.end is not None):
+        for record in read_records(
+            lines, chunk.kinds.__contains__, damage, has_more=chunk.end is not None
+        ):
             _leave_out_dumps(record)
             records.append(record)
     return records, damage

@@ -1,7 +1,7 @@
 """What ``DDPOptimizer`` printed of a graph that it split -> ``DdpSplit``.
 
-``compile_fn`` (``torch/_dynamo/backends/distributed.py``, 2.13) counts the sizes of parameters that require gradients;
-the print doesn't say which do, so all count here.
+``compile_fn`` (``torch/_dynamo/backends/distributed.py``, 2.13) counts the sizes of parameters that
+require gradients; the print doesn't say which do, so all count here.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     outside = {name.lower() for name, _ in _arguments(seen.code)}
     crossing: dict[str, int | None] = {}
     buckets: list[DdpBucket] = []
-    # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed beside it.
-    parts = [(name, code.partition("\n    class ")[0]) for name, code in seen.parts if name.startswith("submod_")]
+    # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
+    # beside it.
+    parts = [
+        (name, code.partition("\n    class ")[0])
+        for name, code in seen.parts
+        if name.startswith("submod_")
+    ]
     for name, code in parts:
         own: dict[str, int | None] = {}
         for argument, size in _arguments(code):
@@ -47,7 +52,12 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
         body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
         count = len(_CALL.findall(body))
         buckets.append(
-            DdpBucket(name=name, parameters=tuple(own), parameter_bytes=whole_sum(own.values()), op_count=count)
+            DdpBucket(
+                name=name,
+                parameters=tuple(own),
+                parameter_bytes=whole_sum(own.values()),
+                op_count=count,
+            )
         )
     return DdpSplit(
         compile_id=seen.compile_id,
@@ -59,11 +69,17 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
 
 def _arguments(code: str) -> list[tuple[str, int | None]]:
     signature = _SIGNATURE.search(code)
-    return [(name, _bytes(*size)) for name, *size in _ARGUMENT.findall(signature[1] if signature else "")]
+    return [
+        (name, _bytes(*size))
+        for name, *size in _ARGUMENT.findall(signature[1] if signature else "")
+    ]
 
 
 def _bytes(dtype: str, shape: str) -> int | None:
-    bits, sizes = _DTYPE.fullmatch(dtype), [part.strip() for part in shape.split(",") if part.strip()]
+    bits, sizes = (
+        _DTYPE.fullmatch(dtype),
+        [part.strip() for part in shape.split(",") if part.strip()],
+    )
     is_known = bits is not None and all(size.isdigit() for size in sizes)
     return math.prod(map(int, sizes)) * int(bits[1]) // 8 if bits and is_known else None
 

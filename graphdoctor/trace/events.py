@@ -1,4 +1,6 @@
-"""Reads the probe's events, the lines of ``probe.jsonl``, and what takes several of them: lanes, variations."""
+"""Reads the probe's events, the lines of ``probe.jsonl``, and what takes several of them: lanes,
+variations.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Events:
 
 
 def read_events(content: bytes) -> Events:
-    """The events in a file's content; lines that aren't events are skipped, since a killed probe leaves half a line."""
+    """The events in a file's content; lines that aren't events are skipped, since a killed probe
+    leaves half a line.
+    """
     return Events(_parsed(content.splitlines()))
 
 
@@ -66,20 +70,35 @@ _MAX_LANES = 200
 
 
 def read_lanes(events: Events, recording: Recording) -> tuple[Lane, ...]:
-    """The lanes of as many calls as are shown, preferring those that compile, and of the steady call."""
+    """The lanes of as many calls as are shown, preferring those that compile, and of the steady
+    call.
+    """
     by_call = {event["call"]: event for event in events.of("lane")}
     # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]
     lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
-    compiling = {call for call, lane in lanes.items() if any(segment.kind == "compile" for segment in lane.segments)}
-    ranked = sorted((call for call in lanes if call is not None), key=lambda call: (call not in compiling, call))
+    compiling = {
+        call
+        for call, lane in lanes.items()
+        if any(segment.kind == "compile" for segment in lane.segments)
+    }
+    ranked = sorted(
+        (call for call in lanes if call is not None), key=lambda call: (call not in compiling, call)
+    )
     shown = [lanes[call] for call in sorted(ranked[:_MAX_LANES])]
     return (*shown, *([lanes[None]] if None in lanes else []))
 
 
 def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
-    lane = {"call_index": event["call"], "duration_us": event["duration_us"], "is_profiled": event["is_profiled"]}
-    lane |= {"segments": [_segment(row, graphs) for row in event["segments"]], "hidden_segments": event["hidden"]}
+    lane = {
+        "call_index": event["call"],
+        "duration_us": event["duration_us"],
+        "is_profiled": event["is_profiled"],
+    }
+    lane |= {
+        "segments": [_segment(row, graphs) for row in event["segments"]],
+        "hidden_segments": event["hidden"],
+    }
     return read_fact(Lane, lane)
 
 
@@ -107,21 +126,30 @@ def read_variations(events: Events) -> tuple[Variation, ...] | None:
     if "vary_end" not in events:
         for number, planned in enumerate(plan):
             if number not in found:
-                found[number] = read_fact(Variation, {**planned, "verdict": "not_varied", "reason": _NOT_REACHED})
+                found[number] = read_fact(
+                    Variation, {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
+                )
     return tuple(found[number] for number in sorted(found))
 
 
 def _variation(event: Event) -> Variation:
-    fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
+    fields: dict[str, Any] = {
+        key: value for key, value in event.items() if key not in ("event", "number", "tried")
+    }
     tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
     seconds = sum_of_known(value.compile_s for value in tried)
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"
-    return read_fact(Variation, fields | {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason})
+    return read_fact(
+        Variation,
+        fields | {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason},
+    )
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
-    """The verdict on a property from the values tried; special values count only if there are no others."""
+    """The verdict on a property from the values tried; special values count only if there are no
+    others.
+    """
     made = [value for value in tried if value.outcome != "fails_eager"]
     counted = [value for value in made if not value.is_special] or made
     outcomes = {value.outcome for value in counted}

@@ -40,8 +40,8 @@ _ANSWERS: Mapping[str, tuple[AskedCache, AnswerState]] = {
     "aotautograd_cache_pickle_failure": ("aotautograd_cache", "failed"),
     "dynamo_cache_exception": ("dynamo_cache", "failed"),
 }
-"""torch's records of what a cache said (``torch/_inductor/compile_fx.py``, ``torch/_dynamo/package.py``,
-``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+"""torch's records of what a cache said (``torch/_inductor/compile_fx.py``,
+``torch/_dynamo/package.py``, ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
 
 _SHAPES: Mapping[str, ShapeKind] = {
     "create_symbol": "dynamic",
@@ -53,7 +53,8 @@ _SHAPES: Mapping[str, ShapeKind] = {
     "propagate_real_tensors_provenance": "assumed",
     "guard_on_data_dependent_error": "data_dependent",
 }
-"""``torch/fx/experimental/symbolic_shapes.py``, 2.13; with ``TORCH_DTRACE``, guards and assumptions come twice."""
+"""``torch/fx/experimental/symbolic_shapes.py``, 2.13; with ``TORCH_DTRACE``, guards and assumptions
+come twice."""
 
 _KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
 _REASONS = ("cache_bypass_reason", "_reason", "reason", "error", "missing_backend")
@@ -75,26 +76,45 @@ def _answer(record: Record) -> Iterator[CacheAnswer]:
         said = record.payload
     if not isinstance(said, dict):
         said = {"reason": str(said)}
-    reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
-    reason, key = reason and str(reason)[:_MAX_REASON], None if said.get("key") is None else _text(said["key"])
-    yield CacheAnswer(compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key)
+    reason = (
+        next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
+    )
+    reason, key = (
+        reason and str(reason)[:_MAX_REASON],
+        None if said.get("key") is None else _text(said["key"]),
+    )
+    yield CacheAnswer(
+        compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key
+    )
 
 
 def _program(record: Record) -> Iterator[ExportedProgram]:
     text = record.payload or ""
     found = _RANGES.search(text, max(len(text) - 100_000, 0))
-    ranges = {} if found is None else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
-    yield ExportedProgram(size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id)
+    ranges = (
+        {}
+        if found is None
+        else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
+    )
+    yield ExportedProgram(
+        size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id
+    )
 
 
 def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
-    yield CollectiveSchedule(compile_id=record.compile_id, operations=tuple(map(_text, record.json())))
+    yield CollectiveSchedule(
+        compile_id=record.compile_id, operations=tuple(map(_text, record.json()))
+    )
 
 
 def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
     operations = record.json().get("ops") or ()
     times = [float(item["estimated_runtime_ns"]) / 1e3 for item in operations]
-    of_collectives = [time for time, item in zip(times, operations, strict=True) if item.get("type") == "collective"]
+    of_collectives = [
+        time
+        for time, item in zip(times, operations, strict=True)
+        if item.get("type") == "collective"
+    ]
     yield RuntimeEstimate(
         compile_id=record.compile_id,
         operations=len(times),
@@ -168,7 +188,11 @@ class Evidence:
     def _add_shape(self, record: Record) -> None:
         value = record.value
         kind = _SHAPES[record.kind]
-        expression = _text(value.get("symbol") if kind in ("dynamic", "unbacked", "specialized") else value.get("expr"))
+        expression = _text(
+            value.get("symbol")
+            if kind in ("dynamic", "unbacked", "specialized")
+            else value.get("expr")
+        )
         key = (kind, record.compile_id, expression)
         before = self._shapes.get(key)
         if before is not None:
@@ -187,19 +211,30 @@ class Evidence:
             "reason": value.get("reason"),
         }
         known = {name: _text(item) for name, item in texts.items() if item is not None}
-        known |= {"kind": kind, "compile_id": record.compile_id, "expression": expression, **self._place(value)}
+        known |= {
+            "kind": kind,
+            "compile_id": record.compile_id,
+            "expression": expression,
+            **self._place(value),
+        }
         self._shapes[key] = read_fact(ShapeEvent, known)
 
     def _place(self, value: Mapping[str, Any]) -> dict[str, Any]:
         entries = reversed(self._entries(value.get("user_stack") or value.get("stack")))
-        own = (each for each in entries if each.file != "<unknown>" and each.origin in PROGRAM_ORIGINS)
+        own = (
+            each for each in entries if each.file != "<unknown>" and each.origin in PROGRAM_ORIGINS
+        )
         return next(({"file": each.file, "line": each.line, "text": each.text} for each in own), {})
 
     def _add_kernel(self, record: Record) -> None:
         op, reason = _text(record.value["op"]), record.value.get("reason")
         reason = None if reason is None else _text(reason)
         key = (record.kind, record.compile_id, op, reason)
-        known: dict[str, Any] = {"op": op, "is_missing": _KERNELS[record.kind], "compile_id": record.compile_id}
+        known: dict[str, Any] = {
+            "op": op,
+            "is_missing": _KERNELS[record.kind],
+            "compile_id": record.compile_id,
+        }
         before = self._kernels.get(key, FakeKernel(**known, reason=reason, count=0))
         self._kernels[key] = before.replace(count=before.count + 1)
 
@@ -212,5 +247,6 @@ def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
         sizes[family_of(kind)] += size
     kinds = sorted(counts, key=lambda kind: (-sizes[kind], kind))
     return tuple(
-        RecordCount(kind=kind, count=counts[kind], size_bytes=sizes[kind], is_shown=is_shown(kind)) for kind in kinds
+        RecordCount(kind=kind, count=counts[kind], size_bytes=sizes[kind], is_shown=is_shown(kind))
+        for kind in kinds
     )

@@ -1,4 +1,6 @@
-"""Reads what torch.export made of a target; the place where it stopped is a break, so that rules can name it."""
+"""Reads what torch.export made of a target; the place where it stopped is a break, so that rules
+can name it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
         return tuple(
             read_fact(
-                StackEntry, {**each, **origins.named(each["file"]), **qualnames.get((each["file"], each["line"]), {})}
+                StackEntry,
+                {
+                    **each,
+                    **origins.named(each["file"]),
+                    **qualnames.get((each["file"], each["line"]), {}),
+                },
             )
             for each in found["stack"]
         )
@@ -48,7 +55,9 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
         Export,
         {
             **found,
-            "failure": None if failure is None else ExportFailure(type=str(failure["type"]), message=words),
+            "failure": None
+            if failure is None
+            else ExportFailure(type=str(failure["type"]), message=words),
             "dims": tuple(dims),
             "calls": calls,
             "constraints": tuple(map(expression, found["constraints"])),
@@ -66,7 +75,9 @@ def _to_program(stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
     return stack[: own[-1] + 1] if own else stack
 
 
-def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntry, ...]) -> BreakRecord:
+def _break_record(
+    failure: Mapping[str, Any], words: str, stack: tuple[StackEntry, ...]
+) -> BreakRecord:
     chain = parse_chain(words)
     topic = export_topic(words, chain[0], is_truth=bool(failure["is_truth"]))
     if topic == "export_error":
@@ -75,4 +86,6 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
         chain = (BreakReason(gb_type=f"{name}: {first}" if first else name),)
     classes = tuple(read_fact(NamedClass, found) for found in failure["classes"])
     is_exact = bool(failure["is_at_line"])
-    return break_record(words, chain, "raised", stack=stack, is_stack_exact=is_exact, topic=topic, classes=classes)
+    return break_record(
+        words, chain, "raised", stack=stack, is_stack_exact=is_exact, topic=topic, classes=classes
+    )

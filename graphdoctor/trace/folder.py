@@ -1,4 +1,5 @@
-"""Finds the files of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file, and reads all but its logs.
+"""Finds the files of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file, and reads
+all but its logs.
 
 ::
 
@@ -62,10 +63,14 @@ class RecordingFolder:
 
 
 def is_in_use(recording: Path) -> bool:
-    """Whether a process that makes the recording lives; a lock goes with its process, whatever ended it."""
+    """Whether a process that makes the recording lives; a lock goes with its process, whatever
+    ended it.
+    """
     try:
         # Not blocking: anything can have the name, a pipe included.
-        descriptor = os.open(recording / wire.LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(
+            recording / wire.LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
     except OSError:  # none: another version made it
         return False
     with os.fdopen(descriptor, "rb") as lock:
@@ -80,7 +85,9 @@ def open_folder(location: Location) -> RecordingFolder:
     """Find what there is to read; a ``GraphDoctorError`` says why nothing can be."""
     found = place_at(location)
     if found is None:
-        raise GraphDoctorError(f"There is no recording at {location}.", hint="Run graphdoctor explain first.")
+        raise GraphDoctorError(
+            f"There is no recording at {location}.", hint="Run graphdoctor explain first."
+        )
     if isinstance(found, LogFile):
         return RecordingFolder(_logs_of_file(found))
     meta = read_object(found.read(wire.META_FILE))
@@ -121,7 +128,9 @@ def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
         is_program = file.path.suffix == ".py"
         raise GraphDoctorError(
             f"{file.location} isn't a torch trace log: it contains no record of one.",
-            hint=f"graphdoctor explain {file.location} records a run." if is_program else hindrance(file),
+            hint=f"graphdoctor explain {file.location} records a run."
+            if is_program
+            else hindrance(file),
         )
     return tuple(logs)
 
@@ -144,20 +153,33 @@ class RankFolder:
 
 
 def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending, as logs or reports of processes say; empty if no process has one."""
-    known: dict[int, int | None] = {event["pid"]: event["rank"] for event in folder.events.of("rank")}
+    """The ranks of a recording, ascending, as logs or reports of processes say; empty if no process
+    has one.
+    """
+    known: dict[int, int | None] = {
+        event["pid"]: event["rank"] for event in folder.events.of("rank")
+    }
     processes = [
-        replace(process, rank=process.rank if process.pid is None else known.get(process.pid, process.rank))
-        for process in find_processes(folder.logs, main_pid=folder.events.fields("process").get("pid"))
+        replace(
+            process,
+            rank=process.rank if process.pid is None else known.get(process.pid, process.rank),
+        )
+        for process in find_processes(
+            folder.logs, main_pid=folder.events.fields("process").get("pid")
+        )
     ]
     logged = {process.pid for process in processes}
     # A rank that compiled nothing wrote no log.
     processes += [ProcessLogs((), pid, rank) for pid, rank in known.items() if pid not in logged]
     ranks = grouped((process.rank, process) for process in processes if process.rank is not None)
     # With no logs but its own: each is sent to another process.
-    logs = {rank: tuple(dict.fromkeys(log for process in own for log in process.logs)) for rank, own in ranks.items()}
+    logs = {
+        rank: tuple(dict.fromkeys(log for process in own for log in process.logs))
+        for rank, own in ranks.items()
+    }
     return tuple(
-        RankFolder(rank, replace(folder, logs=logs[rank], processes=tuple(own))) for rank, own in sorted(ranks.items())
+        RankFolder(rank, replace(folder, logs=logs[rank], processes=tuple(own)))
+        for rank, own in sorted(ranks.items())
     )
 
 

@@ -1,4 +1,6 @@
-"""Follows logs while they are being written: what is new since the last look; a compressed log is read once."""
+"""Follows logs while they are being written: what is new since the last look; a compressed log is
+read once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.following import BreakSeen, Counts, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar, Writer
+from graphdoctor.facts.following import (
+    BreakSeen,
+    Counts,
+    LogBegun,
+    LogStartedOver,
+    RecompileSeen,
+    Seen,
+    SoFar,
+    Writer,
+)
 from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
@@ -24,7 +35,13 @@ from graphdoctor.trace.storage.places import Location, place_at
 
 _PREFIX = re.compile(PREFIX)
 _KINDS = frozenset(
-    {"dynamo_start", "dynamo_graph_break_reason", "dynamo_output_graph", "recompile_reasons", "compilation_metrics"}
+    {
+        "dynamo_start",
+        "dynamo_graph_break_reason",
+        "dynamo_output_graph",
+        "recompile_reasons",
+        "compilation_metrics",
+    }
 )
 _HEAD_BYTES = 256
 _MOST_BYTES = 2**24
@@ -86,7 +103,14 @@ class _Process:
         reason = found.record.chain[0].gb_type
         if (file, line, reason) not in self.breaks:
             self.breaks.add((file, line, reason))
-            yield BreakSeen(self.writer, record.compile_id, file, line, reason, found.record.effect == "frame_skipped")
+            yield BreakSeen(
+                self.writer,
+                record.compile_id,
+                file,
+                line,
+                reason,
+                found.record.effect == "frame_skipped",
+            )
 
     def _metrics(self, compile_id: str, record: Record) -> Iterator[Seen]:
         metrics = record.json() if record.payload else record.value
@@ -103,16 +127,25 @@ class _Process:
         if reasons is None:
             return
         self.recompiles += 1
-        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
+        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen
+        # modules.
         from graphdoctor.trace.causes import cause_of_reasons, with_carried
 
         name = self.functions.get(record.metadata.get("frame_id", -1))
         function, resumes_at = (name, None) if name is None else resumed(name)
-        carried = "(a value from an earlier line)" if resumes_at is None else f"(a value from line {resumes_at})"
+        carried = (
+            "(a value from an earlier line)"
+            if resumes_at is None
+            else f"(a value from line {resumes_at})"
+        )
         cause = with_carried(cause_of_reasons(reasons, lambda *_: None), lambda _name: carried)
         change = next(iter(cause.changes), None)
-        expression, old, new = (change.expression, change.old, change.new) if change else (None, None, None)
-        yield RecompileSeen(self.writer, compile_id, function, resumes_at, expression, old, new, is_over_limit)
+        expression, old, new = (
+            (change.expression, change.old, change.new) if change else (None, None, None)
+        )
+        yield RecompileSeen(
+            self.writer, compile_id, function, resumes_at, expression, old, new, is_over_limit
+        )
 
 
 class _Tail:
@@ -136,7 +169,11 @@ class _Tail:
             return None
         if self._file is not None and self._file != _identity(log):
             return "replaced"
-        if log.compression is None and log.size_bytes is not None and log.size_bytes < self._position:
+        if (
+            log.compression is None
+            and log.size_bytes is not None
+            and log.size_bytes < self._position
+        ):
             return "truncated"
         return None if log.part(0, len(self._head)) == self._head else "replaced"
 
@@ -168,16 +205,25 @@ class _Tail:
         yield from self._take()
 
     def _take(self) -> Iterator[Seen]:
-        """Count the records in the lines; the last one of each process is kept if it isn't whole yet."""
+        """Count the records in the lines; the last one of each process is kept if it isn't whole
+        yet.
+        """
         for prefix, lines in self._lines.items():
-            last = next((at for at in reversed(range(len(lines))) if is_header(lines[at])), len(lines))
+            last = next(
+                (at for at in reversed(range(len(lines))) if is_header(lines[at])), len(lines)
+            )
             before, end = lines[:last], lines[last:]
             records = [*read_records(end, _KINDS.__contains__, LogDamage())]
             lines[:] = [] if records else end
-            for record in (*read_records(before, _KINDS.__contains__, LogDamage(), has_more=True), *records):
+            for record in (
+                *read_records(before, _KINDS.__contains__, LogDamage(), has_more=True),
+                *records,
+            ):
                 pid = record.stamp.rpartition(" ")[2]
                 if (prefix, pid) not in self._processes:
-                    rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
+                    rank = named_rank(
+                        replace(self.log, line_prefix=prefix.decode("utf-8", "replace"))
+                    )
                     self._processes[prefix, pid] = _Process(Writer(self.log.name, rank))
                 with suppress(ValueError, TypeError, LookupError, AttributeError):
                     # One that is damaged; the report says so.
@@ -196,19 +242,26 @@ class Follower:
     def so_far(self) -> SoFar:
         """What the logs hold so far."""
         found = (counts for tail in self._tails.values() for counts in tail.counts)
-        return SoFar(len(self._tails), tuple(counts for counts in found if counts.compiles or counts.break_sites))
+        return SoFar(
+            len(self._tails),
+            tuple(counts for counts in found if counts.compiles or counts.break_sites),
+        )
 
     def look(self) -> Iterator[Seen]:
         """What is new since the last look."""
         found = place_at(self._location)
         if found is None and not self._tails:
-            raise GraphDoctorError(f"There is nothing at {self._location}.", hint="Name a folder that is there.")
+            raise GraphDoctorError(
+                f"There is nothing at {self._location}.", hint="Name a folder that is there."
+            )
         if isinstance(found, LogFile):
             there = {found.location: found}
         else:
             there = {} if found is None else {log.location: log for log in possible_logs(found)}
         for location, log in there.items():
-            if location not in self._tails and self._is_new(log, is_certain=isinstance(found, LogFile)):
+            if location not in self._tails and self._is_new(
+                log, is_certain=isinstance(found, LogFile)
+            ):
                 self._tails[location] = _Tail(log)
                 yield LogBegun(log.name)
         for location, tail in list(self._tails.items()):

@@ -1,4 +1,6 @@
-"""Makes a ``CaptureGap`` for everything that a recording lacks: a kind for code to act on, words for people."""
+"""Makes a ``CaptureGap`` for everything that a recording lacks: a kind for code to act on, words
+for people.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,21 @@ _AOT_CODE = "graph_dump"
 """Only AOTInductor's code is in such records (``torch/_inductor/codecache.py``, 2.9 to 2.15)."""
 _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
-_LOST: tuple[GapKind, ...] = ("log_beginning", "log_cut", "log_damage", "log_removed", "unfinished_compile")
+_LOST: tuple[GapKind, ...] = (
+    "log_beginning",
+    "log_cut",
+    "log_damage",
+    "log_removed",
+    "unfinished_compile",
+)
 _CODES: Mapping[GapKind, str] = {
     **dict.fromkeys((*_LOST, "unreadable_record", "guards"), "GD902"),
-    **{"several_processes": "GD903", "dynamo_reset": "GD903", "foreign_log": "GD904", "old_log": "GD904"},
+    **{
+        "several_processes": "GD903",
+        "dynamo_reset": "GD903",
+        "foreign_log": "GD904",
+        "old_log": "GD904",
+    },
     "nothing_compiled": "GD905",
 }
 """Of what else is missing, the code is GD900."""
@@ -73,7 +86,10 @@ def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[Captu
             "the contents may be wrong.",
         )
     if damage.bad_bytes:
-        yield gap("log_damage", f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.")
+        yield gap(
+            "log_damage",
+            f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.",
+        )
     for name, reason in damage.cut_logs.items():
         yield gap("log_cut", f"Couldn't read {name} to its end: {reason}.")
     yield from unreadable_gaps(unreadable)
@@ -83,7 +99,8 @@ def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
     """Records with unexpected contents."""
     for kind, count in unreadable.items():
         yield gap(
-            "unreadable_record", f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said."
+            "unreadable_record",
+            f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said.",
         )
 
 
@@ -111,7 +128,9 @@ def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
         )
 
 
-def run_gaps(run: Recording, unfinished: Sequence[str], *, is_ours: bool, is_unfinished: bool) -> Iterator[CaptureGap]:
+def run_gaps(
+    run: Recording, unfinished: Sequence[str], *, is_ours: bool, is_unfinished: bool
+) -> Iterator[CaptureGap]:
     """What one process lacks, until a reset or its end."""
     if not is_ours:
         yield gap(
@@ -122,7 +141,10 @@ def run_gaps(run: Recording, unfinished: Sequence[str], *, is_ours: bool, is_unf
     elif is_unfinished and run.coverage is None and not run.target.runs_itself:
         yield gap("coverage", "Coverage was not measured: the run ended early.")
     if unfinished:
-        yield gap("unfinished_compile", f"The run ended while torch was compiling {', '.join(unfinished)}.")
+        yield gap(
+            "unfinished_compile",
+            f"The run ended while torch was compiling {', '.join(unfinished)}.",
+        )
 
 
 def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
@@ -133,26 +155,41 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
         return
     since = ".".join(map(str, UNDERSTOOD_SINCE))
     writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
-    limits = f", and logs of a torch older than {since} aren't fully understood" if version < UNDERSTOOD_SINCE else ""
+    limits = (
+        f", and logs of a torch older than {since} aren't fully understood"
+        if version < UNDERSTOOD_SINCE
+        else ""
+    )
     yield gap("old_log", f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
 
 
 def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
-    """What a log has in which torch.compile compiled nothing, such as one of torch.export or AOTInductor."""
+    """What a log has in which torch.compile compiled nothing, such as one of torch.export or
+    AOTInductor.
+    """
     if recording.compiles or recording.graphs or recording.breaks:
         return
     evidence = recording.evidence
     counts = Counter({found.kind: found.count for found in evidence.records})
-    by = "AOTInductor" if counts[_AOT_CODE] else "torch.export" if evidence.exported_programs else None
+    by = (
+        "AOTInductor"
+        if counts[_AOT_CODE]
+        else "torch.export"
+        if evidence.exported_programs
+        else None
+    )
     missing = dict.fromkeys(found.op for found in evidence.fake_kernels if found.is_missing)
     named = f" ({', '.join(list(missing)[:_MAX_LISTED])})"
     held = [
         counted(len(evidence.exported_programs), "exported program"),
-        counted(sum(found.kind in ("dynamic", "unbacked") for found in evidence.shapes), "dynamic size"),
+        counted(
+            sum(found.kind in ("dynamic", "unbacked") for found in evidence.shapes), "dynamic size"
+        ),
         counted(sum(found.kind == "guarded" for found in evidence.shapes), "guard") + " on sizes",
         counted(len(missing), "operator") + f" without a fake kernel{named}",
         counted(sum(counts[kind] for kind in _AOT_GRAPHS), "graph") + " of AOTAutograd",
-        counted(sum(counts[kind] for kind in (_AOT_CODE, "inductor_output_code")), "file") + " of generated code",
+        counted(sum(counts[kind] for kind in (_AOT_CODE, "inductor_output_code")), "file")
+        + " of generated code",
     ]
     known = [each for each in held if not each.startswith("0 ")]
     wrote = f", which {by} wrote" if by is not None else ""
@@ -178,7 +215,11 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
             yield from watch_gaps(recording.watch)
         else:
             is_block = recording.target.kind == "block"
-            why = "a block's calls are not repeated" if is_block else "the script's calls were not watched"
+            why = (
+                "a block's calls are not repeated"
+                if is_block
+                else "the script's calls were not watched"
+            )
             yield gap("coverage", f"Coverage was not measured: {why}.")
     elif is_hooked:
         yield gap("nothing_compiled", _why_empty(recording))
@@ -190,7 +231,10 @@ def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
         place = "" if found.file is None else f", compiled at {Path(found.file).name}:{found.line},"
         if found.coverage is None and found.not_covered not in (None, "nested"):
             whose = ", and so is the program's" if found in watch.own else ""
-            yield gap("coverage", f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.")
+            yield gap(
+                "coverage",
+                f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.",
+            )
         elif found.coverage is not None and found.steady_us is None:
             yield gap(
                 "steady_time",
@@ -225,13 +269,18 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
         )
 
 
-def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:
+def guard_gaps(
+    guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool
+) -> Iterator[CaptureGap]:
     """What the guards lack."""
     if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
         yield gap("guard_cost", "The cost of guard checks was not measured during this run.")
     unread = sum(len(found.unread_lines) for found in guards.sets)
     if unread:
-        yield gap("guards", f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.")
+        yield gap(
+            "guards",
+            f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.",
+        )
 
 
 def _why_empty(recording: Recording) -> str:
@@ -284,7 +333,9 @@ def has_lost_event(log: LogFile) -> bool:
     begun: Counter[tuple[str, str]] = Counter()
     starts = 0
     with log.open() as lines:
-        for record in islice(read_records(lines, _BEGINNING.__contains__, LogDamage()), _MAX_RECORDS):
+        for record in islice(
+            read_records(lines, _BEGINNING.__contains__, LogDamage()), _MAX_RECORDS
+        ):
             starts += record.kind == "dynamo_start"
             if starts == _LAST_START:
                 return False
@@ -304,9 +355,13 @@ def _event(record: Record) -> dict[str, object]:
 
 
 def beginning_gaps(
-    headless_logs: int, processes: Iterable[tuple[str | None, Beginning, Sequence[Intake]]], *, is_ours: bool
+    headless_logs: int,
+    processes: Iterable[tuple[str | None, Beginning, Sequence[Intake]]],
+    *,
+    is_ours: bool,
 ) -> Iterator[CaptureGap]:
-    """Whether the logs begin in the middle, from what each process, by name, refers to that isn't in its logs.
+    """Whether the logs begin in the middle, from what each process, by name, refers to that isn't
+    in its logs.
 
     A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """
@@ -330,13 +385,20 @@ def beginning_gaps(
         yield gap(
             "log_beginning",
             f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
-            "the counts." + (" The log of a forked process looks the same." if is_fork_possible else ""),
+            "the counts."
+            + (" The log of a forked process looks the same." if is_fork_possible else ""),
         )
 
 
 def _starts(intake: Intake) -> list[str]:
-    missing = (each for each in intake.compiles.values() if not each.is_started and each.metrics is not None)
-    return [each.compile_id for each in missing if each.metrics and each.metrics.co_name is not None]
+    missing = (
+        each
+        for each in intake.compiles.values()
+        if not each.is_started and each.metrics is not None
+    )
+    return [
+        each.compile_id for each in missing if each.metrics and each.metrics.co_name is not None
+    ]
 
 
 def _compiles(intake: Intake) -> list[str]:

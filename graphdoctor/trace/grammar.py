@@ -1,8 +1,9 @@
 """The line grammar of torch's structured trace log.
 
-A record is ``V1121 02:58:17.809000 PID path:line] {json}``; its payload follows in lines that begin with a TAB
-(``torch/_logging/_internal.py``, 2.13, ``TorchLogsFormatter`` and ``trace_structured``). Anything else between the
-records is output of a program that shares the file. Payloads that the caller doesn't want are never kept.
+A record is ``V1121 02:58:17.809000 PID path:line] {json}``; its payload follows in lines that begin
+with a TAB (``torch/_logging/_internal.py``, 2.13, ``TorchLogsFormatter`` and ``trace_structured``).
+Anything else between the records is output of a program that shares the file. Payloads that the
+caller doesn't want are never kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)
 
 @dataclass
 class Record:
-    """One record; the ``Intake`` finds out which call and which of Dynamo's graphs it is about, or that it is extra."""
+    """One record; the ``Intake`` finds out which call and which of Dynamo's graphs it is about, or
+    that it is extra.
+    """
 
     kind: str
     """Its type key, such as ``dynamo_start``; for an artifact, the artifact's name."""
@@ -46,7 +49,9 @@ class Record:
 
     @cached_property
     def compile_id(self) -> str | None:
-        """The compile it belongs to, as torch prints it (``torch/_guards.py``, 2.13, ``CompileId.__str__``)."""
+        """The compile it belongs to, as torch prints it (``torch/_guards.py``, 2.13,
+        ``CompileId.__str__``).
+        """
         frame, count = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")
         autograd = self.metadata.get("compiled_autograd_id")
         parts = [] if autograd is None else [f"!{autograd}"]
@@ -60,7 +65,14 @@ class Record:
         return attempt if type(attempt) is int else None
 
 
-_COUNTS = ("broken_records", "stray_lines", "bad_bytes", "altered_payloads", "records", "headless_logs")
+_COUNTS = (
+    "broken_records",
+    "stray_lines",
+    "bad_bytes",
+    "altered_payloads",
+    "records",
+    "headless_logs",
+)
 
 
 @dataclass
@@ -95,7 +107,15 @@ class LogDamage:
 
 _SUM_LENGTH = 32
 _CONTEXT_KEYS = frozenset(
-    {"frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank", "has_payload", "stack"}
+    {
+        "frame_id",
+        "frame_compile_id",
+        "attempt",
+        "compiled_autograd_id",
+        "rank",
+        "has_payload",
+        "stack",
+    }
 )
 
 
@@ -109,7 +129,11 @@ def _header(line: bytes) -> re.Match[bytes] | None:
 
 
 def read_records(
-    lines: Iterable[bytes], wants: Callable[[str], bool], damage: LogDamage, *, has_more: bool = False
+    lines: Iterable[bytes],
+    wants: Callable[[str], bool],
+    damage: LogDamage,
+    *,
+    has_more: bool = False,
 ) -> Iterator[Record]:
     """Read records one by one."""
     record: Record | None = None
@@ -153,7 +177,8 @@ def read_records(
             line = raw.removesuffix(b"\n")
             match = _header(line)
             if match is None:
-                # A record's payload lines can have blank lines and the program's own output between them.
+                # A record's payload lines can have blank lines and the program's own output between
+                # them.
                 damage.stray_lines += bool(line.strip())
                 continue
             done = finished()
@@ -171,7 +196,9 @@ def read_records(
 
 
 def is_rest_of_record(line: bytes) -> bool:
-    """Whether a log that begins with this line begins in the middle of a record: its payload or its header's end."""
+    """Whether a log that begins with this line begins in the middle of a record: its payload or its
+    header's end.
+    """
     text = line.rstrip()
     # A program can print a whole object, and a bracket of one that it prints line by line.
     is_end = text.endswith(b"}") and b'": ' in text and text.count(b"}") > text.count(b"{")

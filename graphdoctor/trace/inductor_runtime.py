@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphdoctor.facts.evidence import AskedCache, CacheAnswer
-from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind, CacheUse, CudaGraphs, CudaGraphSkipKind
+from graphdoctor.facts.kernels import (
+    CacheBypass,
+    CacheBypassKind,
+    CacheUse,
+    CudaGraphs,
+    CudaGraphSkipKind,
+)
 from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
@@ -22,15 +28,21 @@ _KINDS: Mapping[CudaGraphSkipKind, tuple[str, ...]] = {
     "several_devices": ("multiple devices",),
     "dynamic_shapes": ("symbolic shapes", "dynamic shape ops"),
     "incompatible_op": (
-        *("incompatible op", "control flow operator", "not compatible with CUDA graphs", "sparsity not handled"),
+        *(
+            "incompatible op",
+            "control flow operator",
+            "not compatible with CUDA graphs",
+            "sparsity not handled",
+        ),
         *("Conditional ops", "Switch ops", "unbacked binding ops", "CUDAGraph-unsafe custom ops"),
     ),
     "non_tensor_input": ("non-Tensor inputs",),
     "rerecording": ("re-recording limit",),
     "disabled": ("custom partition op", "override_cudagraphs", "cpp-wrapper", "uncached"),
 }
-"""What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
-``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.11 to 2.15)."""
+"""What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``,
+``output_code.py``, ``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``,
+2.11 to 2.15)."""
 
 _PLACEHOLDER = re.compile(r"arg(\d+)_1|primals_(\d+)")
 _STACK = "Found from"
@@ -38,7 +50,9 @@ _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
 
 _CACHES: tuple[AskedCache, ...] = ("fx_graph_cache", "aotautograd_cache")
 _STATES: tuple[CacheState, ...] = ("hit", "miss", "bypass")
-CACHE_RECORDS: Mapping[str, CacheState] = {f"{cache}_{state}": state for cache in _CACHES for state in _STATES}
+CACHE_RECORDS: Mapping[str, CacheState] = {
+    f"{cache}_{state}": state for cache in _CACHES for state in _STATES
+}
 """torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
 
@@ -61,8 +75,9 @@ _BYPASSES: Mapping[str, CacheBypassKind] = {
     r"pickle non-standard op: (?P<name>[\w.:]+)": "unpicklable",
     r"Failed to pickle|mkldnn tensors|torchbind objects": "unpicklable",
 }
-"""What torch's reasons contain, and what they mean (``torch/_functorch/_aot_autograd/autograd_cache.py``,
-``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
+"""What torch's reasons contain, and what they mean
+(``torch/_functorch/_aot_autograd/autograd_cache.py``, ``torch/_inductor/codecache.py`` and
+``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
@@ -71,7 +86,9 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
         return None
     event = events.fields("cuda_graphs")
     has_device, functions = event.pop("has_device"), event.get("functions")
-    inputs: dict[str | None, Sequence[GraphInput]] = {graph.compile_id: graph.inputs or () for graph in graphs}
+    inputs: dict[str | None, Sequence[GraphInput]] = {
+        graph.compile_id: graph.inputs or () for graph in graphs
+    }
     found = {
         "skipped": [_skip(record, has_device=has_device) for record in event["skipped"]],
         "left_out": [_skip(record, has_device=True) for record in event.get("left_out", ())],
@@ -80,13 +97,19 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     return read_fact(CudaGraphs, event | found)
 
 
-def _function(record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
+def _function(
+    record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[GraphInput]]
+) -> dict[str, object]:
     named = inputs.get(record["compile_id"], ())
     return {
         **record,
         "copied": [_input(each, named) for each in record["copied"]],
         "moved": [_input(each, named) for each in record["moved"]],
-        "mutated": [source for each in record["mutated"] if (source := source_of(each, None, named)) is not None],
+        "mutated": [
+            source
+            for each in record["mutated"]
+            if (source := source_of(each, None, named)) is not None
+        ],
     }
 
 
@@ -95,11 +118,14 @@ def _input(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str,
     return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
 
 
-def source_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]) -> str | None:
-    """The source of the input of Dynamo's graph that a placeholder of AOTAutograd's is; None if unknown.
+def source_of(
+    placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]
+) -> str | None:
+    """The source of the input of Dynamo's graph that a placeholder of AOTAutograd's is; None if
+    unknown.
 
-    AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can drop one that is
-    given twice, so the shape must fit, too, where it is known.
+    AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can
+    drop one that is given twice, so the shape must fit, too, where it is known.
     """
     number = _PLACEHOLDER.fullmatch(placeholder)
     if number is None:
@@ -111,7 +137,9 @@ def source_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[Gr
     if shape is not None:
         if known is None or len(known) != len(shape):
             return None
-        if not all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True)):
+        if not all(
+            isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True)
+        ):
             return None
     return inputs[at].source
 
@@ -126,28 +154,45 @@ def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
     words = before if found else reason.partition("\n")[0]
     file, line = (_STACK_LINE.findall(reason) or [(None, None)])[-1]
     place = {"file": file, "line": line and int(line)}
-    return {"kind": skip_kind(reason), "reason": words.strip(" .\n"), "compile_id": compile_id, **place}
+    return {
+        "kind": skip_kind(reason),
+        "reason": words.strip(" .\n"),
+        "compile_id": compile_id,
+        **place,
+    }
 
 
 def plain_reason(reason: str) -> str | None:
-    """A reason in torch's fixed words alone, without anything of the program; None if they aren't known."""
+    """A reason in torch's fixed words alone, without anything of the program; None if they aren't
+    known.
+    """
     words = next((text for texts in _KINDS.values() for text in texts if text in reason), None)
     return None if words is None else f"skipping cudagraphs due to {words}"
 
 
 def skip_kind(reason: str) -> CudaGraphSkipKind:
     """What a reason of torch's means."""
-    return next((kind for kind, texts in _KINDS.items() if any(text in reason for text in texts)), "other")
+    return next(
+        (kind for kind, texts in _KINDS.items() if any(text in reason for text in texts)), "other"
+    )
 
 
 def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
-    """What the caches did in several processes, each graph counted once; None if no cache was asked.
+    """What the caches did in several processes, each graph counted once; None if no cache was
+    asked.
 
-    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none.
+    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has
+    none.
     """
     graphs = [(_state(graph), graph) for records in processes for graph in _by_graph(records)]
     states = [state for state, _ in graphs]
-    reasons = (record.reason for state, graph in graphs if state == "bypass" for record in graph if record.reason)
+    reasons = (
+        record.reason
+        for state, graph in graphs
+        if state == "bypass"
+        for record in graph
+        if record.reason
+    )
     if not graphs:
         return None
     return CacheUse(
@@ -169,7 +214,11 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
             if record.state == "bypass":
                 reasons.setdefault(bypass_kind(record.reason or ""), record)
         for (kind, subject), record in reasons.items():
-            known: dict[str, Any] = {"compile_id": record.compile_id, "kind": kind, "subject": subject}
+            known: dict[str, Any] = {
+                "compile_id": record.compile_id,
+                "kind": kind,
+                "subject": subject,
+            }
             found.append(CacheBypass(**known, reason=record.reason, is_code_kept=is_code_kept))
     return tuple(found)
 
@@ -179,7 +228,9 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
     for pattern, kind in _BYPASSES.items():
         if (match := re.search(pattern, reason, re.DOTALL)) is not None:
             parts = match.groupdict()
-            return kind, ".".join(parts[part] for part in ("module", "name") if parts.get(part)) or None
+            return kind, ".".join(
+                parts[part] for part in ("module", "name") if parts.get(part)
+            ) or None
     return "other", None
 
 
@@ -189,7 +240,8 @@ def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
     for record in records:
         if record.cache not in _CACHES or record.state not in _STATES:
             continue
-        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
+        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for
+        # each.
         is_asked_again = record.cache == "aotautograd_cache" and any(
             earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
         )

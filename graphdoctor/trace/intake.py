@@ -1,8 +1,9 @@
-"""Takes the records of a trace log one by one and keeps what every recording needs of them, by compile.
+"""Takes the records of a trace log one by one and keeps what every recording needs of them, by
+compile.
 
-As seen on 2.13 (``torch/_dynamo/convert_frame.py``), ``dynamo_start`` begins a compile and ``compilation_metrics``
-ends it. A frame over its recompile limit has metrics and no start. A frame that is dropped because it has no
-operation has metrics that claim guarded code, without counts.
+As seen on 2.13 (``torch/_dynamo/convert_frame.py``), ``dynamo_start`` begins a compile and
+``compilation_metrics`` ends it. A frame over its recompile limit has metrics and no start. A frame
+that is dropped because it has no operation has metrics that claim guarded code, without counts.
 """
 
 from __future__ import annotations
@@ -32,8 +33,20 @@ from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, printed_reasons, read_metrics
-from graphdoctor.trace.origin import Origins, Root, Wrapped, collapse_resumes, resumed, without_probe
+from graphdoctor.trace.metrics import (
+    CompileMetrics,
+    is_before_breaks,
+    printed_reasons,
+    read_metrics,
+)
+from graphdoctor.trace.origin import (
+    Origins,
+    Root,
+    Wrapped,
+    collapse_resumes,
+    resumed,
+    without_probe,
+)
 from graphdoctor.trace.profiled import inductor_graph
 
 _UNKNOWN = "<unknown>"
@@ -68,13 +81,20 @@ class SeenCompile:
 
     @property
     def is_declined(self) -> bool:
-        """Whether the backend got the graph and raised ``SkipFrame``, so that torch skipped the frame.
+        """Whether the backend got the graph and raised ``SkipFrame``, so that torch skipped the
+        frame.
 
         torch then claims guarded code without counts, as it does for a frame without operations
-        (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes the two.
+        (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes
+        the two.
         """
         metrics = self.metrics
-        return metrics is not None and metrics.has_guarded_code and metrics.guard_count is None and self.has_graph
+        return (
+            metrics is not None
+            and metrics.has_guarded_code
+            and metrics.guard_count is None
+            and self.has_graph
+        )
 
     @property
     def outcome(self) -> CompileOutcome:
@@ -83,10 +103,20 @@ class SeenCompile:
         if metrics is None:
             return "unfinished" if self.error is None else "failed"
         if metrics.has_guarded_code:
-            return "skipped" if self.is_declined else "empty" if metrics.guard_count is None else "compiled"
+            return (
+                "skipped"
+                if self.is_declined
+                else "empty"
+                if metrics.guard_count is None
+                else "compiled"
+            )
         if not self.is_started and metrics.co_name is None:
             return "limit"
-        return "skipped" if any(found.record.effect == "frame_skipped" for found in self.breaks) else "failed"
+        return (
+            "skipped"
+            if any(found.record.effect == "frame_skipped" for found in self.breaks)
+            else "failed"
+        )
 
 
 @dataclass
@@ -98,13 +128,21 @@ class SeenGraph:
     is_ours: bool = False
 
     def is_taken_back_by(self, record: Record) -> bool:
-        """Whether another graph is of a later attempt at the same compile, so that torch dropped this one."""
-        is_later = self.attempt is not None and record.attempt is not None and self.attempt < record.attempt
+        """Whether another graph is of a later attempt at the same compile, so that torch dropped
+        this one.
+        """
+        is_later = (
+            self.attempt is not None
+            and record.attempt is not None
+            and self.attempt < record.attempt
+        )
         return is_later and self.graph.compile_id == record.compile_id and not self.is_ours
 
 
 class Intake:
-    """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile, for kind ``x``."""
+    """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile,
+    for kind ``x``.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -141,17 +179,23 @@ class Intake:
         self.evidence = Evidence(self._logged_entries)
 
     def after_reset(self) -> Intake:
-        """What takes the records of the same process from here on, when its compile ids count from 0 again."""
+        """What takes the records of the same process from here on, when its compile ids count from
+        0 again.
+        """
         later = copy(self)
         later._begin()
         return later
 
     def has_started(self, compile_id: str | None) -> bool:
-        """Whether a compile with this id has begun; another one with it comes after a ``torch._dynamo.reset()``."""
+        """Whether a compile with this id has begun; another one with it comes after a
+        ``torch._dynamo.reset()``.
+        """
         return compile_id in self.compiles and self.compiles[compile_id].is_started
 
     def begin_after(self, parent: Intake) -> None:
-        """Know the strings that a process had defined in the same log, as one that it forked does."""
+        """Know the strings that a process had defined in the same log, as one that it forked
+        does.
+        """
         self._inherited = parent._inherited | parent._strings
 
     def files(self) -> set[str]:
@@ -159,7 +203,9 @@ class Intake:
         nodes = (node.file for seen in self.graphs for node in seen.graph.nodes or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
         breaks = (entry.file for found in self.breaks for entry in found.exact)
-        known = {file for file, _ in self.sources} | {file for _, file, _ in self.code_names.values()}
+        known = {file for file, _ in self.sources} | {
+            file for _, file, _ in self.code_names.values()
+        }
         return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
@@ -188,7 +234,8 @@ class Intake:
 
     def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
         return tuple(
-            self.entry(self._file_of(line), line["line"], line["name"], line.get("loc")) for line in stack or ()
+            self.entry(self._file_of(line), line["line"], line["name"], line.get("loc"))
+            for line in stack or ()
         )
 
     def _file_of(self, line: Mapping[str, Any]) -> str:
@@ -232,7 +279,11 @@ class Intake:
             compile_.error = error
 
     def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
-        place = {"compile_id": record.compile_id, "attempt": record.attempt, "call_index": record.call_index}
+        place = {
+            "compile_id": record.compile_id,
+            "attempt": record.attempt,
+            "call_index": record.call_index,
+        }
         found.record = found.record.replace(**place)
         self._last_stacked = found
         return found
@@ -249,7 +300,9 @@ class Intake:
         dtensors = dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {}
         index, compile_id = len(self.graphs), record.compile_id or "?"
         record.graph_index = index
-        graph = Graph(compile_id=compile_id, index=index, op_count=None, code=code, dtensors=dtensors)
+        graph = Graph(
+            compile_id=compile_id, index=index, op_count=None, code=code, dtensors=dtensors
+        )
         self.graphs.append(SeenGraph(graph, record.attempt))
 
     def _on_compilation_metrics(self, record: Record) -> None:
@@ -295,7 +348,9 @@ class Intake:
             self._call, self._is_extra = index, index is None
         else:
             if index in self.calls:
-                outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
+                outcome = {
+                    key: value[key] for key in ("outcome", "duration_s", "error") if key in value
+                }
                 self.calls[index] = read_fact(Call, vars(self.calls[index]) | outcome)
             self._call, self._is_extra = None, False
 
@@ -316,14 +371,20 @@ class Intake:
         value = record.json()
         place = self._recorded_entry(value["place"])
         self.roots[compile_.frame_id] = Root(
-            value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
+            value["expression"],
+            value["class_name"],
+            tuple(value["arguments"]),
+            place,
+            value.get("container"),
         )
 
     def _of_graphdoctor_cached(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
         if not record.is_extra:
             place = self._recorded_entry(value["place"])
-            found = IgnoredCache(function=value["function"], entry=place, compile_id=compile_.compile_id)
+            found = IgnoredCache(
+                function=value["function"], entry=place, compile_id=compile_.compile_id
+            )
             # Dynamo traces a frame anew once it knows where that breaks.
             if found not in self.ignored_caches:
                 self.ignored_caches.append(found)
@@ -331,11 +392,19 @@ class Intake:
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
         names, place = value.get("arguments"), value.get("place")
-        entry = None if place is None else self._recorded_entry(place).replace(qualname=value["qualname"])
-        self._wrapped[compile_.frame_id].add(Wrapped(value["qualname"], None if names is None else tuple(names), entry))
+        entry = (
+            None
+            if place is None
+            else self._recorded_entry(place).replace(qualname=value["qualname"])
+        )
+        self._wrapped[compile_.frame_id].add(
+            Wrapped(value["qualname"], None if names is None else tuple(names), entry)
+        )
 
     def wrapped(self, frame_id: int) -> Wrapped | None:
-        """What a frame of a decorator's function stands for; None if it isn't one, or if two modules share it."""
+        """What a frame of a decorator's function stands for; None if it isn't one, or if two
+        modules share it.
+        """
         found = self._wrapped.get(frame_id, set())
         return next(iter(found)) if len(found) == 1 else None
 
@@ -351,7 +420,10 @@ class Intake:
         compile_id, last = record.compile_id or "?", self.graphs[-1] if self.graphs else None
         index, printed = len(self.graphs), {}
         if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
-            index, printed = last.graph.index, {"code": last.graph.code, "dtensors": last.graph.dtensors}
+            index, printed = (
+                last.graph.index,
+                {"code": last.graph.code, "dtensors": last.graph.dtensors},
+            )
         record.graph_index = index
         known = {"op_count": None, **value, "compile_id": compile_id, "index": index}
         graph = read_fact(Graph, known, skips_unknown=True).replace(**printed)
@@ -407,10 +479,19 @@ class Intake:
         if compile_id not in self.compiles:
             backward = record.metadata.get("compiled_autograd_id")
             backward = backward if type(backward) is int else None
-            self.compiles[compile_id] = SeenCompile(compile_id, frame_id, self._call, self._is_extra, backward)
+            self.compiles[compile_id] = SeenCompile(
+                compile_id, frame_id, self._call, self._is_extra, backward
+            )
         return self.compiles[compile_id]
 
-    def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
+    def entry(
+        self,
+        file: str,
+        line: int,
+        function: str,
+        text: str | None,
+        **columns: Any,  # noqa: ANN401
+    ) -> StackEntry:
         """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
@@ -426,7 +507,9 @@ class Intake:
         (``torch/utils/_traceback.py``, 2.13); the whole path is among the files of the log.
         """
         whole = (
-            file if Path(file).is_absolute() else next((known for known in self._files if known.endswith(file)), None)
+            file
+            if Path(file).is_absolute()
+            else next((known for known in self._files if known.endswith(file)), None)
         )
         if whole is None:
             return None
@@ -440,4 +523,6 @@ class Intake:
 
     def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
         columns = {key: value for key, value in entry.items() if key in _COLUMNS}
-        return self.entry(entry["file"], entry["line"], entry["function"], entry.get("text"), **columns)
+        return self.entry(
+            entry["file"], entry["line"], entry["function"], entry.get("text"), **columns
+        )

@@ -1,4 +1,6 @@
-"""Finds which files are trace logs, and the log of each process in one whose lines a launcher has put a name before."""
+"""Finds which files are trace logs, and the log of each process in one whose lines a launcher has
+put a name before.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def find_logs(path: Path) -> list[LogFile]:
 
 
 def logs_in(folder: Folder) -> list[LogFile]:
-    """The trace logs in a recording's folder or one that torch wrote; of any other, those the fewest folders down."""
+    """The trace logs in a recording's folder or one that torch wrote; of any other, those the
+    fewest folders down.
+    """
     inner = _named(folder.folder(TRACE_FOLDER).files())
     if inner:
         return inner
@@ -46,9 +50,15 @@ def logs_in(folder: Folder) -> list[LogFile]:
 
 
 def possible_logs(folder: Folder) -> list[LogFile]:
-    """The files in a folder in which there are logs, or can be later, those that are the fewest folders down first."""
+    """The files in a folder in which there are logs, or can be later, those that are the fewest
+    folders down first.
+    """
     inner = _named(folder.folder(TRACE_FOLDER).files())
-    return inner if inner or folder.read(META_FILE) else [log for files in _levels(folder) for log in files]
+    return (
+        inner
+        if inner or folder.read(META_FILE)
+        else [log for files in _levels(folder) for log in files]
+    )
 
 
 def _levels(folder: Folder) -> Iterator[list[LogFile]]:
@@ -86,12 +96,16 @@ def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
 
 
 def _empty_of_ranks(files: Iterable[LogFile]) -> list[LogFile]:
-    of_ranks = (file.seen() for file in files if not _is_named(file) and named_rank(file) is not None)
+    of_ranks = (
+        file.seen() for file in files if not _is_named(file) and named_rank(file) is not None
+    )
     return [file for file in of_ranks if file.size_bytes == 0]
 
 
 def held_logs(file: LogFile) -> list[LogFile]:
-    """The logs that a file of a folder holds; a file that can't be read counts, so that it's missed by name."""
+    """The logs that a file of a folder holds; a file that can't be read counts, so that it's missed
+    by name.
+    """
     seen = file.seen()
     if _is_named(seen):
         return [seen]
@@ -107,13 +121,17 @@ def held_logs(file: LogFile) -> list[LogFile]:
 
 
 def logs_of(log: LogFile) -> list[LogFile]:
-    """The log, or one for each process whose name a launcher has put before its lines; none without a record."""
+    """The log, or one for each process whose name a launcher has put before its lines; none without
+    a record.
+    """
     with log.open() as stream:
         start = stream.readline(_LOOK_BYTES)
         if _archive(start):
             return []
         lines = chain([start], stream)
-        return _logs_from(log, next((match for line in lines if (match := _FIRST_RECORD.match(line))), None))
+        return _logs_from(
+            log, next((match for line in lines if (match := _FIRST_RECORD.match(line))), None)
+        )
 
 
 def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
@@ -134,13 +152,18 @@ def _prefixes(log: LogFile) -> list[bytes]:
 
 
 def hindrance(log: LogFile) -> str | None:
-    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds none."""
+    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds
+    none.
+    """
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"
     match = _INSIDE_A_LINE.search(head)
     before = match[1].decode("utf-8", "replace") if match else None
-    return before and f"Its records have something before each line, such as {before!r}: remove that from all lines."
+    return (
+        before
+        and f"Its records have something before each line, such as {before!r}: remove that from all lines."
+    )
 
 
 def _archive(head: bytes) -> str | None:

@@ -1,4 +1,6 @@
-"""Reads what can be compared of each compile between ranks, without what differs for no reason, such as addresses."""
+"""Reads what can be compared of each compile between ranks, without what differs for no reason,
+such as addresses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
 from graphdoctor.trace.sections import Collector
 
-# Each begins with what can be searched for quickly, and looks back from there: guards are much of a log.
+# Each begins with what can be searched for quickly, and looks back from there: guards are much of a
+# log.
 _DEVICE = re.compile(r"(cuda|xpu|hpu|mtia)(?<!\wcuda)(?<!\w[xh]pu)(?<!\wmtia):\d+")
 _GUARD_DEVICE = re.compile(r"device=(?<!\wdevice=)\d+")
 _ADDRESS = re.compile(r"0x(?<!\w0x)[0-9a-f]{6,}\b")
@@ -34,7 +37,9 @@ _COMMENT = re.compile(r"\s*#")
 
 
 def clock_seconds(stamp: str) -> float | None:
-    """When a record was written, such as ``V1121 02:58:17.809000 77``, in seconds of a year that isn't in it."""
+    """When a record was written, such as ``V1121 02:58:17.809000 77``, in seconds of a year that
+    isn't in it.
+    """
     try:
         # A leap year, so that every day of any year is one.
         found = datetime.strptime(f"2024 {stamp[1:].rpartition(' ')[0]}", "%Y %m%d %H:%M:%S.%f")
@@ -45,7 +50,9 @@ def clock_seconds(stamp: str) -> float | None:
 
 def plain_graph(code: str) -> str:
     """A printed graph without comments and numbers of devices."""
-    lines = (line.rstrip() for line in code.splitlines() if line.strip() and not _COMMENT.match(line))
+    lines = (
+        line.rstrip() for line in code.splitlines() if line.strip() and not _COMMENT.match(line)
+    )
     return _DEVICE.sub(r"\1", "\n".join(lines))
 
 
@@ -56,7 +63,11 @@ def operations_of(graph: str) -> str:
 
 def plain_guards(text: str) -> str:
     """Printed guards without addresses, numbers of devices and how long checking them took."""
-    lines = (line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_LATENCY))
+    lines = (
+        line.rstrip()
+        for line in text.splitlines()
+        if line.strip() and not line.startswith(_LATENCY)
+    )
     found = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
     found = _IDENTITY.sub(r"___check_\1_id(\2, …)", found)
     return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", found))
@@ -78,8 +89,18 @@ class Marks(Collector):
     """Collects records in the order of the log."""
 
     KINDS = frozenset(
-        {"dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "graph_execution", "compilation_metrics"}
-        | {"inductor_collective_schedule", "inductor_runtime_and_tensor_meta", "inductor_spmd_graph_mismatch"}
+        {
+            "dynamo_start",
+            "dynamo_output_graph",
+            "dynamo_cpp_guards_str",
+            "graph_execution",
+            "compilation_metrics",
+        }
+        | {
+            "inductor_collective_schedule",
+            "inductor_runtime_and_tensor_meta",
+            "inductor_spmd_graph_mismatch",
+        }
         | CACHE_RECORDS.keys()
     )
 
@@ -101,7 +122,11 @@ class Marks(Collector):
         if record.compile_id is None:
             return
         seen = self._seen.setdefault(record.compile_id, _Seen())
-        known, payload, has_texts = seen.known, record.payload or "", record.compile_id in self._texts_of
+        known, payload, has_texts = (
+            seen.known,
+            record.payload or "",
+            record.compile_id in self._texts_of,
+        )
         match record.kind:
             case "dynamo_start":
                 if known.get("began_s") is None:
@@ -118,9 +143,15 @@ class Marks(Collector):
                 known["graph_text"] = "\n".join(texts) if has_texts else None
             case "dynamo_cpp_guards_str":
                 guards = plain_guards(payload)
-                known |= {"guards": graph_digest(guards), "guards_text": guards if has_texts else None}
+                known |= {
+                    "guards": graph_digest(guards),
+                    "guards_text": guards if has_texts else None,
+                }
             case "inductor_collective_schedule":
-                known["collectives"] = (*known.get("collectives", ()), *map(str, orjson.loads(payload)))
+                known["collectives"] = (
+                    *known.get("collectives", ()),
+                    *map(str, orjson.loads(payload)),
+                )
             case "inductor_runtime_and_tensor_meta":
                 seen.estimates.append(graph_digest(_tensors_of(payload)))
                 known["estimates"] = _joined(seen.estimates)
@@ -134,7 +165,10 @@ class Marks(Collector):
 
     def finish(self) -> LogSpan:
         """The marks of all compiles, in the order in which they began."""
-        marks = (CompileMark(compile_id=compile_id, **seen.known) for compile_id, seen in self._seen.items())
+        marks = (
+            CompileMark(compile_id=compile_id, **seen.known)
+            for compile_id, seen in self._seen.items()
+        )
         return LogSpan(marks=tuple(marks), executed=self._executed)
 
 
@@ -149,7 +183,9 @@ def _joined(digests: Iterable[str]) -> str | None:
 
 
 def _mismatch(report: str) -> tuple[str, ...]:
-    """The first two lines that name an operation of a rank (``torch/_inductor/fx_passes/spmd_check.py``, 2.13)."""
+    """The first two lines that name an operation of a rank
+    (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
+    """
     lines = [line.strip() for line in report.splitlines()]
     found = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
     # Where one graph only has more operations, these are their numbers.

@@ -1,7 +1,8 @@
-"""Merges the recordings of one run's processes, and those before and after a reset of Dynamo, into one.
+"""Merges the recordings of one run's processes, and those before and after a reset of Dynamo, into
+one.
 
-The ids of all but the main process get a prefix, frames new numbers, and generated files, whose paths can be others in
-every run, are named by what made them.
+The ids of all but the main process get a prefix, frames new numbers, and generated files, whose
+paths can be others in every run, are named by what made them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.recording import CaptureGap, Recording
 
 _Fact = TypeVar("_Fact", bound=Fact)
-_JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses", "ignored_caches")
+_JOINED = (
+    "compile_calls",
+    "frames",
+    "compiles",
+    "ddp_splits",
+    "breaks",
+    "cache_bypasses",
+    "ignored_caches",
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,10 @@ class Part:
     @property
     def prefix(self) -> str:
         """The prefix of its compile ids."""
-        names = [*([self.process] if self.process else []), *([f"reset{self.reset}"] if self.reset else [])]
+        names = [
+            *([self.process] if self.process else []),
+            *([f"reset{self.reset}"] if self.reset else []),
+        ]
         return "".join(f"{name}:" for name in names)
 
     def named(self, fact: _Fact) -> _Fact:
@@ -49,19 +61,28 @@ def merge(parts: Sequence[Part]) -> Recording:
     renamed: list[Recording] = []
     for part in parts:
         recording = part.recording if not part.prefix else _rename(part, frame_base)
-        frame_base = max((compile_.frame_id + 1 for compile_ in recording.compiles), default=frame_base)
+        frame_base = max(
+            (compile_.frame_id + 1 for compile_ in recording.compiles), default=frame_base
+        )
         renamed.append(recording)
     main = renamed[0]
     if len(renamed) == 1:
         return main
     graphs = (graph for recording in renamed for graph in recording.graphs)
-    joined = {name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
+    joined = {
+        name: tuple(item for recording in renamed for item in getattr(recording, name))
+        for name in _JOINED
+    }
     return main.replace(
         **joined,
-        environment=next((item.environment for item in renamed if item.environment.torch), main.environment),
+        environment=next(
+            (item.environment for item in renamed if item.environment.torch), main.environment
+        ),
         is_partial=any(recording.is_partial for recording in renamed),
         graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
-        sources=tuple({item.at: item for recording in renamed for item in recording.sources}.values()),
+        sources=tuple(
+            {item.at: item for recording in renamed for item in recording.sources}.values()
+        ),
         evidence=joined_evidence(parts),
         gaps=_merge_gaps(parts),
     )
@@ -74,7 +95,10 @@ def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
         for name, value in vars(part.recording.evidence).items():
             items = value
             if isinstance(value, tuple):
-                items = tuple(part.prefix + item if isinstance(item, str) else part.named(item) for item in value)
+                items = tuple(
+                    part.prefix + item if isinstance(item, str) else part.named(item)
+                    for item in value
+                )
             found[name] = found[name] + items if name in found else items
     return LogEvidence(**found)
 
@@ -89,7 +113,9 @@ def _rename(part: Part, frame_base: int) -> Recording:
 
 
 def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
-    """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes have none."""
+    """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes
+    have none.
+    """
     update: dict[str, object] = {}
     for name in field_types(type(fact)):
         value = getattr(fact, name)
@@ -108,7 +134,9 @@ def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
 
 
 def _merge_gaps(parts: Iterable[Part]) -> tuple[CaptureGap, ...]:
-    """Each gap once, with the part's prefix if it has one, since the message can name compile ids."""
+    """Each gap once, with the part's prefix if it has one, since the message can name compile
+    ids.
+    """
     gaps: dict[tuple[str, str], CaptureGap] = {}
     for part in parts:
         for gap in part.recording.gaps:
@@ -140,7 +168,8 @@ class _Renaming:
     def __init__(self, names: Mapping[str, str]) -> None:
         # A path can begin with another one.
         self._names = dict(sorted(names.items(), key=lambda item: -len(item[0])))
-        # Thousands of stacks share their entries; the entry itself is kept so that its id stays its own.
+        # Thousands of stacks share their entries; the entry itself is kept so that its id stays its
+        # own.
         self._facts: dict[int, tuple[Fact, Fact]] = {}
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
@@ -150,7 +179,11 @@ class _Renaming:
             return self._fact(value)
         if isinstance(value, tuple):
             found = tuple(map(self.of, value))
-            return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+            return (
+                found
+                if any(new is not old for new, old in zip(found, value, strict=True))
+                else value
+            )
         if isinstance(value, dict):
             return {key: self.of(item) for key, item in value.items()}
         return value

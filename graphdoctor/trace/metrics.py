@@ -1,7 +1,7 @@
 """Reads what torch measured of one compile: the ``compilation_metrics`` of each torch, in one form.
 
-What doesn't fit raises, so that one odd value costs one record. Field names are torch's (``CompilationMetrics``,
-``torch/_dynamo/utils.py``, 2.4 to 2.15).
+What doesn't fit raises, so that one odd value costs one record. Field names are torch's
+(``CompilationMetrics``, ``torch/_dynamo/utils.py``, 2.4 to 2.15).
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from graphdoctor.facts.base import Fact, InvalidFactError, field_types
 from graphdoctor.facts.reading import read_fact
 
 _CLASS = re.compile(r"<class '(?:.*\.)?(\w+)'>")
-_NUMBERS = ("guard_count", "graph_op_count", "attempt", "duration_us", "aot_autograd_cumulative_compile_time_us")
+_NUMBERS = (
+    "guard_count",
+    "graph_op_count",
+    "attempt",
+    "duration_us",
+    "aot_autograd_cumulative_compile_time_us",
+)
 _OLD_TIMES = {
     "duration_us": "entire_frame_compile_time_s",
     "aot_autograd_cumulative_compile_time_us": "backend_compile_time_s",
@@ -34,7 +40,8 @@ class CompileMetrics(Fact):
     co_filename: str | None = None
     co_firstlineno: int | None = None
     has_guarded_code: bool = False
-    """Whether torch has code for the frame; what a torch before 2.5, which doesn't write it, implies."""
+    """Whether torch has code for the frame; what a torch before 2.5, which doesn't write it,
+    implies."""
     guard_count: int | None = None
     graph_op_count: int | None = None
     fail_type: str | None = None
@@ -57,7 +64,9 @@ def is_before_breaks(value: Mapping[str, Any]) -> bool:
 def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     """Read a record's JSON."""
     # The rest is large: torch writes all its settings into each record.
-    found = {name: value[name] for name in field_types(CompileMetrics) if value.get(name) is not None}
+    found = {
+        name: value[name] for name in field_types(CompileMetrics) if value.get(name) is not None
+    }
     for name, older in _OLD_TIMES.items():
         if name not in found and isinstance(seconds := value.get(older), float | int):
             found[name] = seconds * 1e6
@@ -75,7 +84,9 @@ def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
 
 
 def printed_reasons(payload: str) -> tuple[str, ...]:
-    """Torch's ``recompile_reasons``: the record claims to be JSON, but a single reason is a bare string."""
+    """Torch's ``recompile_reasons``: the record claims to be JSON, but a single reason is a bare
+    string.
+    """
     try:
         value = orjson.loads(payload)
     except orjson.JSONDecodeError:

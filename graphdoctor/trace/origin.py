@@ -1,4 +1,6 @@
-"""Classifies files by owner (the user, a package, the standard library, torch), and says what torch's wrappers hold."""
+"""Classifies files by owner (the user, a package, the standard library, torch), and says what
+torch's wrappers hold.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,12 @@ from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.stack import Origin, StackEntry
 
 RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
-"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and line."""
+"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and
+line."""
 
 PlaceReader = Callable[[str, int, str], StackEntry | None]
-"""Makes a stack entry from a file, which can lack its first letters, a line and a function; None if unknown."""
+"""Makes a stack entry from a file, which can lack its first letters, a line and a function; None if
+unknown."""
 
 _SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")
@@ -23,7 +27,9 @@ _TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 
 
 class Origins:
-    """Classifies files by the folders of one environment, or by the usual layout if those are unknown."""
+    """Classifies files by the folders of one environment, or by the usual layout if those are
+    unknown.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -31,7 +37,9 @@ class Origins:
         self._known: dict[str, tuple[Origin, str | None]] = {}
 
     def learn_from(self, file: str) -> None:
-        """Derive torch's folder from one of Dynamo's files, for logs without an environment record."""
+        """Derive torch's folder from one of Dynamo's files, for logs without an environment
+        record.
+        """
         if self.torch_root is None and (match := _TORCH_FILE.match(file)):
             self.torch_root = match[1]
             self._known.clear()
@@ -47,7 +55,8 @@ class Origins:
         return dict(zip(("origin", "package"), self.of(file), strict=True))
 
     def _classify(self, file: str) -> tuple[Origin, str | None]:
-        # <eval_with_key> is code that FX generates; <frozen os> and <string> (dataclasses, namedtuples) are Python's.
+        # <eval_with_key> is code that FX generates; <frozen os> and <string> (dataclasses,
+        # namedtuples) are Python's.
         if file.startswith("<eval_with_key>"):
             return "torch", "torch"
         if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
@@ -59,7 +68,9 @@ class Origins:
                 return self._of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
         if match := _SITE.search(file):
             return self._of_package(match[1])
-        if (self._environment.stdlib_root and _is_below(file, self._environment.stdlib_root)) or _STDLIB.search(file):
+        if (
+            self._environment.stdlib_root and _is_below(file, self._environment.stdlib_root)
+        ) or _STDLIB.search(file):
             return "stdlib", None
         return "user", None
 
@@ -71,7 +82,9 @@ class Origins:
 
 
 def resumed(name: str) -> tuple[str, int | None]:
-    """The function that a code object's name is of, and the line at which it resumes it; None if it doesn't."""
+    """The function that a code object's name is of, and the line at which it resumes it; None if it
+    doesn't.
+    """
     match = RESUME_NAME.match(name)
     return (name, None) if match is None else (match[1], int(match[2]))
 
@@ -88,11 +101,15 @@ def is_probe(file: str) -> bool:
 def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
     """The stack after the probe's innermost entry: the entries above it aren't the user's."""
     entries = tuple(stack)
-    return entries[max((at for at, entry in enumerate(entries, start=1) if is_probe(entry.file)), default=0) :]
+    return entries[
+        max((at for at, entry in enumerate(entries, start=1) if is_probe(entry.file)), default=0) :
+    ]
 
 
 def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
-    """The stack with a function and its resume functions merged into one entry, at the line reached last."""
+    """The stack with a function and its resume functions merged into one entry, at the line reached
+    last.
+    """
     kept: list[StackEntry] = []
     for entry in stack:
         function, line = resumed(entry.function)
@@ -126,7 +143,8 @@ _NAME = re.compile(r"(\w+)((?:\[\d+\])?)")
 class Wrapped:
     """The one module's ``forward`` that a decorator's function stands for.
 
-    ``arguments``: what it calls the function's ``*args``; None if the function has none, or no ``**kwargs``.
+    ``arguments``: what it calls the function's ``*args``; None if the function has none, or no
+    ``**kwargs``.
     """
 
     qualname: str
@@ -140,15 +158,17 @@ class Wrapped:
 
 def _with_names(text: str, arguments: Sequence[str]) -> str:
     names = dict(enumerate(arguments))
-    return _KEYWORD.sub(r"\1", _POSITION.sub(lambda found: names.get(int(found[1]), found[0]), text))
+    return _KEYWORD.sub(
+        r"\1", _POSITION.sub(lambda found: names.get(int(found[1]), found[0]), text)
+    )
 
 
 @dataclass(frozen=True)
 class Root:
     """torch's wrapper around a module of its own class, as the program has it.
 
-    A frame of the wrapper has the values ``fn``, ``args`` and ``kwargs``: ``fn[1].training`` is ``model[1].training``.
-    ``arguments``: what its ``forward`` calls the positional arguments.
+    A frame of the wrapper has the values ``fn``, ``args`` and ``kwargs``: ``fn[1].training`` is
+    ``model[1].training``. ``arguments``: what its ``forward`` calls the positional arguments.
     ``container``: the class of torch's own that the module inside it has its ``forward`` from.
     """
 
@@ -163,7 +183,9 @@ class Root:
         return _with_names(_CALLED.sub(lambda _found: self.expression, text), self.arguments)
 
     def named_source(self, source: str) -> str:
-        """Torch's source as it would be without the wrapper: an argument of ``forward``, or a part of the module."""
+        """Torch's source as it would be without the wrapper: an argument of ``forward``, or a part
+        of the module.
+        """
         head, dot, rest = self.expression.partition(".")
         if _NAMES.fullmatch(self.expression):
             source = _CALLED_SOURCE.sub(lambda _found: f"L['{head}']{dot}{rest}", source)

@@ -1,9 +1,10 @@
 """Reads where compile time went, from torch's ``chromium_event`` records.
 
-A phase is a pair of events, ``B`` and ``E``, written when it begins and ends (``torch/_dynamo/utils.py``, 2.13,
-``ChromiumEventLogger``). torch gives every event the thread number 0, so ends are matched to begins by name and compile
-id. The compile context belongs to one thread, so an event without a compile id during a compile is from another
-thread, such as ``compile_file``. Overlapping ones become one phase.
+A phase is a pair of events, ``B`` and ``E``, written when it begins and ends
+(``torch/_dynamo/utils.py``, 2.13, ``ChromiumEventLogger``). torch gives every event the thread
+number 0, so ends are matched to begins by name and compile id. The compile context belongs to one
+thread, so an event without a compile id during a compile is from another thread, such as
+``compile_file``. Overlapping ones become one phase.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from graphdoctor.trace.sections import Collector
 
 _MAX_NOTE = 200
 _DUMP = 2000
-"""A value this long is a dump, such as the whole config or the parts of a cache key, and isn't shown."""
+"""A value this long is a dump, such as the whole config or the parts of a cache key, and isn't
+shown."""
 _AUTOTUNING = "_template_autotuning"
-"""How the phase ends in which Inductor times ways to compute an operation (``torch/_inductor/select_algorithm.py``,
-2.13)."""
+"""How the phase ends in which Inductor times ways to compute an operation
+(``torch/_inductor/select_algorithm.py``, 2.13)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -46,7 +48,11 @@ class _Begun:
 
     @property
     def duration_us(self) -> float | None:
-        return None if self.end_us is None or self.end_us < self.start_us else self.end_us - self.start_us
+        return (
+            None
+            if self.end_us is None or self.end_us < self.start_us
+            else self.end_us - self.start_us
+        )
 
     @property
     def latest_us(self) -> float:
@@ -65,11 +71,15 @@ class Phases(Collector):
         self._first_us: float | None = None
 
     def after_reset(self) -> Phases:
-        """See ``Collector``; the outermost phases of the compile that shows it have already begun and move along."""
+        """See ``Collector``; the outermost phases of the compile that shows it have already begun
+        and move along.
+        """
         later = super().after_reset()
         later._first_us, later._open = self._first_us, self._open
         compile_id = self._open[-1].compile_id if self._open else None
-        later._begun = [phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun]
+        later._begun = [
+            phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun
+        ]
         self._begun = [phase for phase in self._begun if phase not in later._begun]
         return later
 
@@ -100,7 +110,9 @@ class Phases(Collector):
     def finish(self) -> list[Phase]:
         """The phases."""
         first_us = self._first_us or 0.0
-        phases = sorted((phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us)
+        phases = sorted(
+            (phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us
+        )
         return [
             Phase(
                 **values_of(phase, "name", "compile_id", "call_index", "duration_us"),
@@ -115,7 +127,9 @@ class Phases(Collector):
 
     def autotuned(self) -> list[Autotuned]:
         """What Inductor timed."""
-        return [phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra]
+        return [
+            phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra
+        ]
 
     def _begin(self, begun: _Begun) -> None:
         if begun.compile_id is None:
@@ -129,7 +143,11 @@ class Phases(Collector):
         self._open.append(begun)
 
     def _end(self, name: str, compile_id: str | None, time_us: float) -> _Begun:
-        places = (at for at, phase in enumerate(self._open) if (phase.name, phase.compile_id) == (name, compile_id))
+        places = (
+            at
+            for at, phase in enumerate(self._open)
+            if (phase.name, phase.compile_id) == (name, compile_id)
+        )
         at = max(places, default=None)
         if at is None:
             raise ValueError(f"{name} ends without a begin")
@@ -147,7 +165,9 @@ class Phases(Collector):
                 self._open.append(inner)
         return phase
 
-    def _note(self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]) -> None:
+    def _note(
+        self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]
+    ) -> None:
         for phase in reversed(self._open):
             if phase.compile_id == compile_id and phase.start_us <= time_us:
                 known = sum(key.partition(" (")[0] == name for key in phase.notes)
@@ -172,8 +192,14 @@ def _autotuned(phase: _Begun, found: dict[str, Any]) -> Autotuned:
 
 
 def _notes(args: dict[str, Any]) -> dict[str, str]:
-    texts = {key: value if isinstance(value, str) else _printed(value) for key, value in args.items()}
-    return {key: _short(text) for key, text in texts.items() if key != "compile_id" and 0 < len(text) < _DUMP}
+    texts = {
+        key: value if isinstance(value, str) else _printed(value) for key, value in args.items()
+    }
+    return {
+        key: _short(text)
+        for key, text in texts.items()
+        if key != "compile_id" and 0 < len(text) < _DUMP
+    }
 
 
 def _printed(value: object) -> str:
@@ -187,7 +213,9 @@ def _short(text: str) -> str:
 
 
 def _overlap(phase: _Begun) -> dict[str, str]:
-    words = f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"
+    words = (
+        f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"
+    )
     return {} if phase.count == 1 else {"overlapping": words}
 
 
@@ -200,7 +228,8 @@ def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
         fitting = (
             number
             for number, open_ in enumerate(threads)
-            if (number > 0 or not phase.is_elsewhere) and (not open_ or open_[-1].latest_us >= phase.latest_us)
+            if (number > 0 or not phase.is_elsewhere)
+            and (not open_ or open_[-1].latest_us >= phase.latest_us)
         )
         thread = next(fitting, len(threads))
         if thread == len(threads):

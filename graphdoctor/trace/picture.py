@@ -22,18 +22,28 @@ def picture_collectors(details: Details | None = None) -> tuple[Collector, ...]:
 
 
 def picture_of(
-    parts: Sequence[tuple[Part, Section]], recording: Recording, events: Events, details: Details | None
+    parts: Sequence[tuple[Part, Section]],
+    recording: Recording,
+    events: Events,
+    details: Details | None,
 ) -> Picture:
     """Make the picture of several processes."""
     files: dict[str, SourceText] = {}
-    found: dict[str, list[Any]] = {name: [] for name in ("graphs", "generated", "autotuned", "phases", "artifacts")}
+    found: dict[str, list[Any]] = {
+        name: [] for name in ("graphs", "generated", "autotuned", "phases", "artifacts")
+    }
     hidden = first_index = 0
     for part, taken in parts:
         for file in taken.collector(Files).finish(taken.intake.origins):
-            # Each process records files itself, and one that came to a file late may have had no room left for it.
+            # Each process records files itself, and one that came to a file late may have had no
+            # room left for it.
             if file.file not in files or files[file.file].text is None:
                 files[file.file] = file
-        stages, phases, artifacts = taken.collector(Stages), taken.collector(Phases), taken.collector(Artifacts)
+        stages, phases, artifacts = (
+            taken.collector(Stages),
+            taken.collector(Phases),
+            taken.collector(Artifacts),
+        )
         found["graphs"] += map(part.named, stages.graphs(part.recording, first_index))
         found["generated"] += map(part.named, stages.generated(part.recording, first_index))
         found["autotuned"] += map(part.named, phases.autotuned())
@@ -46,7 +56,9 @@ def picture_of(
         **{name: tuple(each) for name, each in found.items()},
         detailed=None
         if details is None
-        else tuple(found.compile_id for found in recording.compiles if details.keeps(found.compile_id)),
+        else tuple(
+            found.compile_id for found in recording.compiles if details.keeps(found.compile_id)
+        ),
         lanes=read_lanes(events, recording),
         hidden_artifacts=hidden,
         # The last one, because calls can set values.

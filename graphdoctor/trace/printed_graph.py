@@ -1,7 +1,8 @@
 """Parses a graph that torch printed, as ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15, does.
 
-Each node is a Python statement, usually on a line of its own; a comment above it has the source line that it comes
-from. Bodies of higher-order operators, printed as classes inside, are left out; unknown lines are counted.
+Each node is a Python statement, usually on a line of its own; a comment above it has the source
+line that it comes from. Bodies of higher-order operators, printed as classes inside, are left out;
+unknown lines are counted.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ _SIGNATURE_END = re.compile(r"^ *\).*:$")
 _WRAP = re.compile(r'^ *wrap\("\w+"\)$')
 _PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d+) in [^,]+?, code: ")
 _NO_PLACE = "No stacktrace found for following nodes"
-_STATEMENT = re.compile(r' *(?:#|class |return\b|"""|\w+(?: ?: ?"[^"]*")? = |[\w.]+\[|\w+ \S{1,2}= )')
+_STATEMENT = re.compile(
+    r' *(?:#|class |return\b|"""|\w+(?: ?: ?"[^"]*")? = |[\w.]+\[|\w+ \S{1,2}= )'
+)
 """The beginning of another node's line, where a statement of several lines ends at the latest."""
 _OBJECT = re.compile(r"<(?=[A-Za-z_])[^<>\n]*>")
-"""Python's own text for an object, such as ``<Color.RED: 1>``; torch prints operators with a space after them."""
-_TENSOR = re.compile(r"^(?:\w+\()?(?P<dtype>[a-z]\w*)\[(?P<shape>[^\[\]]*)\](?:\[[^\[\]]*\])?(?P<device>[a-z][\w:]*)?")
+"""Python's own text for an object, such as ``<Color.RED: 1>``; torch prints operators with a space
+after them."""
+_TENSOR = re.compile(
+    r"^(?:\w+\()?(?P<dtype>[a-z]\w*)\[(?P<shape>[^\[\]]*)\](?:\[[^\[\]]*\])?(?P<device>[a-z][\w:]*)?"
+)
 _SYMBOL = re.compile(r"^Sym\((?P<value>.*)\)$")
 _BOXED_ARGUMENT = re.compile(r"_boxed_arg_\d+(?:_\d+)?$")
 _OPERATOR_FUNCTION = re.compile(r"^_operator_(?=[a-z])")
@@ -43,12 +49,20 @@ _CALL = re.compile(
     rf"(?:(?:, |(?<=\())[A-Za-z_]\w* ?= ?{_ARGUMENT})*+)\))(?:;  (?:[A-Za-z_]\w* = )++None)?",
     re.ASCII,
 )
-"""A call of one of torch's functions, as most statements are: reading these as Python takes several times as long."""
+"""A call of one of torch's functions, as most statements are: reading these as Python takes several
+times as long."""
 _INPUT = re.compile(r"(?<![\w.'])(?:[A-Za-z_]\w*)(?!\w| ?=|\()", re.ASCII)
 """A name in the arguments of such a call, without those of keyword arguments and functions."""
 
 _OPERATORS = {
-    **{"Mult": "mul", "MatMult": "matmul", "Div": "truediv", "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor"},
+    **{
+        "Mult": "mul",
+        "MatMult": "matmul",
+        "Div": "truediv",
+        "BitAnd": "and_",
+        "BitOr": "or_",
+        "BitXor": "xor",
+    },
     **{"UAdd": "pos", "USub": "neg", "NotEq": "ne", "LtE": "le", "GtE": "ge"},
 }
 """What ``operator`` calls those of Python's that ``ast`` doesn't call the same."""
@@ -104,7 +118,9 @@ class _Reader:
 
     def nodes(self) -> tuple[StageNode, ...]:
         placeholders = (
-            StageNode(name=self._renamed.get(name, name), opcode="placeholder", target=name, value=value)
+            StageNode(
+                name=self._renamed.get(name, name), opcode="placeholder", target=name, value=value
+            )
             for name, value in self._arguments.items()
         )
         return (*placeholders, *self._nodes)
@@ -116,7 +132,9 @@ class _Reader:
                 self._read_comment(line)
             elif line.strip() == '"""':
                 # FX_GRAPH_SHOW_META prints a node's metadata.
-                at = next((n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines))
+                at = next(
+                    (n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines)
+                )
             elif line.strip():
                 at = self._read_statement(lines, at)
                 continue
@@ -141,8 +159,18 @@ class _Reader:
             end = min(end + 1, len(lines))
         match _parsed("\n".join(lines[at:end]).strip() + "\n  pass"):
             case [ast.FunctionDef(args=given), *_]:
-                found = (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg)
-                known = {each.arg: _value(each.annotation) for each in found if each and each.arg != "self"}
+                found = (
+                    *given.posonlyargs,
+                    *given.args,
+                    given.vararg,
+                    *given.kwonlyargs,
+                    given.kwarg,
+                )
+                known = {
+                    each.arg: _value(each.annotation)
+                    for each in found
+                    if each and each.arg != "self"
+                }
                 self._take_arguments(known)
             case _:
                 self.unread_lines += end - at
@@ -155,7 +183,9 @@ class _Reader:
     def _read_comment(self, line: str) -> None:
         match = _PLACE.search(line)
         is_named = match is not None and self._names_file(match["file"])
-        self._place = (match["file"], int(match["line"][:9])) if match and is_named else (None, None)
+        self._place = (
+            (match["file"], int(match["line"][:9])) if match and is_named else (None, None)
+        )
         self.unread_lines += match is None and _NO_PLACE not in line
 
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
@@ -166,7 +196,9 @@ class _Reader:
         body = _parsed(text)
         if body is None:
             indent = _indent(lines[at])
-            while end < len(lines) and not (_STATEMENT.match(lines[end]) and _indent(lines[end]) <= indent):
+            while end < len(lines) and not (
+                _STATEMENT.match(lines[end]) and _indent(lines[end]) <= indent
+            ):
                 end += 1
             text = "\n".join(lines[at:end]).strip()
             body = _parsed(text)
@@ -187,7 +219,9 @@ class _Reader:
             return False
         value = None if found["value"] is None else _value_of(found["value"])
         target, text = short_target(found["target"]), short_target(found["call"])
-        self._add(found["name"], "call_function", target, self._known_among(names), value=value, text=text)
+        self._add(
+            found["name"], "call_function", target, self._known_among(names), value=value, text=text
+        )
         return True
 
     def _take(self, body: list[ast.stmt]) -> bool:
@@ -203,8 +237,13 @@ class _Reader:
             case [ast.AnnAssign(value=None), *_] as announced:
                 return all(map(self._take_announced, announced))
             case [ast.AugAssign(target=target, op=op, value=value), statement]:
-                return self._take_in_place(f"i{_operator(op).removesuffix('_')}", (target, value), statement)
-            case [ast.Assign(targets=[ast.Subscript(value=held, slice=key)], value=value), statement]:
+                return self._take_in_place(
+                    f"i{_operator(op).removesuffix('_')}", (target, value), statement
+                )
+            case [
+                ast.Assign(targets=[ast.Subscript(value=held, slice=key)], value=value),
+                statement,
+            ]:
                 return self._take_in_place("setitem", (held, key, value), statement)
             case [ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Call(func=function)), *_]:
                 if dotted_path(function) != ["fx_pytree", "tree_flatten_spec"]:
@@ -226,13 +265,23 @@ class _Reader:
     def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], statement: ast.stmt) -> bool:
         named = _named(statement)
         if named is not None:
-            self._add(named[0], "call_function", f"operator.{name}", self._inputs(*parts), value=_value(named[1]))
+            self._add(
+                named[0],
+                "call_function",
+                f"operator.{name}",
+                self._inputs(*parts),
+                value=_value(named[1]),
+            )
         return named is not None
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
         if isinstance(value, ast.Name):
             # A placeholder whose node isn't named like the argument.
-            is_argument = value.id in self._arguments and value.id not in self._renamed and name not in self._known
+            is_argument = (
+                value.id in self._arguments
+                and value.id not in self._renamed
+                and name not in self._known
+            )
             if is_argument:
                 self._renamed[value.id] = name
                 self._known.discard(value.id)
@@ -261,12 +310,16 @@ class _Reader:
                 return self._called(function)
             case _, ast.Subscript():
                 return "call_function", "operator.getitem"
-            case _, ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())):
+            case _, ast.UnaryOp(
+                op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())
+            ):
                 # Python parses -1 ** x as -(1 ** x); a negation's own operand is never a power.
                 return "call_function", "operator.pow"
             case _, ast.UnaryOp(operand=ast.BinOp()):
                 return None
-            case _, ast.UnaryOp(op=op) | ast.BinOp(op=op) | ast.Compare(ops=[op]) if not isinstance(op, _NO_NODES):
+            case _, ast.UnaryOp(op=op) | ast.BinOp(op=op) | ast.Compare(ops=[op]) if not isinstance(
+                op, _NO_NODES
+            ):
                 return "call_function", f"operator.{_operator(op)}"
         return None
 
@@ -283,7 +336,9 @@ class _Reader:
         if rest:
             return None
         is_builtin = hasattr(builtins, name)
-        return "call_function", f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub("operator.", name)
+        return "call_function", f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub(
+            "operator.", name
+        )
 
     def _add(
         self,
@@ -296,7 +351,12 @@ class _Reader:
         text: str | None = None,
     ) -> None:
         file, line = (None, None) if opcode == "output" else self._place
-        known: dict[str, Any] = {"name": name, "opcode": opcode, "target": target, "inputs": tuple(inputs)}
+        known: dict[str, Any] = {
+            "name": name,
+            "opcode": opcode,
+            "target": target,
+            "inputs": tuple(inputs),
+        }
         self._nodes.append(StageNode(**known, value=value, file=file, line=line, text=text))
         self._known.add(name)
 
@@ -319,7 +379,8 @@ class _Reader:
 def _text_of(value: ast.expr, text: str) -> str:
     if value.end_lineno != value.lineno or not text.isascii():
         return short_target(ast.unparse(value))
-    # All statements but a few are a single line; ``ast.get_source_segment`` takes several times as long.
+    # All statements but a few are a single line; ``ast.get_source_segment`` takes several times as
+    # long.
     line = text if "\n" not in text else text.split("\n")[value.lineno - 1]
     return short_target(line[value.col_offset : value.end_col_offset])
 
@@ -338,7 +399,9 @@ def _is_deletion(statement: ast.stmt) -> bool:
 
 def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
     match statement:
-        case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
+        case ast.AnnAssign(
+            target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value
+        ):
             return name, annotation, value
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return name, None, value
@@ -352,7 +415,11 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
         match expression:
             case ast.Attribute(value=owner, attr=name):
                 pass
-            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name))], keywords=[]):
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[owner, ast.Constant(value=str(name))],
+                keywords=[],
+            ):
                 pass
             case _:
                 return None
@@ -372,7 +439,9 @@ def _value_of(text: str) -> str:
         return match["value"]
     if match := _TENSOR.match(text):
         device = match["device"]
-        return f"{match['dtype']}[{match['shape']}]" + (f" {device}" if device and device != "cpu" else "")
+        return f"{match['dtype']}[{match['shape']}]" + (
+            f" {device}" if device and device != "cpu" else ""
+        )
     return text
 
 

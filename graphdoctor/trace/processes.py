@@ -1,4 +1,6 @@
-"""Finds which processes wrote which logs, of which a log can have several, and what to call them."""
+"""Finds which processes wrote which logs, of which a log can have several, and what to call
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import for_each
 from graphdoctor.trace.versions import is_thread
 
-_HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)
+_HEADER = re.compile(
+    rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE
+)
 _RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
 _RANK_PREFIX = re.compile(r"\[rank(\d+)\]")
 _RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
@@ -31,7 +35,9 @@ def _find_writers(log: LogFile) -> list[tuple[str, _Writer]]:
     found: dict[_Writer, str] = {}
     for sample in _samples(log):
         for header in _HEADER.finditer(sample):
-            found.setdefault((_process_id(header[2].decode()), _recorded_rank(header[3])), header[1].decode())
+            found.setdefault(
+                (_process_id(header[2].decode()), _recorded_rank(header[3])), header[1].decode()
+            )
     ranked = {pid for pid, rank in found if rank is not None}
     writers: list[tuple[str, _Writer]] = []
     for (pid, rank), time in found.items():
@@ -67,7 +73,9 @@ def _recorded_rank(raw: bytes) -> int | None:
 
 
 def named_rank(log: LogFile) -> int | None:
-    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it."""
+    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``)
+    write it.
+    """
     found = _RANK_PREFIX.match(log.line_prefix) or _RANK_IN_NAME.search(log.path.name)
     return int(found[1]) if found else None
 
@@ -88,7 +96,9 @@ def rank_of_folder(log: LogFile) -> int | None:
 
 @dataclass(frozen=True)
 class ProcessLogs:
-    """The logs of one process, in order, and its rank as its records, its log's name or the folder's name has it."""
+    """The logs of one process, in order, and its rank as its records, its log's name or the
+    folder's name has it.
+    """
 
     logs: tuple[LogFile, ...]
     pid: int | None
@@ -99,8 +109,9 @@ class ProcessLogs:
 def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
     """The processes that wrote the logs, the main one first.
 
-    Without a ``main_pid`` that is the one with the lowest rank, otherwise the one that wrote first. Only our own
-    recordings have it. Each of them is of one machine, so only there do logs with one process id belong together.
+    Without a ``main_pid`` that is the one with the lowest rank, otherwise the one that wrote first.
+    Only our own recordings have it. Each of them is of one machine, so only there do logs with one
+    process id belong together.
     """
     logs = list(logs)
     found = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]
@@ -111,7 +122,10 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
         processes = _joined(processes)
     lowest = min([process.rank for process in processes if process.rank is not None], default=None)
     is_known = main_pid is not None and any(process.pid == main_pid for process in processes)
-    main = next((each for each in processes if (each.pid == main_pid if is_known else each.rank == lowest)), None)
+    main = next(
+        (each for each in processes if (each.pid == main_pid if is_known else each.rank == lowest)),
+        None,
+    )
     return sorted(processes, key=lambda process: process is not main)
 
 
@@ -129,7 +143,9 @@ def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
 
 
 def _ranked_by_folder(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
-    """The processes, with the rank that a folder is named after for the first of its processes if none has a rank."""
+    """The processes, with the rank that a folder is named after for the first of its processes if
+    none has a rank.
+    """
     taken = {process.logs[0].path.parent for process in processes if process.rank is not None}
     ranked = []
     for process in processes:
@@ -148,12 +164,16 @@ def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
             before = joined.get(process.pid, ProcessLogs((), process.pid, None))
             rank = process.rank if before.rank is None else before.rank
             logs = tuple(dict.fromkeys((*before.logs, *process.logs)))
-            joined[process.pid] = ProcessLogs(logs, process.pid, rank, (*before.writers, *process.writers))
+            joined[process.pid] = ProcessLogs(
+                logs, process.pid, rank, (*before.writers, *process.writers)
+            )
     return [*joined.values(), *(process for process in processes if process.pid is None)]
 
 
 def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
-    """Names of processes: None for the first, the main one; ``rank1`` if the rank is known, otherwise ``p2``."""
+    """Names of processes: None for the first, the main one; ``rank1`` if the rank is known,
+    otherwise ``p2``.
+    """
     names: dict[str | None, None] = {}
     for number, process in enumerate(processes, start=1):
         name = f"p{number}" if process.rank is None else f"rank{process.rank}"
@@ -175,9 +195,9 @@ class Lane:
 class Lanes:
     """Says of each record of one log which process wrote it, in the order of the log.
 
-    Records from before a process joins its group, and definitions of strings, have no rank: they go with the records
-    around them. Processes of several machines can have one process id; where strings are numbered from 0 again,
-    another one begins.
+    Records from before a process joins its group, and definitions of strings, have no rank: they go
+    with the records around them. Processes of several machines can have one process id; where
+    strings are numbered from 0 again, another one begins.
     """
 
     def __init__(self, known: Iterable[Lane]) -> None:
@@ -208,7 +228,9 @@ class Lanes:
         return self._lanes[-1]
 
     def _ranked(self, lane: Lane, pid: int | None, rank: int) -> Lane:
-        known = next((found for found in self._lanes if found.pid == pid and found.rank == rank), None)
+        known = next(
+            (found for found in self._lanes if found.pid == pid and found.rank == rank), None
+        )
         if known is None:
             known = self._begun(pid) if lane.rank is not None else lane
             known.rank = rank
@@ -217,5 +239,7 @@ class Lanes:
 
 
 def is_first_string(record: Record) -> bool:
-    """Whether a record defines the string that torch numbers 0, which a process does before all others."""
+    """Whether a record defines the string that torch numbers 0, which a process does before all
+    others.
+    """
     return record.kind == "str" and isinstance(record.value, list) and record.value[-1:] == [0]

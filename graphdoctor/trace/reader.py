@@ -52,14 +52,21 @@ from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch
 
 _MEASURED: dict[str, Any] = {
-    **{"coverage": Coverage, "settling": Settling, "kernels": KernelShare, "memory": MeasuredMemory},
+    **{
+        "coverage": Coverage,
+        "settling": Settling,
+        "kernels": KernelShare,
+        "memory": MeasuredMemory,
+    },
     **{"float32_precision": Float32Precision, "steady_call": SteadyCall},
 }
 """Events that are facts of a recording as they are."""
 
 
 def read_recording(location: Location, *, guards: bool = False, picture: bool = False) -> Recording:
-    """Read what was recorded; a ``GraphDoctorError`` if nothing was, or if it is of another version of graphdoctor."""
+    """Read what was recorded; a ``GraphDoctorError`` if nothing was, or if it is of another version
+    of graphdoctor.
+    """
     return read_wanted(location, Wanted(guards=guards, picture=picture))
 
 
@@ -77,7 +84,9 @@ def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) 
 
 @contextmanager
 def other_version(location: Location) -> Iterator[None]:
-    """Say that a recording is of another version, by a ``GraphDoctorError``, where something in it doesn't fit."""
+    """Say that a recording is of another version, by a ``GraphDoctorError``, where something in it
+    doesn't fit.
+    """
     try:
         yield
     except InvalidFactError as error:
@@ -97,12 +106,21 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         main_pid = processes[0].pid
     else:
         # No log at all means one process, in which torch wrote nothing.
-        processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
+        processes = find_processes(folder.logs, main_pid=main_pid) or [
+            ProcessLogs((), main_pid, None)
+        ]
     contents = read_logs(processes, lambda: wanted.first_section(run.environment), executor)
     _name_torch(contents)
     named = list(contents.named(main_pid))
     parts = [
-        (Part(Assembler(section.intake, run, is_ours=is_ours).finish(is_cut=process.is_cut), name, reset), section)
+        (
+            Part(
+                Assembler(section.intake, run, is_ours=is_ours).finish(is_cut=process.is_cut),
+                name,
+                reset,
+            ),
+            section,
+        )
         for name, process in named
         for is_ours in (bool(folder.meta) and (name is None or process.is_ours),)
         for reset, section in enumerate(process.sections)
@@ -122,10 +140,15 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         from graphdoctor.trace.guards.sets import guards_of_parts
 
         guards = found["guards"] = guards_of_parts(parts, cost=events.guard_cost)
-        found["gaps"] = (*merged.gaps, *guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events))
+        found["gaps"] = (
+            *merged.gaps,
+            *guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events),
+        )
     if wanted.marks:
         found["span"] = _span(parts, contents, events, main_pid)
-    return with_generated(merged.replace(**found), generated_names(section.intake.generated for _, section in parts))
+    return with_generated(
+        merged.replace(**found), generated_names(section.intake.generated for _, section in parts)
+    )
 
 
 def _reported(folder: RecordingFolder) -> Recording:
@@ -136,18 +159,29 @@ def _reported(folder: RecordingFolder) -> Recording:
     if "trial" in events or "part" in events:
         made = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
         attacked = events.fact("attacked", Attacked)
-        replay = read_fact(Replay, events.fields("trial") | {"parts": made}).replace(attacked=attacked)
+        replay = read_fact(Replay, events.fields("trial") | {"parts": made}).replace(
+            attacked=attacked
+        )
     measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
-    nothing: dict[str, Any] = dict.fromkeys(("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ())
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ()
+    )
     return Recording(
         **nothing,
         environment=read_fact(Environment, events.fields("environment")),
-        target=read_fact(TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}),
+        target=read_fact(
+            TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}
+        ),
         exit=folder.ended,
         is_partial=False,
         switches=tuple(
             read_fact(
-                CompileSwitch, {"kind": each.get("kind"), "value": each.get("value"), "call_index": each.get("call")}
+                CompileSwitch,
+                {
+                    "kind": each.get("kind"),
+                    "value": each.get("value"),
+                    "call_index": each.get("call"),
+                },
             )
             for each in events.of("compile_switch")
         ),
@@ -167,7 +201,10 @@ def _name_torch(contents: LogContents) -> None:
 
 
 def _merged(
-    contents: LogContents, named: Sequence[tuple[str | None, ProcessSections]], parts: Sequence[Part], events: Events
+    contents: LogContents,
+    named: Sequence[tuple[str | None, ProcessSections]],
+    parts: Sequence[Part],
+    events: Events,
 ) -> Recording:
     watch = call_watch((name, process.sections[0].intake) for name, process in named)
     merged = merge(parts)
@@ -192,7 +229,10 @@ def _gaps(
     events: Events,
 ) -> list[CaptureGap]:
     is_hooked = "process" in events
-    begun = ((name, process.beginning, [found.intake for found in process.sections]) for name, process in named)
+    begun = (
+        (name, process.beginning, [found.intake for found in process.sections])
+        for name, process in named
+    )
     beginning = list(beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
     gaps = [
         *reported_gaps(events),
@@ -200,24 +240,35 @@ def _gaps(
         *log_gaps(contents.damage, contents.unreadable),
         *beginning,
         *part_gaps(parts),
-        *(script_gaps(merged, is_hooked=is_hooked) if merged.target.runs_itself else lost_call_gaps(merged)),
+        *(
+            script_gaps(merged, is_hooked=is_hooked)
+            if merged.target.runs_itself
+            else lost_call_gaps(merged)
+        ),
         *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
         *merged.gaps,
     ]
     if not any(gap.kind == "log_removed" for gap in gaps):
         return gaps
     # What the log lacks then says nothing about the run.
-    untrue = ("unfinished_compile", "nothing_compiled", "coverage" if merged.exit.reason == "finished" else None)
+    untrue = (
+        "unfinished_compile",
+        "nothing_compiled",
+        "coverage" if merged.exit.reason == "finished" else None,
+    )
     return [gap for gap in gaps if gap.kind is None or gap.kind not in untrue]
 
 
-def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: Events, pid: int | None) -> LogSpan:
+def _span(
+    parts: Sequence[tuple[Part, Section]], contents: LogContents, events: Events, pid: int | None
+) -> LogSpan:
     from graphdoctor.trace.marks import Marks, clock_seconds
 
     found = [(part, section.collector(Marks).finish()) for part, section in parts]
     main = contents.processes[0]
     has_begun, is_ended = (
-        any(event.get("pid") == pid is not None for event in events.of(kind)) for kind in ("rank", "process_ended")
+        any(event.get("pid") == pid is not None for event in events.of(kind))
+        for kind in ("rank", "process_ended")
     )
     return LogSpan(
         marks=tuple(part.named(mark) for part, span in found for mark in span.marks),

@@ -1,4 +1,6 @@
-"""Reads logs process by process, and each process from one reset of Dynamo to the next; only what is asked for."""
+"""Reads logs process by process, and each process from one reset of Dynamo to the next; only what
+is asked for.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Details:
 
     def __init__(self, compile_ids: Iterable[str], *, most_bytes: int | None) -> None:
         # A section of a log doesn't know the prefix that its ids will get.
-        self._places = {unprefixed(compile_id): place for place, compile_id in enumerate(compile_ids)}
+        self._places = {
+            unprefixed(compile_id): place for place, compile_id in enumerate(compile_ids)
+        }
         self._most_bytes = most_bytes
         self._held: dict[str, list[Text]] = {}
         self._sizes: dict[str, int] = {}
@@ -47,7 +51,11 @@ class Details:
             return
         self._held.setdefault(compile_id, []).append(text)
         self._sizes[compile_id] = self._sizes.get(compile_id, 0) + len(text.text)
-        while self._most_bytes is not None and sum(self._sizes.values()) > self._most_bytes and len(self._sizes) > 1:
+        while (
+            self._most_bytes is not None
+            and sum(self._sizes.values()) > self._most_bytes
+            and len(self._sizes) > 1
+        ):
             last = max(self._sizes, key=self._places.__getitem__)
             for held in self._held.pop(last):
                 held.text = None
@@ -72,7 +80,9 @@ class Collector:
         raise NotImplementedError
 
     def after_reset(self) -> Self:
-        """What takes the records of the same process from here on, when compile ids count from 0 again."""
+        """What takes the records of the same process from here on, when compile ids count from 0
+        again.
+        """
         later = copy(self)
         later._clear()
         return later
@@ -114,7 +124,10 @@ class Section:
 
     def after_reset(self) -> Section:
         """The next section of the same process."""
-        return Section(self.intake.after_reset(), tuple(collector.after_reset() for collector in self.collectors))
+        return Section(
+            self.intake.after_reset(),
+            tuple(collector.after_reset() for collector in self.collectors),
+        )
 
 
 @dataclass
@@ -135,10 +148,14 @@ class ProcessSections:
         return any(section.intake.compiles or section.intake.breaks for section in self.sections)
 
     def takes(self, record: Record) -> bool:
-        """Take the next record; returns False if it is damaged, or if this torch writes it differently."""
+        """Take the next record; returns False if it is damaged, or if this torch writes it
+        differently.
+        """
         self.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
         self.first, self.last = self.first or record.stamp, record.stamp
-        if record.kind == "dynamo_start" and self.sections[-1].intake.has_started(record.compile_id):
+        if record.kind == "dynamo_start" and self.sections[-1].intake.has_started(
+            record.compile_id
+        ):
             self.sections.append(self.sections[-1].after_reset())
         try:
             if record.kind in Beginning.KINDS:
@@ -158,8 +175,14 @@ class LogContents:
     unreadable: Counter[str] = field(default_factory=Counter)
 
     def named(self, main_pid: int | None) -> Iterator[tuple[str | None, ProcessSections]]:
-        """The processes with their names, without those that compiled nothing, such as data loader workers."""
-        kept = [taken for taken in self.processes if taken.has_compiled or taken.process.pid == main_pid is not None]
+        """The processes with their names, without those that compiled nothing, such as data loader
+        workers.
+        """
+        kept = [
+            taken
+            for taken in self.processes
+            if taken.has_compiled or taken.process.pid == main_pid is not None
+        ]
         kept = kept or self.processes[:1]
         yield from zip(name_processes(taken.process for taken in kept), kept, strict=True)
 
@@ -192,10 +215,14 @@ class Wanted:
         return Section(Intake(environment), tuple(collectors))
 
 
-def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
+def read_logs(
+    processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor
+) -> LogContents:
     """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
-    for log, of_log in grouped((log, taken) for taken in contents.processes for log in taken.process.logs).items():
+    for log, of_log in grouped(
+        (log, taken) for taken in contents.processes for log in taken.process.logs
+    ).items():
         _read_log(log, of_log, contents, new_section, executor)
     return contents
 
@@ -209,7 +236,11 @@ def _read_log(
 ) -> None:
     by_lane: dict[Lane, ProcessSections | None] = {}
     for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
-        fits = (taken for taken in takers if taken.process.pid == pid and rank in (None, taken.process.rank))
+        fits = (
+            taken
+            for taken in takers
+            if taken.process.pid == pid and rank in (None, taken.process.rank)
+        )
         by_lane[Lane(pid, rank)] = next(fits, None)
     by_lane = by_lane or {Lane(taken.process.pid, None): taken for taken in takers}
     # If some are left out, so are those that the samples of the log missed.
@@ -222,7 +253,11 @@ def _read_log(
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
         if lane not in by_lane:
-            found = [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])] if is_whole else []
+            found = (
+                [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])]
+                if is_whole
+                else []
+            )
             by_lane[lane] = next(iter(found), None)
             contents.processes += found
         taken = by_lane[lane]

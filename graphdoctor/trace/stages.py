@@ -1,4 +1,6 @@
-"""Follows graphs from Dynamo to Inductor by the order of the log, and reads the code that Inductor wrote."""
+"""Follows graphs from Dynamo to Inductor by the order of the log, and reads the code that Inductor
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import Any, get_args
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import FusedKernel, GeneratedCode, LoweredGraph, Stage, StageGraph, StageNode
+from graphdoctor.facts.picture import (
+    FusedKernel,
+    GeneratedCode,
+    LoweredGraph,
+    Stage,
+    StageGraph,
+    StageNode,
+)
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
@@ -50,11 +59,19 @@ class Stages(Collector):
     """Collects the records of graphs in the order of the log."""
 
     KINDS = frozenset(
-        {"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES, _PROVENANCE, "graphdoctor_inductor_graph"}
+        {
+            "dynamo_output_graph",
+            "graphdoctor_graph",
+            _CODE,
+            *_STAGES,
+            _PROVENANCE,
+            "graphdoctor_inductor_graph",
+        }
     )
 
     def _clear(self) -> None:
-        # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
+        # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the
+        # others as they are.
         self._seen: list[int | _Seen] = []
         self._last_graph: dict[str | None, int] = {}
         self._has_backward: dict[str | None, bool] = {}
@@ -94,16 +111,22 @@ class Stages(Collector):
         found = record.json()
         names = [operation["name"] for operation in found["operations"]]
         self._fused[record.compile_id] = tuple(
-            FusedKernel(name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"]))
+            FusedKernel(
+                name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"])
+            )
             for kernel in found["kernels"]
         )
 
     def _add_provenance(self, record: Record) -> None:
-        """Torch's comes after the generated code that it is about; without a payload if that is from a cache."""
+        """Torch's comes after the generated code that it is about; without a payload if that is
+        from a cache.
+        """
         code = self._last_code.get(record.compile_id)
         found = record.json()
         if code is not None and found:
-            code.lowered_from = {name: tuple(nodes) for name, nodes in found.get("preToPost", {}).items()}
+            code.lowered_from = {
+                name: tuple(nodes) for name, nodes in found.get("preToPost", {}).items()
+            }
 
     def _add_lowered(self, record: Record, text: str) -> None:
         compile_id = record.compile_id
@@ -116,7 +139,9 @@ class Stages(Collector):
             # Known before there is code; there may never be any.
             seen.of = "inference" if self._has_backward.get(compile_id) is False else None
         elif seen.stage is not None:
-            self._has_backward[compile_id] = self._has_backward.get(compile_id, False) or seen.stage != "inference"
+            self._has_backward[compile_id] = (
+                self._has_backward.get(compile_id, False) or seen.stage != "inference"
+            )
         else:
             seen.file = record.value.get("filename") if isinstance(record.value, dict) else None
             match = _AOT_ID.search(text)
@@ -136,7 +161,9 @@ class Stages(Collector):
         for seen in self._seen:
             if isinstance(seen, int):
                 if seen < len(own) and self._keeps(own[seen].compile_id):
-                    yield _dynamo_graph(own[seen], first_index + seen, frames.get(own[seen].compile_id), origins)
+                    yield _dynamo_graph(
+                        own[seen], first_index + seen, frames.get(own[seen].compile_id), origins
+                    )
             elif seen.stage is not None and seen.text is not None:
                 printed = parse_graph(seen.text, _named_by(origins))
                 yield StageGraph(
@@ -192,7 +219,9 @@ def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
 
 
 def _module_words(frame: Frame | None) -> Callable[[str], str]:
-    """Returns what words a module's path as guards do: ``L['self'].blocks.0.lin`` is ``self.blocks[0].lin``."""
+    """Returns what words a module's path as guards do: ``L['self'].blocks.0.lin`` is
+    ``self.blocks[0].lin``.
+    """
     # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
     # (``torch/_dynamo/external_utils.py``, 2.13).
     is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
@@ -219,7 +248,8 @@ def kernels_of(code: str) -> tuple[str, ...]:
     for statement in module.body:
         match statement:
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile")))
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))),
             ):
                 kernels[name] = None
     return (*kernels, *dict.fromkeys(name for name in _calls(module) if name.startswith(LIBRARY)))

@@ -1,4 +1,6 @@
-"""Writes each record of a recording's logs to a file, and an index of them; never through a link."""
+"""Writes each record of a recording's logs to a file, and an index of them; never through a
+link.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class Folder:
             raise GraphDoctorError(f"Can't write to {root}: {error.strerror}.") from error
         if not (is_empty or is_replacing):
             raise GraphDoctorError(
-                f"{root} isn't empty.", hint="Name another folder, or add --force to replace files in it."
+                f"{root} isn't empty.",
+                hint="Name another folder, or add --force to replace files in it.",
             )
 
     def write(self, folder: str, stem: str, suffix: str, content: bytes) -> str:
@@ -119,7 +122,9 @@ class Folder:
         self._make(folder.rpartition("/")[0])
         whole = self._root / folder
         if whole.is_symlink():
-            raise GraphDoctorError(f"{whole} is a symbolic link, and nothing is written through links.")
+            raise GraphDoctorError(
+                f"{whole} is a symbolic link, and nothing is written through links."
+            )
         whole.mkdir(exist_ok=True)
         self._made.add(folder)
 
@@ -127,7 +132,8 @@ class Folder:
 FORMAT = 1
 
 _EVENTS = "chromium_events.json"
-"""Where the events of a process are, one list that trace viewers open; a log has hundreds of them for each compile."""
+"""Where the events of a process are, one list that trace viewers open; a log has hundreds of them
+for each compile."""
 _METRICS = "compilation_metrics"
 _UNFINISHED = f"{INDEX}.part"
 
@@ -160,7 +166,9 @@ class _Process:
             if compile_id in self.started:
                 self.reset, self.started = self.reset + 1, set()
             self.started.add(compile_id)
-        return self.path(compile_folder(compile_id, self.reset if compile_id in self.started else 0))
+        return self.path(
+            compile_folder(compile_id, self.reset if compile_id in self.started else 0)
+        )
 
     def path(self, name: str) -> str:
         return name if self.name is None else f"{safe_name(self.name)}/{name}"
@@ -173,7 +181,9 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
     folder = Folder(into, is_replacing=is_replacing)
     try:
         with closing(folder), folder.create(_UNFINISHED) as index:
-            index.write(f'{{"format":{FORMAT},"graphdoctor_version":{json.dumps(version)},"records":[\n'.encode())
+            index.write(
+                f'{{"format":{FORMAT},"graphdoctor_version":{json.dumps(version)},"records":[\n'.encode()
+            )
             for row in _rows(processes, folder, done):
                 index.write(b"" if done.records == 1 else b",\n")
                 index.write(row)
@@ -198,8 +208,13 @@ def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> I
         return name
 
     named = [(each, name_of(each.rank) if len(processes) > 1 else None) for each in processes]
-    for log, writers in grouped((log, writer) for writer in named for log in writer[0].logs).items():
-        owners = {Lane(each.pid, each.rank if each.writers else None): _Process(name) for each, name in writers}
+    for log, writers in grouped(
+        (log, writer) for writer in named for log in writer[0].logs
+    ).items():
+        owners = {
+            Lane(each.pid, each.rank if each.writers else None): _Process(name)
+            for each, name in writers
+        }
         lanes = Lanes(owners)
         with log.open() as lines:
             for record in read_records(lines, lambda _kind: True, done.damage):
@@ -244,7 +259,10 @@ def _end(index: BinaryIO, processes: Sequence[ProcessLogs], done: Unpacked) -> N
         "altered": damage.altered_payloads,
         "stray_lines": damage.stray_lines,
     }
-    kinds = {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(damage.kinds.items())}
+    kinds = {
+        kind: {"count": count, "bytes": size}
+        for kind, (count, size) in sorted(damage.kinds.items())
+    }
     logs = list(dict.fromkeys(log.name for process in processes for log in process.logs))
     ending = {"counts": counts, "kinds": kinds, "logs": logs, "problems": done.problems}
     index.write(b"\n]," + _dumped(ending)[1:] + b"\n")

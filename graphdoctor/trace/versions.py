@@ -1,7 +1,7 @@
 """What a torch doesn't write to its trace log yet, as far as it makes a difference to a reader.
 
-Seen in logs of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0; ``docs/reference/recordings.md``
-has a table of all that they write.
+Seen in logs of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0;
+``docs/reference/recordings.md`` has a table of all that they write.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ _MAX_THREADLESS = 7
 _LACKING: tuple[tuple[Version, str], ...] = (
     ((2, 5), "torch's version is unknown"),
     ((2, 5), "recompiles have no causes"),
-    ((2, 6), "graph breaks are known by their resume functions alone, skipped frames and refused ones not at all"),
+    (
+        (2, 6),
+        "graph breaks are known by their resume functions alone, skipped frames and refused ones not at all",
+    ),
     ((2, 8), "the latency of guards is unknown"),
     ((2, 9), "causes of graph breaks have no numbers, so that some are in torch's words alone"),
 )
-"""What is unknown in logs of a torch before a version, as far as it makes a difference to a report."""
+"""What is unknown in logs of a torch before a version, as far as it makes a difference to a
+report."""
 UNDERSTOOD_SINCE: Version = (2, 6)
 """An older log has no graph breaks of its own."""
 
@@ -40,7 +44,9 @@ def parsed_version(text: str | None) -> Version | None:
 
 
 def lacking(version: Version) -> list[str]:
-    """What logs of a torch lack, in words that follow a colon; empty for one that has everything."""
+    """What logs of a torch lack, in words that follow a colon; empty for one that has
+    everything.
+    """
     return [words for since, words in _LACKING if version < since]
 
 
@@ -50,7 +56,9 @@ def is_thread(number: str) -> bool:
 
 
 def named_version(logs: Iterable[LogFile]) -> str | None:
-    """The version that the first ``fx_graph_runnable`` of a process names; reads its logs up to that record."""
+    """The version that the first ``fx_graph_runnable`` of a process names; reads its logs up to
+    that record.
+    """
     for log in logs:
         with log.open() as lines:
             record = next(read_records(lines, RUNNABLE.__eq__, LogDamage()), None)

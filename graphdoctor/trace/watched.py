@@ -27,15 +27,26 @@ def call_watch(processes: Iterable[tuple[str | None, Intake]]) -> CallWatch | No
     return CallWatch(functions=tuple(functions), cost_s=cost_us / 1e6) if functions else None
 
 
-def _function(process: str | None, called: Mapping[str, Any], watched: list[dict[str, Any]]) -> WatchedFunction:
+def _function(
+    process: str | None, called: Mapping[str, Any], watched: list[dict[str, Any]]
+) -> WatchedFunction:
     steady = [call for call in watched if call["outcome"] == "steady"]
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
-    covered: Mapping[str, Any] | None = next((call for call in reversed(steady) if "graph_ops" in call), None)
-    ops = {name: covered[name] for name in ("graph_ops", "eager_ops", "eager_op_names")} if covered else {}
+    covered: Mapping[str, Any] | None = next(
+        (call for call in reversed(steady) if "graph_ops" in call), None
+    )
+    ops = (
+        {name: covered[name] for name in ("graph_ops", "eager_ops", "eager_op_names")}
+        if covered
+        else {}
+    )
     return read_fact(
         WatchedFunction,
         {
-            **{name: called.get(name) for name in ("compiled", "file", "line", "last_compile", "compiling_calls")},
+            **{
+                name: called.get(name)
+                for name in ("compiled", "file", "line", "last_compile", "compiling_calls")
+            },
             "process": process,
             "calls": called["calls"] if called["is_end"] else None,
             "watched_calls": len(watched),

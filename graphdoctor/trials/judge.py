@@ -1,7 +1,8 @@
-"""Says whether a changed program computes what the untouched one computes, and what torch did to it.
+"""Says whether a changed program computes what the untouched one computes, and what torch did to
+it.
 
-``Reference`` runs the program without torch.compile as often as it takes to tell rounding from errors; ``Untouched``
-knows what it does with torch.compile, too, and needs no more runs.
+``Reference`` runs the program without torch.compile as often as it takes to tell rounding from
+errors; ``Untouched`` knows what it does with torch.compile, too, and needs no more runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import THE_CALL, Attacked, AttackFailure, Comparison, Difference, ResultKind
+from graphdoctor.facts.trials import (
+    THE_CALL,
+    Attacked,
+    AttackFailure,
+    Comparison,
+    Difference,
+    ResultKind,
+)
 from graphdoctor.facts.wording import kind_text, listed
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
@@ -26,8 +34,8 @@ from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
 
 _AGAIN = f"results-{EAGER}-again"
 _MAX_SHAKEN = 6
-"""Runs with other last digits, before results are called wrong: each takes either side of a step. Later variants are
-compared with the same."""
+"""Runs with other last digits, before results are called wrong: each takes either side of a step.
+Later variants are compared with the same."""
 
 _DROPPED: dict[ResultKind, tuple[str, str]] = {
     "stdout": ("print", "printed lines"),
@@ -45,11 +53,13 @@ EAGER_NUMBERS = RunChange(
         Setting(name="torch._dynamo.config.use_numpy_random_stream", value=True),
     )
 )
-"""Makes compiled code draw its random numbers as eager mode does, where torch.compile has another way
-(``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
+"""Makes compiled code draw its random numbers as eager mode does, where torch.compile has another
+way (``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
 
 _STEPS = "eager mode's results change as much if the last digits of its inputs and parameters do"
-_OTHER_NUMBERS = "torch.compile draws other random numbers by design; with eager mode's, results agree"
+_OTHER_NUMBERS = (
+    "torch.compile draws other random numbers by design; with eager mode's, results agree"
+)
 
 
 @dataclass(frozen=True)
@@ -63,9 +73,16 @@ class Observed:
 
     @classmethod
     def of(
-        cls, recording: Recording, root: Path, *, name: str | None = None, is_compile_counted: bool = True
+        cls,
+        recording: Recording,
+        root: Path,
+        *,
+        name: str | None = None,
+        is_compile_counted: bool = True,
     ) -> Observed:
-        """A recording with its whole diagnosis, findings that the user didn't select too: a change can cause them."""
+        """A recording with its whole diagnosis, findings that the user didn't select too: a change
+        can cause them.
+        """
         return cls(recording, diagnosis_of(recording, root=root), name, is_compile_counted)
 
     @property
@@ -106,17 +123,27 @@ def attacked_in(recording: Recording) -> Attacked | None:
 
 
 def compared_with_eager(recording: Recording) -> Comparison | None:
-    """How a replay's results compare with those without torch.compile; None if nobody compared them."""
+    """How a replay's results compare with those without torch.compile; None if nobody compared
+    them.
+    """
     return recording.replay.compared.get("eager") if recording.replay else None
 
 
 def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
-    """How a run's results differ from those without torch.compile, by kind, and those of its earlier run."""
+    """How a run's results differ from those without torch.compile, by kind, and those of its
+    earlier run.
+    """
     replay = recording.replay
     if replay is None:
         return {}
-    found = [compared for name in ("earlier", "eager") if (compared := replay.compared.get(name)) is not None]
-    return {difference.kind: difference for compared in found for difference in compared.differences}
+    found = [
+        compared
+        for name in ("earlier", "eager")
+        if (compared := replay.compared.get(name)) is not None
+    ]
+    return {
+        difference.kind: difference for compared in found for difference in compared.differences
+    }
 
 
 def described(difference: Difference) -> str:
@@ -149,7 +176,11 @@ class Untouched(Repeatability):
         return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
     def judge(
-        self, recording: Recording, *, drops_output: bool, known: Mapping[ResultKind, Difference] | None = None
+        self,
+        recording: Recording,
+        *,
+        drops_output: bool,
+        known: Mapping[ResultKind, Difference] | None = None,
     ) -> tuple[Literal["verified", "changes results", "unproven"], str | None]:
         """Whether a finished trial computed what the untouched program computes, and why."""
         eager = compared_with_eager(recording)
@@ -172,7 +203,9 @@ class Untouched(Repeatability):
             else:
                 changed.append(kind)
         if self.unprovable:
-            doubts.append(f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile")
+            doubts.append(
+                f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile"
+            )
         notes = [eager.note] if eager.note else []
         if eager.zero_gradients:
             names = listed([name.partition("gradient of ")[2] for name in eager.zero_gradients])
@@ -180,21 +213,26 @@ class Untouched(Repeatability):
         if changed:
             first = described(self.compiled_differs[changed[0]])
             own = f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})"
-            # An edit gives the same without torch.compile, or what the untouched program gives with it.
+            # An edit gives the same without torch.compile, or what the untouched program gives with
+            # it.
             apart = set() if beside is None else {found.kind for found in beside.differences}
             is_excused = (attacked is not None and attacked.is_edited) or apart.isdisjoint(changed)
             (notes if is_excused and beside is not None else doubts).append(own)
         if doubts:
             return "unproven", "; ".join(doubts)
         if attacked is not None and drops_output:
-            dropped += [one for one in attacked.dropped if one.kind not in {known.kind for known in dropped}]
+            dropped += [
+                one for one in attacked.dropped if one.kind not in {known.kind for known in dropped}
+            ]
         elif attacked is not None and attacked.dropped:
             return "changes results", described(attacked.dropped[0])
         told = [*_dropped_text(dropped), *_exceptions_text(attacked.exceptions if attacked else ())]
         return "verified", "; ".join([*notes, *told]) or None
 
     def _is_dropped(self, difference: Difference) -> bool:
-        """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""
+        """Whether nothing but lines is missing, or numbers in modules that differ from run to run,
+        such as times.
+        """
         if difference.kind not in self.unstable_numbers:
             return difference.kind != "state" and difference.change == "fewer"
         return difference.change in ("fewer", "fewer_and_numbers")
@@ -203,7 +241,9 @@ class Untouched(Repeatability):
 def _is_message(difference: Difference, beside: Comparison | None) -> bool:
     """Whether a text differs only as torch's and its compilers' messages do."""
     is_error = difference.kind == "stderr"
-    return is_error and (beside is None or all(found.kind != "stderr" for found in beside.differences))
+    return is_error and (
+        beside is None or all(found.kind != "stderr" for found in beside.differences)
+    )
 
 
 def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
@@ -211,9 +251,17 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
     kinds = {difference.kind: difference.detail for difference in dropped}
     if "logs" in kinds:
         kinds.pop("stderr", None)
-    lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
+    lost = [
+        f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"
+    ]
     kinds.pop("state", None)
-    return [*(f"drops {_lines_text(kind, detail or '')} while compiling" for kind, detail in kinds.items()), *lost]
+    return [
+        *(
+            f"drops {_lines_text(kind, detail or '')} while compiling"
+            for kind, detail in kinds.items()
+        ),
+        *lost,
+    ]
 
 
 def _exceptions_text(changed: Sequence[AttackFailure]) -> list[str]:
@@ -224,7 +272,9 @@ def _exceptions_text(changed: Sequence[AttackFailure]) -> list[str]:
         kind, is_reworded = was, is_reworded or new != old
         types += [f"{now}{' when compiled' * one.is_compiled}"] if now != was else []
     if types:
-        return [f"changes the exception{' and its message' * is_reworded}: {kind} → {', '.join(types)}"]
+        return [
+            f"changes the exception{' and its message' * is_reworded}: {kind} → {', '.join(types)}"
+        ]
     return ["changes the exception's message"] if changed else []
 
 
@@ -239,7 +289,8 @@ def _lines_text(kind: ResultKind, detail: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was found; why not.
+    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was
+    found; why not.
 
     ``change``: what the run that was compared needed besides the variant's own.
     """
@@ -251,7 +302,8 @@ class Verdict:
 
 
 class Reference:
-    """The program without torch.compile: twice as it is, the first time ``measured``, and once in float64.
+    """The program without torch.compile: twice as it is, the first time ``measured``, and once in
+    float64.
 
     ``is_judging``: False for the first run alone, so that no results are compared.
     """
@@ -286,10 +338,14 @@ class Reference:
         if precise.exit.reason == "finished":
             self._rounding = RoundingNames(float64, (again_name,), judged="variant")
         else:
-            self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
+            self._lacks_float64 = (
+                f"the program doesn't run in float64: {clause(precise.exit.message)}"
+            )
         on_phase("running without torch.compile again")
         rounding = replace(self._rounding, judged="untouched")
-        again = replays.replay(program, again_name, is_eager=True, references={EAGER: self._name}, rounding=rounding)
+        again = replays.replay(
+            program, again_name, is_eager=True, references={EAGER: self._name}, rounding=rounding
+        )
         self._failure = _failure(again)
         self._repeats = Repeatability.of(again)
         compared = compared_with_eager(again)
@@ -300,12 +356,16 @@ class Reference:
         """Eager mode's own results, beside those of its second run."""
         if self._failure is not None or not self.is_judging:
             return Verdict(None, None, self._failure)
-        repeated = Correctness(is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated)
+        repeated = Correctness(
+            is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated
+        )
         return Verdict(True, repeated, None)
 
     def replay(self, program: Program, name: str, **given: Any) -> Recording:  # noqa: ANN401 - passed on
         """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
-        return self._replays.replay(program, name, references={EAGER: self._name}, rounding=self._rounding, **given)
+        return self._replays.replay(
+            program, name, references={EAGER: self._name}, rounding=self._rounding, **given
+        )
 
     def judge(self, recording: Recording, program: Program, name: str, **given: Any) -> Verdict:  # noqa: ANN401
         """Judge a variant that was replayed so."""
@@ -318,11 +378,17 @@ class Reference:
         notes: list[str] = []
         change = RunChange()
         if differing and self._is_random:
-            name, change, numbered = f"{name}-eager-numbers", EAGER_NUMBERS, program.changed(EAGER_NUMBERS)
+            name, change, numbered = (
+                f"{name}-eager-numbers",
+                EAGER_NUMBERS,
+                program.changed(EAGER_NUMBERS),
+            )
             repeated = recording if numbered == program else self.replay(numbered, name, **given)
             if (found := compared_with_eager(repeated)) is not None:
                 recording, differing = repeated, self._differing(found)
-                notes += [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
+                notes += (
+                    [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
+                )
         if differing and all(one.may_be_rounding for one in differing):
             differing = self._beside_shaken(name, differing)
             notes += [] if differing else [_STEPS]
@@ -333,7 +399,9 @@ class Reference:
             unknown = self._unknown(compared, worst)
             correct, reason = (correct, reason) if unknown is None else (None, unknown)
         notes += [note for note in (compared.note, self._precision(recording)) if note]
-        place: dict[str, Any] = {} if worst is None else {"where": worst.where, "largest": worst.largest}
+        place: dict[str, Any] = (
+            {} if worst is None else {"where": worst.where, "largest": worst.largest}
+        )
         correctness = Correctness(
             is_bitwise_equal=bool(compared.is_bitwise_equal),
             is_eager_repeatable=self._is_repeated,
@@ -348,7 +416,9 @@ class Reference:
         return self.eager.replay is not None and self.eager.replay.draws_random
 
     def _beside_shaken(self, name: str, differing: list[Difference]) -> list[Difference]:
-        """What still differs when eager mode's own results are known for other last digits of what it begins with."""
+        """What still differs when eager mode's own results are known for other last digits of what
+        it begins with.
+        """
         for _ in range(max(_MAX_SHAKEN - len(self._shaken), 1)):
             seed = len(self._shaken) + 1
             self._on_phase(f"running without torch.compile with other last digits, {seed}")
@@ -368,19 +438,27 @@ class Reference:
         return differing
 
     def _differing(self, compared: Comparison) -> list[Difference]:
-        return [difference for difference in compared.results if not self._repeats.covers(difference)]
+        return [
+            difference for difference in compared.results if not self._repeats.covers(difference)
+        ]
 
     def _precision(self, recording: Recording) -> str | None:
         """What a float64 run doesn't say about a variant's results; None if it says all."""
         if self._lacks_float64 is not None or recording.replay is None:
             return self._lacks_float64
         if apart := recording.replay.kinds_apart:
-            way = "come from other random numbers" if self._is_random else "are computed in another way"
+            way = (
+                "come from other random numbers"
+                if self._is_random
+                else "are computed in another way"
+            )
             return f"in float64, {_kinds_text(apart)} {way}"
         return None if recording.replay.errors else "no result is a floating-point number"
 
     def _unknown(self, compared: Comparison, worst: Difference | None) -> str | None:
-        """Why it can't be said whether results are right, though none is certainly wrong; None if they are right."""
+        """Why it can't be said whether results are right, though none is certainly wrong; None if
+        they are right.
+        """
         if worst is not None:
             return f"{described(worst)}, which may be rounding"
         if unstable := [kind for kind in compared.kinds if kind in self._repeats.unprovable]:

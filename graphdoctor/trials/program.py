@@ -1,4 +1,6 @@
-"""The user's program as a replay runs it: untouched, or with edits of its source and changes of how it runs."""
+"""The user's program as a replay runs it: untouched, or with edits of its source and changes of how
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class MinifierPlan:
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """How to export the target before the calls; ``dims``: sources of tensors with dims that are to stay dynamic."""
+    """How to export the target before the calls; ``dims``: sources of tensors with dims that are to
+    stay dynamic.
+    """
 
     is_strict: bool
     dims: tuple[tuple[str, int], ...] | Literal["all"] | None = None
@@ -33,8 +37,8 @@ class ExportPlan:
 class RunChange:
     """What a fix changes about a run, apart from source.
 
-    ``without``: parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
-    even if nothing is left out.
+    ``without``: parts of the compiler to leave out, by kind: names, or None for all; what is used
+    is reported then, even if nothing is left out.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -73,11 +77,18 @@ class RunChange:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines of Python to run before the target is compiled, those that add to a setting among them."""
-        return (*(setting.code for setting in self.settings if setting.member is not None), *self.setup)
+        """Lines of Python to run before the target is compiled, those that add to a setting among
+        them.
+        """
+        return (
+            *(setting.code for setting in self.settings if setting.member is not None),
+            *self.setup,
+        )
 
     def plan(self) -> dict[str, object]:
-        """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the request itself."""
+        """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the
+        request itself.
+        """
         elsewhere = ("settings", "dynamic", "regional")
         plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
         return plan | {"setup": "\n".join(self.lines) or None}
@@ -85,7 +96,9 @@ class RunChange:
 
 @dataclass(frozen=True)
 class Program:
-    """The user's program, untouched or with changes; ``content``: bytes to import in place of files."""
+    """The user's program, untouched or with changes; ``content``: bytes to import in place of
+    files.
+    """
 
     content: Mapping[Path, bytes] = field(default_factory=dict)
     change: RunChange = field(default_factory=RunChange)

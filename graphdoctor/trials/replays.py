@@ -1,4 +1,6 @@
-"""Runs a program in fresh probes, each a recording of its own: untouched, or with other source, settings or calls."""
+"""Runs a program in fresh probes, each a recording of its own: untouched, or with other source,
+settings or calls.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Equal:
-    """What equaled a number on each of ``count`` occasions, best first; ``is_varied``: it wasn't always the same."""
+    """What equaled a number on each of ``count`` occasions, best first; ``is_varied``: it wasn't
+    always the same.
+    """
 
     names: tuple[str, ...]
     count: int
@@ -63,7 +67,9 @@ EqualSizes = Mapping[tuple[str, str, str], Equal]
 
 @dataclass(frozen=True)
 class RoundingNames:
-    """Replays that say what rounding is; ``float64``: without torch.compile, None if the program doesn't run so."""
+    """Replays that say what rounding is; ``float64``: without torch.compile, None if the program
+    doesn't run so.
+    """
 
     float64: str | None
     others: tuple[str, ...] = ()
@@ -71,7 +77,9 @@ class RoundingNames:
 
 
 class Replays:
-    """Runs programs, each in its own probe; where the setup has no ``warm`` one, from one of theirs."""
+    """Runs programs, each in its own probe; where the setup has no ``warm`` one, from one of
+    theirs.
+    """
 
     def __init__(self, request: Request, folder: Path, setup: Setup) -> None:
         self._request, self._folder, self._compiled = request, folder, folder / _COMPILED
@@ -108,7 +116,9 @@ class Replays:
         is_cold: bool = False,
         attacks: str | None = None,
     ) -> Recording:
-        """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of this name chose."""
+        """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
+        this name chose.
+        """
         folder = self._new_folder(name)
         plan = {
             **self._plan(program, folder),
@@ -154,31 +164,55 @@ class Replays:
         cache: Path | None = None,
         spec: Mapping[str, object] = {},
     ) -> ProbeExit:
-        """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
+        """Run a program as its user would, and time its last call over a socket
+        (``probe/steps/benched.py``).
 
-        ``is_start_timed``: its start counts. Then it has an interpreter of its own, since a forked one has imported
-        part of torch.compile already. ``cache``: what Inductor finds on disk. None for what the user has there, and
-        with another program or backend for what was compiled when it was timed earlier: nothing but timing finds that,
-        since a compile whose time somebody counts must do its work.
+        ``is_start_timed``: its start counts. Then it has an interpreter of its own, since a forked
+        one has imported part of torch.compile already. ``cache``: what Inductor finds on disk. None
+        for what the user has there, and with another program or backend for what was compiled when
+        it was timed earlier: nothing but timing finds that, since a compile whose time somebody
+        counts must do its work.
         """
         folder = self._new_folder(name)
-        compiled = self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
-        plan = {**self._plan(program, folder), **compiled, "is_eager": is_eager, "is_start_timed": is_start_timed}
-        request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan, timing=descriptor)
+        compiled = (
+            self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
+        )
+        plan = {
+            **self._plan(program, folder),
+            **compiled,
+            "is_eager": is_eager,
+            "is_start_timed": is_start_timed,
+        }
+        request = replace(
+            self._changed(program, backend, spec),
+            measured=Measured(),
+            trial=plan,
+            timing=descriptor,
+        )
         return self._record(request, folder, is_fresh=is_start_timed)
 
     def serve_recorded(self, recording: Path, descriptor: int) -> ProbeExit:
-        """Make the user's own run, recorded and measured as asked, which then times its last call as ``serve`` does."""
-        return self._record(replace(self._request, timing=descriptor), recording, is_fresh=True, is_shown=True)
+        """Make the user's own run, recorded and measured as asked, which then times its last call
+        as ``serve`` does.
+        """
+        return self._record(
+            replace(self._request, timing=descriptor), recording, is_fresh=True, is_shown=True
+        )
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
-        """The lines of the program that the calls and the other inputs of a replay run, or that raise, with files."""
+        """The lines of the program that the calls and the other inputs of a replay run, or that
+        raise, with files.
+        """
         return frozenset((file, line) for file, line in self._attacks_of(name).get(what, ()))
 
     def equal_sizes(self, name: str) -> EqualSizes:
-        """What equaled numbers that the host needs, on the calls and the other inputs of a replay."""
+        """What equaled numbers that the host needs, on the calls and the other inputs of a
+        replay.
+        """
         return {
-            (one["file"], one["function"], one["text"]): Equal(tuple(one["names"]), one["count"], one["is_varied"])
+            (one["file"], one["function"], one["text"]): Equal(
+                tuple(one["names"]), one["count"], one["is_varied"]
+            )
             for one in self._attacks_of(name).get("equal", ())
         }
 
@@ -191,7 +225,9 @@ class Replays:
             return {}
         return found
 
-    def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
+    def in_parallel(
+        self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int
+    ) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             futures = [pool.submit(run, item) for item in items]
@@ -208,7 +244,9 @@ class Replays:
         self._is_cancelled.set()
 
     def prepare(self, backend: str) -> None:
-        """Have what the recorded program and a backend import imported once for all replays, beside the first ones."""
+        """Have what the recorded program and a backend import imported once for all replays, beside
+        the first ones.
+        """
         self._warm.prepare(self._folder.parent / READS_FILE, backend)
 
     def close(self) -> None:
@@ -236,12 +274,18 @@ class Replays:
         return {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
-        """Where Inductor looks for what it compiled: for the recorded program and backend, where it always does."""
+        """Where Inductor looks for what it compiled: for the recorded program and backend, where it
+        always does.
+        """
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 
-    def _changed(self, program: Program, backend: str | None, varied: Mapping[str, Any] = {}) -> Request:
-        """The request for a program, with other values in its ``spec``; the program's own settings stay."""
+    def _changed(
+        self, program: Program, backend: str | None, varied: Mapping[str, Any] = {}
+    ) -> Request:
+        """The request for a program, with other values in its ``spec``; the program's own settings
+        stay.
+        """
         change, spec = program.change, self._request.spec
         changes: dict[str, Any] = {
             "dynamic": spec.dynamic if change.dynamic is None else change.dynamic,
@@ -255,15 +299,21 @@ class Replays:
         return self._request.with_spec(**changes)
 
     def _timeout_s(self, request: Request) -> float | None:
-        """Seconds until a replay is stopped; what the untouched program takes doesn't tell what other graphs need."""
+        """Seconds until a replay is stopped; what the untouched program takes doesn't tell what
+        other graphs need.
+        """
         asked, found = self._asked.timeout_s, self.setup.timeout_s
         if asked is not None or found is None or request.spec.backend == EAGER:
             return found
         return max(found, _COMPILING_S)
 
-    def _record(self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False) -> ProbeExit:
+    def _record(
+        self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False
+    ) -> ProbeExit:
         # Once it has been shown what the program prints.
-        silent: dict[str, Any] = {} if is_shown else {"on_phase": Setup.on_phase, "on_output": Setup.on_output}
+        silent: dict[str, Any] = (
+            {} if is_shown else {"on_phase": Setup.on_phase, "on_output": Setup.on_output}
+        )
         setup = replace(
             self.setup,
             **silent,

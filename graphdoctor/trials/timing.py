@@ -1,7 +1,8 @@
-"""Times programs in turns: several probes time their last call whenever they are asked, and share the machine's noise.
+"""Times programs in turns: several probes time their last call whenever they are asked, and share
+the machine's noise.
 
-Timing stops as soon as ``confidence.py`` is sure, or after 64 turns or ten seconds. Compiling and the repetitions
-until the call is steady come before that and aren't counted.
+Timing stops as soon as ``confidence.py`` is sure, or after 64 turns or ten seconds. Compiling and
+the repetitions until the call is steady come before that and aren't counted.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ TURN_S = 0.02
 _MAX_S = 10.0
 
 GRAPH_US = 50.0
-"""More than calling a compiled graph costs that computes next to nothing: guards, and the checks and buffers of its
-wrapper (9 to 15 µs for six small linear layers on two cores). Such a cost says the program is a toy."""
+"""More than calling a compiled graph costs that computes next to nothing: guards, and the checks
+and buffers of its wrapper (9 to 15 µs for six small linear layers on two cores). Such a cost says
+the program is a toy."""
 
 
 class ServedProbe:
@@ -67,7 +69,9 @@ class ServedProbe:
 
     def close(self) -> None:
         """Let it end."""
-        with contextlib.suppress(OSError):  # it may have ended, which is an error on some systems only
+        with contextlib.suppress(
+            OSError
+        ):  # it may have ended, which is an error on some systems only
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -77,13 +81,17 @@ class ServedProbe:
         return self._ended.result()
 
 
-def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
+def time_pair(
+    replays: Replays, before: Program, after: Program, name: str, *, backend: str
+) -> PairedTime | str:
     """Time two programs in turns; the times, or why there are none, as a clause."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         pair: list[ServedProbe] = []
         try:
             for program, which in ((before, "before"), (after, "after")):
-                start = partial(replays.serve, program, f"{name}-{backend}-{which}", backend=backend)
+                start = partial(
+                    replays.serve, program, f"{name}-{backend}-{which}", backend=backend
+                )
                 pair.append(ServedProbe(start, pool))
             # Once the calls are made: they may compile something each time.
             steady = [bool((said := timed.answer()) and said["is_steady"]) for timed in pair]
@@ -94,7 +102,9 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         finally:
             for timed in pair:
                 timed.close()
-        errors = [str(ended.message) for timed in pair if (ended := timed.end()).reason != "finished"]
+        errors = [
+            str(ended.message) for timed in pair if (ended := timed.end()).reason != "finished"
+        ]
     if errors:
         return errors[0].rstrip(".")
     if not all(steady):
@@ -117,9 +127,15 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
 
 
 def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
-    """How much longer or shorter the call takes with a change, in words; None if it isn't certain that it does."""
+    """How much longer or shorter the call takes with a change, in words; None if it isn't certain
+    that it does.
+    """
     pair = deciding(times)
-    if pair is None or not pair.is_clear or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
+    if (
+        pair is None
+        or not pair.is_clear
+        or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted
+    ):
         return None
     return f"{speed_text(pair.shown_ratio or pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
@@ -128,15 +144,23 @@ slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
 
 
 def plainly_slower(times: Sequence[PairedTime]) -> str | None:
-    """How much longer the call takes, in words; None if it isn't certain, or costs no more than one compiled graph."""
+    """How much longer the call takes, in words; None if it isn't certain, or costs no more than one
+    compiled graph.
+    """
     pair, change = deciding(times), slower(times)
     if pair is None or change is None or pair.after_us - pair.before_us <= GRAPH_US:
         return None
-    return change if pair.shown_ratio is None else f"{change}, by {duration(pair.after_us - pair.before_us)}"
+    return (
+        change
+        if pair.shown_ratio is None
+        else f"{change}, by {duration(pair.after_us - pair.before_us)}"
+    )
 
 
 def is_plain(times: Sequence[PairedTime]) -> bool:
-    """Whether the difference is larger than any between two pairs of processes of the same programs."""
+    """Whether the difference is larger than any between two pairs of processes of the same
+    programs.
+    """
     pair = deciding(times)
     return pair is not None and (pair.ratio_low > PLAIN or pair.ratio_high < 1 / PLAIN)
 

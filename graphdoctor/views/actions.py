@@ -24,10 +24,14 @@ class Action:
 
     @property
     def recompile_ids(self) -> frozenset[str]:
-        """The recompiles that it is for; several values can be to blame for one, so findings share them."""
+        """The recompiles that it is for; several values can be to blame for one, so findings share
+        them.
+        """
         found = [finding for finding in self.findings if finding.code.startswith("GD2")]
         # The first compile of a function is no recompile, though a finding can be about it.
-        return frozenset(id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0"))
+        return frozenset(
+            id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0")
+        )
 
     @property
     def changed(self) -> set[tuple[str, str]]:
@@ -47,10 +51,19 @@ class Action:
     def call_us(self) -> float:
         """What its findings cost in a steady call, in microseconds, as far as that is known.
 
-        A gap is of one line, whose findings all have it. What a trial of the fix saved is of all its findings together.
+        A gap is of one line, whose findings all have it. What a trial of the fix saved is of all
+        its findings together.
         """
-        saved = [cost.call_us for cost in self._costs if cost.call_us is not None and cost.call_from == "fix"]
-        gaps = {one.location.at: one.cost.call_us or 0.0 for one in self.findings if one.cost is not None}
+        saved = [
+            cost.call_us
+            for cost in self._costs
+            if cost.call_us is not None and cost.call_from == "fix"
+        ]
+        gaps = {
+            one.location.at: one.cost.call_us or 0.0
+            for one in self.findings
+            if one.cost is not None
+        }
         return saved[0] if saved else sum(gaps.values())
 
     @property
@@ -62,12 +75,15 @@ class Action:
 def actions(findings: Sequence[Finding]) -> list[Action]:
     """What to do, each thing once, the worst and costliest first.
 
-    Findings without a known fix come last. A finding that other findings' fixes removed needs no action.
+    Findings without a known fix come last. A finding that other findings' fixes removed needs no
+    action.
     """
     found: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
     for cluster in clusters(findings):
         fix = _best_fix(cluster)
-        if all(finding.is_mended for finding in cluster) and (fix is None or fix.verdict != "verified"):
+        if all(finding.is_mended for finding in cluster) and (
+            fix is None or fix.verdict != "verified"
+        ):
             continue
         # One line of code is one thing to do, however findings put it.
         edit = None if fix is None else fix.diff or fix.snippet
@@ -82,12 +98,18 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 
 def _with_limits(found: list[Action]) -> list[Action]:
-    """The actions, without those that only point to what changes: what to do about that is for both."""
+    """The actions, without those that only point to what changes: what to do about that is for
+    both.
+    """
     pointing = [action for action in found if action.fix and action.fix.kind == "call"]
-    limits = [action for action in pointing if {one.code for one in action.findings} <= {"GD201", "GD303"}]
+    limits = [
+        action for action in pointing if {one.code for one in action.findings} <= {"GD201", "GD303"}
+    ]
     for limit in limits:
         causes = [
-            each for each in found if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
+            each
+            for each in found
+            if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
         ]
         if causes:
             cause = max(causes, key=lambda cause: len(cause.recompile_ids))
@@ -112,24 +134,33 @@ def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
 
 
 def code_line(action: Action) -> str | None:
-    """The line of code to write, if it is all there is to do and can stand anywhere; otherwise None."""
+    """The line of code to write, if it is all there is to do and can stand anywhere; otherwise
+    None.
+    """
     fix = action.fix
     if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
         return None
     line = fix.snippet.strip()
     if "\n" in line:
         return None
-    return f"torch.compile(..., {line})" if fix.place is not None and fix.place.where == "compile" else line
+    return (
+        f"torch.compile(..., {line})"
+        if fix.place is not None and fix.place.where == "compile"
+        else line
+    )
 
 
 def mends_text(action: Action) -> str:
     """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``.
 
-    What is only suggested for the function that torch skips leaves the break that made torch skip it.
+    What is only suggested for the function that torch skips leaves the break that made torch skip
+    it.
     """
     breaks = [found for found in action.findings if found.code.startswith("GD1")]
     skips = [found for found in breaks if found.code == "GD111"]
-    is_of_skip = action.fix is not None and {one.code for one in breaks if action.fix in one.fixes} == {"GD111"}
+    is_of_skip = action.fix is not None and {
+        one.code for one in breaks if action.fix in one.fixes
+    } == {"GD111"}
     sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
     places = {found.location.at for found in sites}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
@@ -143,15 +174,18 @@ def mends_text(action: Action) -> str:
 
 
 def saves_text(action: Action) -> str:
-    """What it saves, under a heading that says so, unless it rounds to nothing; empty if nothing was measured.
+    """What it saves, under a heading that says so, unless it rounds to nothing; empty if nothing
+    was measured.
 
-    A gap between graphs is what the break costs today, not what a fix saves: it is named as such. Compiles can have
-    other causes too, so their time is what can be saved at most.
+    A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
+    Compiles can have other causes too, so their time is what can be saved at most.
     """
     parts = []
     if (call := duration(abs(action.call_us))) != duration(0.0):
         sources = action.call_from
-        gaps = "" if "profile" in sources else "host gaps of " if "host_gap" in sources else "gaps of "
+        gaps = (
+            "" if "profile" in sources else "host gaps of " if "host_gap" in sources else "gaps of "
+        )
         adds = "" if action.call_us > 0 else "adds "
         parts.append(f"{adds if 'fix' in sources else gaps}{call} per call")
     if (seconds := f"{action.compile_s:.1f}") != "0.0":

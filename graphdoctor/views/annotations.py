@@ -1,4 +1,5 @@
-"""What a check says of lines and targets, as one list for the formats of other programs: SARIF, JUnit, GitHub.
+"""What a check says of lines and targets, as one list for the formats of other programs: SARIF,
+JUnit, GitHub.
 
 Comes in: a ``CheckReport``. Goes out: annotations in plain text. The writers turn them
 into their formats and decide which of them a format has room for.
@@ -13,7 +14,15 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore, WorseFinding
+from graphdoctor.facts.check import (
+    BaselineRun,
+    Budget,
+    CheckReport,
+    Ignored,
+    TargetCheck,
+    UnusedIgnore,
+    WorseFinding,
+)
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.stack import StackEntry
@@ -58,7 +67,9 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
     yield from (Annotation("note", "info", "graphdoctor", note) for note in report.notes)
     for unused in report.unused_ignores:
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
-        yield Annotation("ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused)
+        yield Annotation(
+            "ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused
+        )
 
 
 def annotations_of_lint(report: LintReport) -> Iterator[Annotation]:
@@ -66,7 +77,9 @@ def annotations_of_lint(report: LintReport) -> Iterator[Annotation]:
     yield from (_of_finding(finding, None) for finding in report.findings)
     for file in report.unreadable:
         place = f"{file.file}:{file.line}" if file.line else file.file
-        yield Annotation("run", "error", "graphdoctor lint", f"{place} {file.message}.", is_failing=True)
+        yield Annotation(
+            "run", "error", "graphdoctor lint", f"{place} {file.message}.", is_failing=True
+        )
 
 
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
@@ -75,11 +88,15 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
         yield Annotation("run", "error", f"{name} {ended}", error, name, is_failing=True)
     if target.is_more_eager:
         eager = "; ".join(more_eager_texts(target))
-        yield Annotation("eager", "error", f"{name}: more runs eagerly", f"{eager}.", name, is_failing=True)
+        yield Annotation(
+            "eager", "error", f"{name}: more runs eagerly", f"{eager}.", name, is_failing=True
+        )
     for budget in target.budgets:
         if not budget.is_kept:
             said = f"{', '.join(budget_texts(budget))}."
-            yield Annotation("budget", "error", f"{name}: {budget.name} not met", said, name, is_failing=True)
+            yield Annotation(
+                "budget", "error", f"{name}: {budget.name} not met", said, name, is_failing=True
+            )
     yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)
@@ -87,8 +104,16 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     failing |= {item.finding.fingerprint for item in target.failing_worse}
     for finding in (*target.new, *target.known):
         print_ = finding.fingerprint
-        state = "new" if finding not in target.known else "updated" if print_ in changed else "unchanged"
-        yield _of_finding(finding, name, state=state, worse=worse.get(print_), is_failing=print_ in failing)
+        state = (
+            "new"
+            if finding not in target.known
+            else "updated"
+            if print_ in changed
+            else "unchanged"
+        )
+        yield _of_finding(
+            finding, name, state=state, worse=worse.get(print_), is_failing=print_ in failing
+        )
     yield from (_of_finding(each.finding, name, ignored=each) for each in target.ignored)
 
 
@@ -99,14 +124,21 @@ def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation
         details += [f"Try: {fix.title}{verdict}", *_written_lines(fix)]
     details.append(f"Read more: graphdoctor rule {finding.code}")
     title = f"{finding.code} {finding.rule}"
-    return Annotation("finding", finding.severity, title, finding.message, target, finding, tuple(details), **more)
+    return Annotation(
+        "finding", finding.severity, title, finding.message, target, finding, tuple(details), **more
+    )
 
 
 def _written_lines(fix: Fix) -> list[str]:
-    """A suggestion's edit, or its code with a line above it that says where it goes; empty if it has neither."""
+    """A suggestion's edit, or its code with a line above it that says where it goes; empty if it
+    has neither.
+    """
     if fix.diff or fix.snippet is None:
         return (fix.diff or "").splitlines()
-    return [*([] if fix.place is None else [f"{words.place_text(fix.place)}:"]), *fix.snippet.splitlines()]
+    return [
+        *([] if fix.place is None else [f"{words.place_text(fix.place)}:"]),
+        *fix.snippet.splitlines(),
+    ]
 
 
 # What a check says beside its findings, which its own view shares.
@@ -116,7 +148,11 @@ def budget_texts(budget: Budget) -> tuple[str, str]:
     """What was measured, and what is allowed: ``must be at most 1``."""
     is_share = budget.name == "min-coverage"
     value, limit = (
-        words.UNKNOWN if number is None else percent_of_limit(number, budget.limit) if is_share else f"{number:g}"
+        words.UNKNOWN
+        if number is None
+        else percent_of_limit(number, budget.limit)
+        if is_share
+        else f"{number:g}"
         for number in (budget.value, budget.limit)
     )
     return value, f"must be at {'least' if is_share else 'most'} {limit}"
@@ -125,7 +161,10 @@ def budget_texts(budget: Budget) -> tuple[str, str]:
 def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:
     """That a target crashed or failed as a whole, and why; nothing if it did neither."""
     if target.state == "crashed" or target.error is not None:
-        yield "crashed" if target.state == "crashed" else "failed", target.error or "It didn't run to the end."
+        yield (
+            "crashed" if target.state == "crashed" else "failed",
+            target.error or "It didn't run to the end.",
+        )
 
 
 def unused_texts(unused: UnusedIgnore) -> tuple[str, str, str]:
@@ -161,7 +200,11 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
     if target.newly_eager:
         names = ", ".join(f"`{name}`" for name in target.newly_eager)
         yield f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the baseline"
-    if target.has_lost_coverage and target.diagnosis is not None and target.baseline_run is not None:
+    if (
+        target.has_lost_coverage
+        and target.diagnosis is not None
+        and target.baseline_run is not None
+    ):
         before, now = target.baseline_run, target.diagnosis.summary
         known = f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
         if now.coverage is None or now.coverage_detail is None:
@@ -182,7 +225,9 @@ def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
     if before.coverage != now.coverage:
         old, new = words.share_changes(before.coverage, now.coverage)
         yield f"coverage: {old} → {new}"
-    yield from (f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions)
+    yield from (
+        f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions
+    )
 
 
 def baseline_notes(target: TargetCheck) -> Iterator[str]:
@@ -193,7 +238,11 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
             "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage and effects weren't "
             "compared. graphdoctor baseline --update adds them."
         )
-    elif run is not None and target.diagnosis is not None and run.calls != target.diagnosis.summary.calls:
+    elif (
+        run is not None
+        and target.diagnosis is not None
+        and run.calls != target.diagnosis.summary.calls
+    ):
         now = target.diagnosis.summary.calls
         yield f"This run made {counted(now, 'call')}, the baseline's {run.calls}, so findings can differ for that."
 
@@ -221,9 +270,11 @@ class Place:
 
 
 def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
-    """Where a line is: a package's file by its path from the package on, which is the same in every environment.
+    """Where a line is: a package's file by its path from the package on, which is the same in every
+    environment.
 
-    Absolute paths below ``root`` become relative to it. None for what isn't a file, such as ``<frozen os>``.
+    Absolute paths below ``root`` become relative to it. None for what isn't a file, such as
+    ``<frozen os>``.
     """
     path = found.file.replace("\\", "/")
     if not path or path.startswith("<"):
@@ -248,12 +299,18 @@ def project_line(finding: Finding, root: Path | None) -> tuple[str, Location | S
     """The project's line to show a finding at: its own, or the innermost one that leads to it.
 
     Returns:
-        The path, relative to the folder that graphdoctor ran in, and the line; None if no line is the project's.
+        The path, relative to the folder that graphdoctor ran in, and the line; None if no line is
+        the project's.
     """
     lines: list[Location | StackEntry] = [finding.location, *reversed(finding.user_stack)]
     for found in lines:
         place = place_of(found, root)
-        if found.origin == "user" and place is not None and place.base == "SRCROOT" and found.line > 0:
+        if (
+            found.origin == "user"
+            and place is not None
+            and place.base == "SRCROOT"
+            and found.line > 0
+        ):
             return place.path, found
     return None
 

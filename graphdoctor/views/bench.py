@@ -1,4 +1,5 @@
-"""A bench: the answer, what compiling gains and costs, what runs, what holds variants back, how it was measured.
+"""A bench: the answer, what compiling gains and costs, what runs, what holds variants back, how it
+was measured.
 
 Comes in: a ``BenchReport``. Goes out: a view.
 """
@@ -7,16 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphdoctor.facts.bench import EAGER, BenchPart, BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
+from graphdoctor.facts.bench import (
+    EAGER,
+    BenchPart,
+    BenchReport,
+    Correctness,
+    Stages,
+    Sweep,
+    Variant,
+    VariantStatus,
+)
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
-from graphdoctor.facts.wording import about_count, counted, factor_text, join_texts, kind_text, listed, shortened
+from graphdoctor.facts.wording import (
+    about_count,
+    counted,
+    factor_text,
+    join_texts,
+    kind_text,
+    listed,
+    shortened,
+)
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
-from graphdoctor.views.measures import EMPTY, bytes_text, call_cell, interval_text, rate_text, seconds_text, time_text
+from graphdoctor.views.measures import (
+    EMPTY,
+    bytes_text,
+    call_cell,
+    interval_text,
+    rate_text,
+    seconds_text,
+    time_text,
+)
 from graphdoctor.views.next_step import after_bench
 from graphdoctor.views.parts import (
     Block,
@@ -38,7 +64,14 @@ from graphdoctor.views.parts import (
     View,
     plain_text,
 )
-from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, setting_rows, study_view, unknown_section
+from graphdoctor.views.words import (
+    SAME_SPEED,
+    TOO_NOISY,
+    UNKNOWN,
+    setting_rows,
+    study_view,
+    unknown_section,
+)
 
 _REASON = 300
 """Characters of a reason that is shortened."""
@@ -63,7 +96,10 @@ _RUNS = {
 }
 _MEMORY = {
     True: ("peak memory", "The most of torch's allocator during steady calls."),
-    False: ("process memory", "The most that the whole process held during steady calls, torch itself included."),
+    False: (
+        "process memory",
+        "The most that the whole process held during steady calls, torch itself included.",
+    ),
 }
 """By whether it is a GPU's."""
 _HOW = (
@@ -89,13 +125,19 @@ def bench_view(report: BenchReport) -> View:
 
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
-    yield Verdict(report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good")
+    yield Verdict(
+        report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
+    )
     sizes: list[Block] = []
     if report.sweep is not None:
         name = " and ".join(report.sweep.sources)
-        sizes.append(Section("Sizes", (*sweep_drawing(report.sweep, name), _sizes(report.sweep, name))))
+        sizes.append(
+            Section("Sizes", (*sweep_drawing(report.sweep, name), _sizes(report.sweep, name)))
+        )
         # Of a sweep, the largest size that eager mode ran with is shown in full.
-        ran = [one for one in report.sweep.points if one.variants and one.variants[0].status == "ok"]
+        ran = [
+            one for one in report.sweep.points if one.variants and one.variants[0].status == "ok"
+        ]
         if ran:
             shown = max(ran, key=lambda one: one.size)
             variants = shown.variants
@@ -105,22 +147,37 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     if report.noise is not None and report.noise.is_noisy:
         yield Note(measures.noise_text(report.noise), "warning")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
-        yield Note(Span(f"Not measured: {listed(left)}{'; --thorough: all' if len(left) > 1 else ''}."), "dim")
+        yield Note(
+            Span(f"Not measured: {listed(left)}{'; --thorough: all' if len(left) > 1 else ''}."),
+            "dim",
+        )
     yield from sizes
     gains = _gains_table(report, variants)
     if figures := tuple(_figures(gains, best)):
         yield Figures(figures, show="long")
     yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
-    held = tuple(row for finding, names in _findings(variants) for row in finding_rows(finding, names))
+    held = tuple(
+        row for finding, names in _findings(variants) for row in finding_rows(finding, names)
+    )
     yield Section("What holds variants back", Rows(held, "finding"), "Reasons")
     ended = (*(row for one in variants for row in _ended(one)), *_ended_sizes(report, variants))
     yield Section("Failed, wrong or skipped", Rows(ended, "variant"), "Ended")
     yield Section("Results", Rows(_notes(variants), "note"))
     yield unknown_section(report.gaps)
-    kernels = tuple(part for one in variants if one.kernels is not None for part in _kernels(one.name, one.kernels))
+    kernels = tuple(
+        part
+        for one in variants
+        if one.kernels is not None
+        for part in _kernels(one.name, one.kernels)
+    )
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    yield Section("How it was measured", (*_HOW, Rows(_details(report, variants), "figure")), "Measured", show="long")
+    yield Section(
+        "How it was measured",
+        (*_HOW, Rows(_details(report, variants), "figure")),
+        "Measured",
+        show="long",
+    )
 
 
 def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
@@ -134,7 +191,9 @@ def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
         f"call: {report.call}" if report.call else None,
         None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
         counted(rounds, "round") if rounds else None,
-        None if report.noise is None or report.noise.is_noisy else measures.noise_text(report.noise),
+        None
+        if report.noise is None or report.noise.is_noisy
+        else measures.noise_text(report.noise),
     )
 
 
@@ -143,7 +202,12 @@ def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
     for row in gains.rows if best != EAGER else ():
         if plain_text(row[0].text) == best:
             for column, cell in zip(gains.columns[1:], row[1:], strict=True):
-                yield Figure(plain_text(column.heading), plain_text(cell.text), plain_text(cell.detail), cell.tone)
+                yield Figure(
+                    plain_text(column.heading),
+                    plain_text(cell.text),
+                    plain_text(cell.detail),
+                    cell.tone,
+                )
 
 
 # The tables.
@@ -151,7 +215,9 @@ def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
 
 def _sizes(sweep: Sweep, name: str) -> Table:
     """A row for each size, with each variant's speed-up and call."""
-    named = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
+    named = list(
+        dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
+    )
     rows = []
     for point in sweep.points:
         found = {variant.name: _size(variant) for variant in point.variants}
@@ -161,19 +227,33 @@ def _sizes(sweep: Sweep, name: str) -> Table:
 
 
 def _size(variant: Variant) -> Cell:
-    """A variant with one size: its speed-up, and as its detail, its call; of eager mode, the call alone."""
+    """A variant with one size: its speed-up, and as its detail, its call; of eager mode, the call
+    alone.
+    """
     if variant.status != "ok" and variant.call_us is None:
         return _result(variant)
     call = plain_text(call_cell(variant.call_us).text)
     if variant.name == EAGER:
         return Cell(call)
     found = _speedup(variant)
-    text = factor_text(variant.speedup.ratio) if variant.speedup is not None else plain_text(found.text)
-    return Cell(f"{text} wrong", call, "bad") if variant.status == "wrong" else Cell(text, call, found.tone)
+    text = (
+        factor_text(variant.speedup.ratio)
+        if variant.speedup is not None
+        else plain_text(found.text)
+    )
+    return (
+        Cell(f"{text} wrong", call, "bad")
+        if variant.status == "wrong"
+        else Cell(text, call, found.tone)
+    )
 
 
 def _table(
-    variants: Sequence[Variant], best: str | None, headings: Mapping[str, str], cells: list[list[Cell]], label: str
+    variants: Sequence[Variant],
+    best: str | None,
+    headings: Mapping[str, str],
+    cells: list[list[Cell]],
+    label: str,
 ) -> Table:
     """A row for each variant: its name with the blocks that it compiles, and its cells."""
     rows: list[TableRow] = []
@@ -220,7 +300,9 @@ def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
         ]
         for one in ran
     ]
-    memory, meaning = _MEMORY[report.environment is not None and report.environment.device_name is not None]
+    memory, meaning = _MEMORY[
+        report.environment is not None and report.environment.device_name is not None
+    ]
     headings = {**_RUNS, memory: meaning, per_second: ""}
     return _table(ran, report.verdict.best, headings, cells, "What torch made of each variant")
 
@@ -238,14 +320,22 @@ def _result(variant: Variant) -> Cell:
 
 
 def _compile(variant: Variant) -> Cell:
-    """Compiling with an empty cache on disk; as its detail, after a restart. Or with the caches as they are."""
+    """Compiling with an empty cache on disk; as its detail, after a restart. Or with the caches as
+    they are.
+    """
     warm = variant.compile_warm_s
     if variant.compile_cold_s is None:
         cache = variant.cache
         # Inductor counts a graph's forward and backward, so they can be more than the graphs.
-        found = "" if cache is None else f"{cache.hits} of {cache.hits + cache.misses + cache.bypasses} from the cache"
+        found = (
+            ""
+            if cache is None
+            else f"{cache.hits} of {cache.hits + cache.misses + cache.bypasses} from the cache"
+        )
         return Cell(seconds_text(warm), found)
-    return Cell(seconds_text(variant.compile_cold_s), "" if warm is None else f"{seconds_text(warm)} warm")
+    return Cell(
+        seconds_text(variant.compile_cold_s), "" if warm is None else f"{seconds_text(warm)} warm"
+    )
 
 
 def _speedup(variant: Variant) -> Cell:
@@ -257,7 +347,9 @@ def _speedup(variant: Variant) -> Cell:
         return Cell("not timed")
     interval = interval_text(speedup.low, speedup.high)
     if variant.judgement == "same":
-        return Cell(TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval)
+        return Cell(
+            TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval
+        )
     is_good = variant.judgement == "faster" and variant.status == "ok"
     tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
     return Cell(factor_text(speedup.ratio), interval, tone)
@@ -273,7 +365,10 @@ def _pays_off(variant: Variant) -> Cell:
     if calls is None:
         return Cell(UNKNOWN)
     is_cold = variant.break_even_cold is not None
-    return Cell(measures.calls_text(calls), f"{about_count(warm.calls)} warm" if warm is not None and is_cold else "")
+    return Cell(
+        measures.calls_text(calls),
+        f"{about_count(warm.calls)} warm" if warm is not None and is_cold else "",
+    )
 
 
 def _cuda_graphs(variant: Variant) -> Cell:
@@ -282,14 +377,18 @@ def _cuda_graphs(variant: Variant) -> Cell:
     if found is None:
         return EMPTY
     captured = UNKNOWN if found.captured is None else f"{found.captured:,}"
-    return Cell(captured, f"{len(found.skipped)} skipped", "bad") if found.skipped else Cell(captured)
+    return (
+        Cell(captured, f"{len(found.skipped)} skipped", "bad") if found.skipped else Cell(captured)
+    )
 
 
 # Below the tables.
 
 
 def _findings(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
-    """Each finding once, with the variants that have it, in the order of what it costs one of them."""
+    """Each finding once, with the variants that have it, in the order of what it costs one of
+    them.
+    """
     groups = grouped(
         ((finding.code, finding.message), (place, finding, variant.name))
         for variant in variants
@@ -310,7 +409,9 @@ def _ended(variant: Variant) -> Iterator[Row]:
 
 def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None) -> Iterator[Row]:
     """What something ended with, of which a terminal shows the first paragraph."""
-    short, whole = (f"{name}: {text}" if text else name for text in (shortened(reason or "", _REASON), reason))
+    short, whole = (
+        f"{name}: {text}" if text else name for text in (shortened(reason or "", _REASON), reason)
+    )
     yield Row(label, Note(Span(short), tone), show="always" if short == whole else "short")
     if short != whole:
         yield Row(label, Code(whole, "text"), show="long")
@@ -329,8 +430,13 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
     if stages.part:
         ways = []
         if (found := stages.workaround) is not None:
-            ways = [f"pass `{name}={value!r}` to torch.compile" for name, value in found.arguments.items()]
-            ways += [f"write `{'; '.join(found.lines)}` before torch.compile"] if found.lines else []
+            ways = [
+                f"pass `{name}={value!r}` to torch.compile"
+                for name, value in found.arguments.items()
+            ]
+            ways += (
+                [f"write `{'; '.join(found.lines)}` before torch.compile"] if found.lines else []
+            )
         how = f": {' and '.join(ways)}" if stages.workaround is not None else ""
         yield Row("", Span(f"It is right without {stages.part}{how}."))
     if stages.reproducer:
@@ -340,13 +446,17 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
 
 
 def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
-    """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep."""
+    """What became of the variants that failed, are wrong or were skipped with other sizes of a
+    sweep.
+    """
     if report.sweep is None:
         return
     sizes = " and ".join(report.sweep.sources)
     for point in report.sweep.points:
         others = point.variants if point.variants is not shown else ()
-        groups = grouped(((one.status, one.reason), one.name) for one in others if one.status != "ok")
+        groups = grouped(
+            ((one.status, one.reason), one.name) for one in others if one.status != "ok"
+        )
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
             why = f": {shortened(reason, _REASON)}" if reason else ""
@@ -358,14 +468,21 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
         for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
             yield Row("CUDA graphs", Span(f"{variant.name}: {measures.skip_text(skip)}"))
     groups = grouped(("; ".join(_result_texts(one)), one.name) for one in variants[1:])
-    yield from (Row("results", Span(f"{', '.join(names)}: {text}")) for text, names in groups.items() if text)
+    yield from (
+        Row("results", Span(f"{', '.join(names)}: {text}"))
+        for text, names in groups.items()
+        if text
+    )
     for variant in variants:
         is_restart = variant.compile_cold_s is not None
         if is_restart and (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
             total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
             kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
             why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
-            yield Row("cache", Span(f"{variant.name}: a restart finds {cache.hits} of {total} on disk{kept}{why}"))
+            yield Row(
+                "cache",
+                Span(f"{variant.name}: a restart finds {cache.hits} of {total} on disk{kept}{why}"),
+            )
 
 
 def _result_texts(variant: Variant) -> Iterator[str]:
@@ -376,7 +493,9 @@ def _result_texts(variant: Variant) -> Iterator[str]:
 
 
 def _correctness_text(found: Correctness) -> str:
-    """How results were compared, and how far they are from those in float64, beside eager mode's own distance."""
+    """How results were compared, and how far they are from those in float64, beside eager mode's
+    own distance.
+    """
     parts = []
     if found.is_bitwise_equal:
         parts.append("identical to eager mode, bit by bit")
@@ -418,32 +537,52 @@ def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
     parts = [] if rest_us is None else measures.parts_of_call(kernels.call_us, named)
     texts = [part.text for part in parts] or [UNKNOWN]
     if kernels.graph_launches:
-        texts.append(f"{kernels.graph_launches} launch{'es' * (kernels.graph_launches != 1)} of CUDA graphs")
-    yield Note(Span(f"{name}: {', '.join(texts)}; {time_text(kernels.call_us)} in all under the profiler"))
+        texts.append(
+            f"{kernels.graph_launches} launch{'es' * (kernels.graph_launches != 1)} of CUDA graphs"
+        )
+    yield Note(
+        Span(f"{name}: {', '.join(texts)}; {time_text(kernels.call_us)} in all under the profiler")
+    )
     if parts:
         yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
     rows = (
         (Span(one.name, "code"), one.kind, Cell(time_text(one.us), value=one.us), f"{one.count:,}")
         for one in kernels.largest
     )
-    yield Table(("#kernel", "of", "#time", "#runs"), rows, "kernel", label=f"Largest kernels of {name}")
+    yield Table(
+        ("#kernel", "of", "#time", "#runs"), rows, "kernel", label=f"Largest kernels of {name}"
+    )
 
 
 def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
     for one in variants:
         if (times := one.call_us) is not None:
             least, mean, most = map(time_text, (times.min, times.mean, times.max))
-            yield Row("calls", Span(f"{one.name}: {times.count:,} calls, {least} to {most}, mean {mean}"))
+            yield Row(
+                "calls", Span(f"{one.name}: {times.count:,} calls, {least} to {most}, mean {mean}")
+            )
     for one in variants:
         for start, _, found in measures.starts(one):
             if found is None:
                 continue
-            low, high = about_count(found.low), "never" if found.high is None else about_count(found.high)
+            low, high = (
+                about_count(found.low),
+                "never" if found.high is None else about_count(found.high),
+            )
             interval = "" if low == high else f" ({low} to {high})"
-            yield Row("pays off", Span(f"{one.name}, {start}: after {measures.calls_text(found.calls)}{interval}"))
+            yield Row(
+                "pays off",
+                Span(f"{one.name}, {start}: after {measures.calls_text(found.calls)}{interval}"),
+            )
     for one in variants[1:]:
         if one.correctness is not None and not one.correctness.is_bitwise_equal:
-            far = (f"{kind_text(each.kind)} {_distance(each.variant)}" for each in _distances(one.correctness))
+            far = (
+                f"{kind_text(each.kind)} {_distance(each.variant)}"
+                for each in _distances(one.correctness)
+            )
             yield Row("off float64", Span(f"{one.name}: {', '.join(far) or 'not compared'}"))
     yield from setting_rows(report.target, report.environment)
-    yield from (Row("recording", Note(Span(f"{name}: {folder}"), "dim")) for name, folder in report.recordings.items())
+    yield from (
+        Row("recording", Note(Span(f"{name}: {folder}"), "dim"))
+        for name, folder in report.recordings.items()
+    )

@@ -22,7 +22,20 @@ from graphdoctor.views.annotations import (
 )
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_check
-from graphdoctor.views.parts import Block, Cell, Inline, Note, Row, Rows, Section, Span, Table, Tone, Verdict, View
+from graphdoctor.views.parts import (
+    Block,
+    Cell,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+)
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
@@ -38,15 +51,25 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
 def check_view(report: CheckReport) -> View:
     """The report as a tree."""
     baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
-    return View(("check", *baseline), "check", tuple(_parts(report)), report.graphdoctor_version, after_check(report))
+    return View(
+        ("check", *baseline),
+        "check",
+        tuple(_parts(report)),
+        report.graphdoctor_version,
+        after_check(report),
+    )
 
 
 def _parts(report: CheckReport) -> Iterator[Block]:
     states = {target.state for target in report.targets}
     ruled = f", judged with {' and '.join(report.variables)}" if report.variables else ""
-    yield Verdict(f"{_verdict(report)}{ruled}.", "good" if states == {"passed"} else "bad" if states else None)
+    yield Verdict(
+        f"{_verdict(report)}{ruled}.", "good" if states == {"passed"} else "bad" if states else None
+    )
     yield _table(report)
-    yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
+    yield from (
+        _about(target, has_baseline=report.baseline is not None) for target in report.targets
+    )
     for target in report.targets:
         yield from _findings(target)
     unused = (
@@ -70,7 +93,10 @@ def _verdict(report: CheckReport) -> str:
     if not states:
         return f"No targets ran: {counted(len(report.skipped), 'target')} skipped"
     targets = counted(len(states), "target")
-    counts = [(states.count("failed"), "failed"), (states.count("crashed"), "crashed (results unknown)")]
+    counts = [
+        (states.count("failed"), "failed"),
+        (states.count("crashed"), "crashed (results unknown)"),
+    ]
     (number, outcome), *rest = [pair for pair in counts if pair[0]] or [(len(states), "passed")]
     subject = targets if number == len(states) else f"{number} of {targets}"
     return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
@@ -93,18 +119,31 @@ def _table(report: CheckReport) -> Table:
 
 
 def _also(target: TargetCheck) -> str:
-    found = {"worse": target.failing_worse, "known": target.known, "ignored": target.ignored, "fixed": target.fixed}
+    found = {
+        "worse": target.failing_worse,
+        "known": target.known,
+        "ignored": target.ignored,
+        "fixed": target.fixed,
+    }
     # What is known of another torch excuses nothing silently.
     under = {"known": f" under torch {target.baseline_torch}"} if target.is_other_torch else {}
-    return ", ".join(f"{len(each)} {name}{under.get(name, '')}" for name, each in found.items() if each)
+    return ", ".join(
+        f"{len(each)} {name}{under.get(name, '')}" for name, each in found.items() if each
+    )
 
 
 def _new(target: TargetCheck) -> Cell:
     if target.state == "crashed":
         return Cell(words.UNKNOWN)
     below = len(target.new) - len(target.failing)
-    allowed = f"{below} below {target.fail_on}" if below and target.fail_on != "never" else f"{below} allowed"
-    return Cell(str(len(target.failing)), allowed if below else "", "bad" if target.failing else None)
+    allowed = (
+        f"{below} below {target.fail_on}"
+        if below and target.fail_on != "never"
+        else f"{below} allowed"
+    )
+    return Cell(
+        str(len(target.failing)), allowed if below else "", "bad" if target.failing else None
+    )
 
 
 def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], str]) -> Cell:
@@ -144,21 +183,42 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     for item in target.failing_worse:
         told += [f"{worse_text(item)}.", *_cards([item.finding])]
     yield Section(("Worse in ", name), told, tone="bad")
-    yield Section(("New in ", name, ", but below the severity that fails"), _cards(below), show="long")
+    yield Section(
+        ("New in ", name, ", but below the severity that fails"), _cards(below), show="long"
+    )
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     still = _lines(kept, lambda one: worse[one.fingerprint])
     yield Section(("Worse in ", name, ", but below the severity that fails"), still)
-    yield Section(("More frequent in ", name), _lines(grown, lambda one: f"{one.message}, now {times(one.count)}"))
+    yield Section(
+        ("More frequent in ", name),
+        _lines(grown, lambda one: f"{one.message}, now {times(one.count)}"),
+    )
     fixed = (
-        Row(entry.code, Note((Span(entry.file, "code"), " in ", Span(entry.function, "code"), f"  {entry.message}")))
+        Row(
+            entry.code,
+            Note(
+                (
+                    Span(entry.file, "code"),
+                    " in ",
+                    Span(entry.function, "code"),
+                    f"  {entry.message}",
+                )
+            ),
+        )
         for entry in target.fixed
     )
     yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
-    yield Section(("In the baseline of ", name), _lines(target.known, lambda one: one.message), show="long")
+    yield Section(
+        ("In the baseline of ", name), _lines(target.known, lambda one: one.message), show="long"
+    )
     why = {
-        item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}" for item in target.ignored
+        item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}"
+        for item in target.ignored
     }
-    ignored = _lines([item.finding for item in target.ignored], lambda one: f"{one.message} ({why[one.fingerprint]})")
+    ignored = _lines(
+        [item.finding for item in target.ignored],
+        lambda one: f"{one.message} ({why[one.fingerprint]})",
+    )
     yield Section(("Ignored in ", name), ignored, show="long")
 
 

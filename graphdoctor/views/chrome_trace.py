@@ -1,7 +1,8 @@
 """Phases of compiles and calls in Chrome's trace format, which Perfetto and chrome://tracing open.
 
-The format is "Trace Event Format", object form: complete events (``X``), lone begin events (``B``) for what never
-ended, and metadata (``M``) for names. Each process has its own clock, and so has each call; the names say so.
+The format is "Trace Event Format", object form: complete events (``X``), lone begin events (``B``)
+for what never ended, and metadata (``M``) for names. Each process has its own clock, and so has
+each call; the names say so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ _Event = dict[str, Any]
 def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
     """The trace as JSON, with a newline at the end."""
     processes = list(dict.fromkeys(phase.process for phase in picture.phases))
-    events = [event for pid, name in enumerate(processes, start=1) for event in _process(picture, name, pid, diagnosis)]
+    events = [
+        event
+        for pid, name in enumerate(processes, start=1)
+        for event in _process(picture, name, pid, diagnosis)
+    ]
     if picture.lanes:
         events += _calls(picture.lanes, len(processes) + 1)
     document = {
@@ -34,12 +39,21 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
     return json_text(document, is_indented=False)
 
 
-def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis) -> Iterator[_Event]:
+def _process(
+    picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis
+) -> Iterator[_Event]:
     phases = [phase for phase in picture.phases if phase.process == process]
     frames = diagnosis.recording.frames_by_compile()
     name = f"torch.compile in {'the main process' if process is None else process}"
-    threads = {thread: f"other threads ({thread})" for thread in sorted({phase.thread for phase in phases})}
-    yield from _named(pid, name, "times from its first event", threads | {0: "compiles"} if 0 in threads else threads)
+    threads = {
+        thread: f"other threads ({thread})" for thread in sorted({phase.thread for phase in phases})
+    }
+    yield from _named(
+        pid,
+        name,
+        "times from its first event",
+        threads | {0: "compiles"} if 0 in threads else threads,
+    )
     for phase in phases:
         frame = frames.get(phase.compile_id or "")
         args = {
@@ -50,13 +64,26 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
             # In an object of their own, since torch may use any name.
             "torch": phase.notes or None,
         }
-        event = {"name": phase.name, "cat": "phase", "pid": pid, "tid": phase.thread, "ts": phase.start_us}
+        event = {
+            "name": phase.name,
+            "cat": "phase",
+            "pid": pid,
+            "tid": phase.thread,
+            "ts": phase.start_us,
+        }
         yield event | _length(phase.duration_us) | {"args": _known(args)}
 
 
 def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
-    names = ["steady call" if lane.call_index is None else f"call {lane.call_index}" for lane in lanes]
-    yield from _named(pid, "calls, each on its own clock", "times from the start of each call", dict(enumerate(names)))
+    names = [
+        "steady call" if lane.call_index is None else f"call {lane.call_index}" for lane in lanes
+    ]
+    yield from _named(
+        pid,
+        "calls, each on its own clock",
+        "times from the start of each call",
+        dict(enumerate(names)),
+    )
     for thread, lane in enumerate(lanes):
         name = names[thread]
         place = {"pid": pid, "tid": thread}
@@ -65,7 +92,14 @@ def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
             "is_profiled": lane.is_profiled,
             "hidden_segments": lane.hidden_segments,
         }
-        yield {"name": name, "cat": "call", **place, "ts": 0.0, **_length(lane.duration_us), "args": _known(args)}
+        yield {
+            "name": name,
+            "cat": "call",
+            **place,
+            "ts": 0.0,
+            **_length(lane.duration_us),
+            "args": _known(args),
+        }
         for segment in lane.segments:
             which = {"graph": segment.graph_index, "compile": segment.compile_id}.get(segment.kind)
             args = {
@@ -91,8 +125,14 @@ def _named(pid: int, name: str, label: str, threads: dict[int, str]) -> Iterator
         ("process_sort_index", 0, {"sort_index": pid}),
     ]
     for thread, own in threads.items():
-        said += [("thread_name", thread, {"name": own}), ("thread_sort_index", thread, {"sort_index": thread})]
-    yield from ({"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": args} for kind, thread, args in said)
+        said += [
+            ("thread_name", thread, {"name": own}),
+            ("thread_sort_index", thread, {"sort_index": thread}),
+        ]
+    yield from (
+        {"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": args}
+        for kind, thread, args in said
+    )
 
 
 def _known(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Two diagnoses side by side: what differs between the runs, the numbers, then new, gone and common findings.
+"""Two diagnoses side by side: what differs between the runs, the numbers, then new, gone and common
+findings.
 
 Comes in: a ``DiagnosisComparison``. Goes out: a view.
 """
@@ -13,7 +14,14 @@ from graphdoctor.facts.wording import UNCHANGED, counted, duration, join_texts, 
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_comparison
 from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
-from graphdoctor.views.words import ONE_RUN_EACH, UNKNOWN, clusters, count_changes, settings, title_parts
+from graphdoctor.views.words import (
+    ONE_RUN_EACH,
+    UNKNOWN,
+    clusters,
+    count_changes,
+    settings,
+    title_parts,
+)
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
@@ -25,15 +33,24 @@ def comparison_view(comparison: DiagnosisComparison) -> View:
     _, *rest = title_parts(after)
     title = (f"Two runs of {now}" if was == now else f"{was} → {now}", *rest)
     sides = (("before", before.name), ("after", after.name))
-    parts = (Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name), *_parts(comparison))
-    return View(title, "What changed", parts, after.graphdoctor_version, after_comparison(comparison))
+    parts = (
+        Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name),
+        *_parts(comparison),
+    )
+    return View(
+        title, "What changed", parts, after.graphdoctor_version, after_comparison(comparison)
+    )
 
 
 def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
     new, gone, unseen, same = comparison.new, comparison.gone, comparison.unseen, comparison.same
     said = "No findings on either side."
     if new or gone or unseen or same:
-        lost = f"{len(unseen)} that the partial run may not have reached" if unseen else f"{len(gone)} gone"
+        lost = (
+            f"{len(unseen)} that the partial run may not have reached"
+            if unseen
+            else f"{len(gone)} gone"
+        )
         said = f"{counted(len(new), 'new finding')}, {lost}, {len(same)} in both."
     yield Verdict(said, "bad" if new else "good" if gone else None)
     yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
@@ -41,20 +58,30 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
         (label, old, now if now == old else Span(now, "strong"), change)
         for label, old, now, change in _numbers(comparison)
     )
-    numbers = Table(("#count", "#before", "#after", "change"), rows, "number", label="Counts and times of both runs")
+    numbers = Table(
+        ("#count", "#before", "#after", "change"),
+        rows,
+        "number",
+        label="Counts and times of both runs",
+    )
     yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
     yield Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
     yield Section("Gone", _lines(gone), count=len(gone), tone="good")
     yield Section("Not seen in the partial run", _lines(unseen), count=len(unseen), tone="warning")
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
     alike = [pair for pair in same if pair not in changed]
-    yield Section("In both, with another severity or count", _same(changed), "Changed", len(changed))
+    yield Section(
+        "In both, with another severity or count", _same(changed), "Changed", len(changed)
+    )
     if alike:
         yield Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
     yield Section("In both", _same(alike), count=len(alike), show="long")
     yield Section("The two runs", _runs(comparison), "Runs")
     if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
-        yield Note(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", "dim")
+        yield Note(
+            f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.",
+            "dim",
+        )
 
 
 # Numbers.
@@ -69,12 +96,19 @@ def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, s
         are_known = all(side.has_calls for side in sides)
         yield "calls", was, now, f"{new.calls - old.calls:+d}" if are_known and was != now else ""
     yield from count_changes(old, new)
-    yield "compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s")
+    yield (
+        "compile time",
+        *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s"),
+    )
     yield "steady call", *_times(old.steady_call_us, new.steady_call_us, duration)
 
 
-def _times(before: float | None, after: float | None, shown: Callable[[float], str]) -> tuple[str, str, str]:
-    """A time before and after, each of one run: what lies between two runs of the same program is in no interval."""
+def _times(
+    before: float | None, after: float | None, shown: Callable[[float], str]
+) -> tuple[str, str, str]:
+    """A time before and after, each of one run: what lies between two runs of the same program is
+    in no interval.
+    """
     first, last = (UNKNOWN if time is None else shown(time) for time in (before, after))
     if not before or not after:
         return first, last, ""

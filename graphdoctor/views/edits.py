@@ -1,7 +1,8 @@
 """Unified diffs as regions that replace others, and as rows to read.
 
-Comes in: a diff in the form of ``Fix.diff``. Goes out: regions with 1-based lines and columns, ends exclusive, or rows
-for a unified and a side-by-side view. A line ends with LF, as in a diff; a CR before it is part of the line.
+Comes in: a diff in the form of ``Fix.diff``. Goes out: regions with 1-based lines and columns, ends
+exclusive, or rows for a unified and a side-by-side view. A line ends with LF, as in a diff; a CR
+before it is part of the line.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class DiffRow:
 
 
 def edits_of(diff: str) -> dict[str, list[Replacement]]:
-    """What a diff does to each file, by its path without ``a/``, in the order of the original's lines."""
+    """What a diff does to each file, by its path without ``a/``, in the order of the original's
+    lines.
+    """
     edits: dict[str, list[Replacement]] = {}
     for hunk in _hunks(diff):
         edits.setdefault(hunk.path, []).extend(_replacements(hunk))
@@ -68,9 +71,14 @@ def diff_rows(diff: str) -> Iterator[DiffRow]:
         old, new = hunk.old_line, hunk.new_line
         for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
             found = list(lines)
-            before, after = ([text.removesuffix("\n") for mark, text in found if mark != other] for other in "+-")
+            before, after = (
+                [text.removesuffix("\n") for mark, text in found if mark != other] for other in "+-"
+            )
             for number, (was, now) in enumerate(zip_longest(before, after)):
-                numbers = (None if was is None else old + number, None if now is None else new + number)
+                numbers = (
+                    None if was is None else old + number,
+                    None if now is None else new + number,
+                )
                 yield DiffRow("same" if is_same else "changed", was, now, *numbers)
             old, new = old + len(before), new + len(after)
 
@@ -79,18 +87,26 @@ def _hunks(diff: str) -> Iterator[_Hunk]:
     lines, at, path = diff.split("\n"), 0, ""
     while at < len(lines):
         if hunk := _HUNK.match(lines[at]):
-            old, old_count, new, new_count = (1 if found is None else int(found) for found in hunk.groups()[:4])
+            old, old_count, new, new_count = (
+                1 if found is None else int(found) for found in hunk.groups()[:4]
+            )
             at, body = _body(lines, at + 1, old_count, new_count)
             # An empty range is given by the line before it.
-            yield _Hunk(path, hunk[5].strip(), old + (not old_count), new + (not new_count), tuple(body))
+            yield _Hunk(
+                path, hunk[5].strip(), old + (not old_count), new + (not new_count), tuple(body)
+            )
             continue
         if lines[at].startswith("--- "):
             path = _path(lines[at].removeprefix("--- "))
         at += 1
 
 
-def _body(lines: list[str], at: int, old_left: int, new_left: int) -> tuple[int, list[tuple[str, str]]]:
-    """A hunk's lines by its counts, since any of them can look like a header, and the index after it."""
+def _body(
+    lines: list[str], at: int, old_left: int, new_left: int
+) -> tuple[int, list[tuple[str, str]]]:
+    """A hunk's lines by its counts, since any of them can look like a header, and the index after
+    it.
+    """
     body: list[tuple[str, str]] = []
     while at < len(lines):
         mark, text = lines[at][:1], lines[at][1:]
@@ -115,12 +131,16 @@ def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
         if is_changed:
             if old and not old[-1].endswith("\n"):
                 end_line, end_column = end_line - 1, len(old[-1]) + 1
-            yield Replacement(line, end_line, end_column, "".join(text for mark, text in found if mark == "+"))
+            yield Replacement(
+                line, end_line, end_column, "".join(text for mark, text in found if mark == "+")
+            )
         line += len(old)
 
 
 def _path(named: str) -> str:
-    """The path in a header: a tab ends one with spaces, quotes enclose one with special characters."""
+    """The path in a header: a tab ends one with spaces, quotes enclose one with special
+    characters.
+    """
     if named.startswith('"'):
         named = _OCTAL.sub(lambda code: chr(int(code[1], 8)), named.strip()[1:-1])
     return named.removesuffix("\t").removeprefix("a/")

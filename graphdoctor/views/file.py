@@ -11,7 +11,8 @@ from graphdoctor.errors import GraphDoctorError
 
 
 def write_file(content: str | bytes, path: Path) -> None:
-    """Write to a temporary file and rename it, so nobody reads half a file; a device or a pipe is written to as it is.
+    """Write to a temporary file and rename it, so nobody reads half a file; a device or a pipe is
+    written to as it is.
 
     Raises:
         GraphDoctorError: The file can't be written.

@@ -37,32 +37,46 @@ _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
 _MAX_OTHERS = 3
 _MAX_PARAMETERS = 4
-_LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "worse", "not tried": "untried"}
+_LABELS: dict[Verdict, str] = {
+    "changes results": "changes",
+    "makes it worse": "worse",
+    "not tried": "untried",
+}
 
 
 def card_of(
-    cluster: Sequence[Finding], *, has_path: bool = True, others: Sequence[Finding] = (), show: Show = "always"
+    cluster: Sequence[Finding],
+    *,
+    has_path: bool = True,
+    others: Sequence[Finding] = (),
+    show: Show = "always",
 ) -> Card:
     """A card of findings that ``clusters`` grouped.
 
-    Without ``has_path``, the short form has the user's own line in place of the whole call path, and of the calls that
-    it recompiled in. It names ``others``, more findings that the same suggestion is for, in a line each.
+    Without ``has_path``, the short form has the user's own line in place of the whole call path,
+    and of the calls that it recompiled in. It names ``others``, more findings that the same
+    suggestion is for, in a line each.
     """
     where = cluster[0].location
-    costs = [Row("cost", text) for one in cluster if one.cost and (text := words.cost_text(one.cost))][:1]
+    costs = [
+        Row("cost", text) for one in cluster if one.cost and (text := words.cost_text(one.cost))
+    ][:1]
     rows = (
         *(*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)),
         *(*costs, *_fix_rows(cluster), *_other_rows(others)),
     )
     anchors = (f"finding-{one.fingerprint}" if one.fingerprint else None for one in cluster)
     headings = (
-        Heading(one.code, one.message, one.severity, anchor) for one, anchor in zip(cluster, anchors, strict=True)
+        Heading(one.code, one.message, one.severity, anchor)
+        for one, anchor in zip(cluster, anchors, strict=True)
     )
     parts = (*_source(where), Rows(rows))
     tried = [fix for finding in cluster for fix in finding.fixes if fix.verdict != "not tried"]
     tried.sort(key=lambda fix: fix.verdict not in WORKING)
     brief = f"{verdict_label(tried[0].verdict)}  {tried[0].title}" if tried else ""
-    return Card(tuple(headings), place_of(where), where.function, where.package, parts, brief, show=show)
+    return Card(
+        tuple(headings), place_of(where), where.function, where.package, parts, brief, show=show
+    )
 
 
 def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
@@ -72,22 +86,33 @@ def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
-    """What costs leave out, what is hidden, and where to read more of findings whose codes begin with ``prefix``."""
-    if any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in diagnosis.findings):
+    """What costs leave out, what is hidden, and where to read more of findings whose codes begin
+    with ``prefix``.
+    """
+    if any(
+        finding.cost is not None and finding.cost.call_from == "host_gap"
+        for finding in diagnosis.findings
+    ):
         text = (
             "A host gap is the time that the host takes between two graphs. Lost fusion and time on the device aren't "
             "in it; only a verified fix measures them (--try)."
         )
         yield Note(text, "dim")
     if hidden := diagnosis.summary.hidden_findings:
-        yield Note(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
-    page = explained(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
+        yield Note(
+            f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim"
+        )
+    page = explained(
+        finding.code for finding in diagnosis.findings if finding.code.startswith(prefix)
+    )
     if page not in (None, after_run(diagnosis)):
         yield Note(("Read more: ", Span(page or "", "code")), "dim")
 
 
 def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
-    """What holds a program, or variants of these names, back, and what to try; a terminal shows the first of that."""
+    """What holds a program, or variants of these names, back, and what to try; a terminal shows the
+    first of that.
+    """
     which = (" (", joined([Span(name) for name in names]), ")") if names else ()
     yield Row(Span(finding.code, "strong"), Note((finding.message, *which)))
     location = finding.location
@@ -126,9 +151,16 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
         body: tuple[Block, ...] = (Span(said),)
         if said != first.torch_reason:
             reason = Note(Span(whole), show="long") if whole == first.torch_reason else None
-            body = (Note(Span(said), show="short"), reason or Code(first.torch_reason, "text", show="long"))
+            body = (
+                Note(Span(said), show="short"),
+                reason or Code(first.torch_reason, "text", show="long"),
+            )
         yield Row(first.torch_id or "torch", body, show="always" if first.reasons else "long")
-    yield from (Row("context", _words(reason.context), show="long") for reason in first.reasons if reason.context)
+    yield from (
+        Row("context", _words(reason.context), show="long")
+        for reason in first.reasons
+        if reason.context
+    )
     is_hint_hidden = any(finding.fixes for finding in cluster)
     for number, hint in enumerate(first.hints):
         yield Row("hint", _words(hint), show="long" if number or is_hint_hidden else "always")
@@ -145,12 +177,19 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
         caused = ", ".join(_caused(first))
         ids = words.few_text(first.compile_ids, _MAX_COMPILE_IDS, between=" ")
         listed = f"  [{ids}]" if caused and ids else ids
-        yield Row("caused" if first.break_effects else "compile", Note((caused, Span(listed, tone="dim"))))
+        yield Row(
+            "caused" if first.break_effects else "compile", Note((caused, Span(listed, tone="dim")))
+        )
     # The parts of a graph that torch split at DDP's buckets.
-    for bucket in (one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets):
-        size = words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
+    for bucket in (
+        one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets
+    ):
+        size = (
+            words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
+        )
         names = (
-            words.few_text([f"`{name}`" for name in bucket.parameters], _MAX_PARAMETERS, end=", ") or "no parameters"
+            words.few_text([f"`{name}`" for name in bucket.parameters], _MAX_PARAMETERS, end=", ")
+            or "no parameters"
         )
         operations = counted(bucket.op_count, "operation")
         yield Row("part", f"{bucket.name}: {operations}, {size} of parameters: {names}")
@@ -187,7 +226,9 @@ def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
         for found in finding.related:
             note = f"  {found.note}" if found.note else ""
             place = Place(found.file, found.line, found.shown_file)
-            yield Row("see also", Note((place, note)), show="always" if first.break_effects else long)
+            yield Row(
+                "see also", Note((place, note)), show="always" if first.break_effects else long
+            )
 
 
 def _call_path(finding: Finding) -> Inline | None:
@@ -195,9 +236,14 @@ def _call_path(finding: Finding) -> Inline | None:
     if len([entry for entry in finding.user_stack if entry.origin in PROGRAM_ORIGINS]) < 2:
         return None
     steps: list[Inline] = []
-    for is_torch, group in groupby(finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")):
+    for is_torch, group in groupby(
+        finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")
+    ):
         if not is_torch:
-            steps += [(Span(entry.qualname or entry.function), " ", words.short_place(entry)) for entry in group]
+            steps += [
+                (Span(entry.qualname or entry.function), " ", words.short_place(entry))
+                for entry in group
+            ]
     folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
     hidden = f"  ({counted(folded, 'line')} of torch and Python hidden)" if folded else ""
     return (joined(steps, " → "), Span(hidden, tone="dim"))
@@ -210,18 +256,27 @@ def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:
         text = (finding.code, " ", place, Span(f" in {finding.location.function}", tone="dim"))
         yield Row("also for" if number == 0 else "", Note(text), show="short")
     if len(others) > _MAX_OTHERS:
-        yield Row("", Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"), show="short")
+        yield Row(
+            "",
+            Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"),
+            show="short",
+        )
 
 
 def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
-    """Suggestions: those tried with their verdicts, then the others; a few of each in the short form."""
+    """Suggestions: those tried with their verdicts, then the others; a few of each in the short
+    form.
+    """
     fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
     tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
     rest = [fix for fix in fixes if fix not in tried]
     is_fixed = any(fix.verdict in WORKING for fix in tried)
     is_gone = not is_fixed and all(finding.is_mended for finding in cluster)
     if is_gone:
-        yield Row("gone", Note(companion_text(cluster) or "with the verified fixes of other findings", "good"))
+        yield Row(
+            "gone",
+            Note(companion_text(cluster) or "with the verified fixes of other findings", "good"),
+        )
     most = 0 if is_gone else _MAX_TRIED
     most_rest = 0 if is_gone or is_fixed or len(tried) > _MAX_TRIED else max(2 - len(tried), 0)
     for number, fix in enumerate(tried):
@@ -234,15 +289,15 @@ def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
 
 
 def companion_text(cluster: Sequence[Finding]) -> str | None:
-    """Whose consequence a finding is: ``goes with GD102 at line 12``; None if no trial showed it."""
+    """Whose consequence a finding is: ``goes with GD102 at line 12``; None if no trial showed
+    it.
+    """
     found = next((finding.goes_with for finding in cluster if finding.goes_with is not None), None)
     if found is None:
         return None
     file, _, line = found.place.rpartition(":")
     location = cluster[0].location
-    return (
-        f"goes with {found.code} at {f'line {line}' if file in (location.file, location.shown_file) else found.place}"
-    )
+    return f"goes with {found.code} at {f'line {line}' if file in (location.file, location.shown_file) else found.place}"
 
 
 def verdict_label(verdict: Verdict) -> str:
@@ -251,8 +306,12 @@ def verdict_label(verdict: Verdict) -> str:
 
 
 def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
-    """A suggestion with the reason for its verdict, and its edit, or its snippet and where that goes."""
-    found: list[Block] = [Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)]
+    """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
+    goes.
+    """
+    found: list[Block] = [
+        Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)
+    ]
     if fix.verdict == "changes results":
         found.append(Note(f"results differ: {fix.reason}", "bad"))
         if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:
@@ -261,7 +320,9 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
         found.append(Note(fix.reason, "dim"))
     if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):
         found.append(Note(same, "dim"))
-    show: Show = "always" if fix.verdict in WORKING or fix.verdict in ("not tried", "unproven") else "long"
+    show: Show = (
+        "always" if fix.verdict in WORKING or fix.verdict in ("not tried", "unproven") else "long"
+    )
     if fix.diff:
         found.append(Diff(fix.diff, show=show))
     elif fix.snippet:

@@ -1,6 +1,8 @@
-"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes together.
+"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes
+together.
 
-Comes in: a diagnosis with its treatment. Goes out: a view, and the parts of it that a whole diagnosis has too.
+Comes in: a diagnosis with its treatment. Goes out: a view, and the parts of it that a whole
+diagnosis has too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,21 @@ from graphdoctor.views.finding_cards import (
     verdict_label,
 )
 from graphdoctor.views.next_step import after_run, is_treatable, write_command, written_count
-from graphdoctor.views.parts import Block, Card, Cards, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
+from graphdoctor.views.parts import (
+    Block,
+    Card,
+    Cards,
+    Code,
+    Diff,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Verdict,
+    View,
+)
 from graphdoctor.views.patch import patch_outcome, patch_parts
 
 _MOST_LATER = 12
@@ -37,7 +53,9 @@ _MOST_LATER = 12
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
     """What was tried, as a tree."""
     parts = _parts(diagnosis, is_written=is_written)
-    return words.diagnosis_view(diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written))
+    return words.diagnosis_view(
+        diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written)
+    )
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
@@ -48,12 +66,17 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         return
     findings = [finding for finding in diagnosis.findings if is_treatable(finding)]
     if not findings and diagnosis.recording.is_partial:
-        yield Verdict("No fixes were tried: the run ended before torch broke or recompiled.", "warning")
+        yield Verdict(
+            "No fixes were tried: the run ended before torch broke or recompiled.", "warning"
+        )
         return
     if not findings:
         count = len(diagnosis.findings)
         rest = f"; nothing can be tried for {counted(count, 'other finding')}" if count else ""
-        yield Verdict(f"Nothing to fix: no graph breaks and no recompiles{rest}.", "warning" if rest else "good")
+        yield Verdict(
+            f"Nothing to fix: no graph breaks and no recompiles{rest}.",
+            "warning" if rest else "good",
+        )
         yield from closing(diagnosis)
         return
     if treatment is None:
@@ -62,12 +85,19 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield _headline(treatment)
     cards = list(words.clusters(findings))
     gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
-    groups = grouped((_working_fix(cluster), cluster) for cluster in cards if cluster not in gone).values()
+    groups = grouped(
+        (_working_fix(cluster), cluster) for cluster in cards if cluster not in gone
+    ).values()
     yield Cards(tuple(card for first, *others in groups for card in _cards(first, others)))
     lines = (
         Row(
             finding.code,
-            Note((place_of(finding.location), Span(f"  {finding.message}{_why_gone(cluster)}", tone="dim"))),
+            Note(
+                (
+                    place_of(finding.location),
+                    Span(f"  {finding.message}{_why_gone(cluster)}", tone="dim"),
+                )
+            ),
         )
         for cluster in gone
         for finding in cluster
@@ -77,7 +107,10 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield from treatment_parts(diagnosis, treatment)
     yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)
-    yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
+    yield Verdict(
+        outcome(treatment, diagnosis.recording.target),
+        "warning" if treatment.after is None else "good",
+    )
     yield from keeping(diagnosis, treatment, is_written=is_written)
 
 
@@ -89,12 +122,19 @@ def _cards(first: Sequence[Finding], others: Sequence[Sequence[Finding]]) -> Ite
 
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
     """Nothing was tried for it, and the fixes of other findings removed it."""
-    return all(finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes) for finding in cluster)
+    return all(
+        finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes)
+        for finding in cluster
+    )
 
 
 def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
-    """What tells the fix that works for a finding from others; what tells the finding, if none does."""
-    fix = next((fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None)
+    """What tells the fix that works for a finding from others; what tells the finding, if none
+    does.
+    """
+    fix = next(
+        (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None
+    )
     return (cluster[0].fingerprint,) if fix is None else (fix.title, fix.diff, fix.snippet)
 
 
@@ -110,7 +150,9 @@ def _headline(treatment: Treatment) -> Verdict:
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
-    """What comes after the findings: fixes for what showed later, all verified fixes together, what is left."""
+    """What comes after the findings: fixes for what showed later, all verified fixes together, what
+    is left.
+    """
     if treatment.patch is not None:
         yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
         return
@@ -132,7 +174,10 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         title = titles.get(len(applied), f"All {len(applied)} {kind} fixes together")
         yield Section(title, _together(treatment, treatment.after), "Together")
     left = (
-        Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))
+        Row(
+            item.code,
+            (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")),
+        )
         for item in treatment.left
     )
     yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
@@ -154,7 +199,9 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
     under = alone = ""
     if treatment.backend:
         under = f", under {treatment.backend}"
-        others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
+        others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {
+            treatment.backend
+        }
         alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
     compared = f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}"
     yield Note(compared, "dim", show="always" if differs or treatment.compared is None else "long")
@@ -166,17 +213,25 @@ def _difference(found: Difference) -> str:
     if found.largest is not None:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
-    return join_texts(": ", "" if found.where == kind_text(found.kind) else found.where, found.detail)
+    return join_texts(
+        ": ", "" if found.where == kind_text(found.kind) else found.where, found.detail
+    )
 
 
-def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
+def keeping(
+    diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False
+) -> Iterator[Block]:
     """The last lines: the edits, and what the command that comes next writes."""
     if treatment.diff and treatment.patch is None:
         yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
     command = write_command(treatment, diagnosis.recording.target)
     if command is not None and not (is_written or treatment.is_written):
         count = written_count(treatment)
-        rest = "; add the lines above yourself" if words.applied_snippets(treatment, is_by_hand=True) else ""
+        rest = (
+            "; add the lines above yourself"
+            if words.applied_snippets(treatment, is_by_hand=True)
+            else ""
+        )
         yield Note(f"--apply writes the {'edit' if count == 1 else f'{count} edits'}{rest}.")
 
 
@@ -197,7 +252,9 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     changes = [
         f"{was} → {now} {label}"
         for label, was, now, _ in words.count_changes(before, after)
-        if was != now and words.UNKNOWN not in (was, now) and label not in ("compiles", "causes of recompiles")
+        if was != now
+        and words.UNKNOWN not in (was, now)
+        and label not in ("compiles", "causes of recompiles")
     ]
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
@@ -211,14 +268,23 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
 
 
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
-    """How much faster or slower the call is, under the backend that decides; None if it wasn't timed."""
+    """How much faster or slower the call is, under the backend that decides; None if it wasn't
+    timed.
+    """
     times = deciding(treatment.times)
     if times is None:
         return None
-    if (said := words.measured_speed(times)) in (words.SAME_SPEED, words.TOO_NOISY) or times.shown_ratio is None:
+    if (said := words.measured_speed(times)) in (
+        words.SAME_SPEED,
+        words.TOO_NOISY,
+    ) or times.shown_ratio is None:
         return f"{said} in speed" if said == words.SAME_SPEED else f"{words.TOO_NOISY} how fast"
     is_asked = times.backend == target.compile_arguments.get("backend")
-    cost = f", by {duration(times.after_us - times.before_us)} per call" if times.after_us > times.before_us else ""
+    cost = (
+        f", by {duration(times.after_us - times.before_us)} per call"
+        if times.after_us > times.before_us
+        else ""
+    )
     return speed_text(times.shown_ratio) + ("" if is_asked else f" under {times.backend}") + cost
 
 
@@ -226,7 +292,9 @@ def _why_untried(treatment: Treatment) -> str:
     """Why nothing was tried, as a clause."""
     if not treatment.tried:
         return "no fix is known" if treatment.left else "there is nothing to fix"
-    reasons = {fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"}
+    reasons = {
+        fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"
+    }
     if not reasons:
         count = len(distinct(treatment.tried))
         subject = "1 fix changes" if count == 1 else f"{count} fixes change"
@@ -246,5 +314,9 @@ def _tried_text(treatment: Treatment) -> str:
     """How many fixes were tried, and what each kind of verdict says; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verdicts = Counter(fix.verdict for fix in tried)
-    counts = ", ".join(f"{number} {_PAST.get(verdict, verdict)}" for verdict, number in verdicts.items())
-    return f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
+    counts = ", ".join(
+        f"{number} {_PAST.get(verdict, verdict)}" for verdict, number in verdicts.items()
+    )
+    return (
+        f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
+    )

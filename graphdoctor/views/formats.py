@@ -1,10 +1,11 @@
-"""The one registry of formats: for each document, the formats it has, their file endings and what they need.
+"""The one registry of formats: for each document, the formats it has, their file endings and what
+they need.
 
-Every command that writes takes its choices from here. A renderer is imported when it is used, so importing this module
-is cheap: it loads neither rich nor jinja2 nor pydantic.
+Every command that writes takes its choices from here. A renderer is imported when it is used, so
+importing this module is cheap: it loads neither rich nor jinja2 nor pydantic.
 
-To add a format, write its module in this folder and add a row to its documents below; ``tests/views/test_formats.py``
-then renders it.
+To add a format, write its module in this folder and add a row to its documents below;
+``tests/views/test_formats.py`` then renders it.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ _FILE_WIDTH = 120
 class RenderOptions:
     """How a result is rendered.
 
-    ``pages`` is the folder, relative to the document, of the pages of a survey's pieces; None for no links. Text is
-    written to ``console``, or is of 120 columns.
+    ``pages`` is the folder, relative to the document, of the pages of a survey's pieces; None for
+    no links. Text is written to ``console``, or is of 120 columns.
     """
 
     root: Path
@@ -69,8 +70,9 @@ class RenderOptions:
 class Format(Generic[C]):
     """A format.
 
-    File ``endings``, lowercase with a dot, choose it; without any, only its name does. ``render`` returns an empty text
-    if it has written to a console. If it ``is_page``, it shows the details of some compiles of a large log.
+    File ``endings``, lowercase with a dot, choose it; without any, only its name does. ``render``
+    returns an empty text if it has written to a console. If it ``is_page``, it shows the details of
+    some compiles of a large log.
     """
 
     name: str
@@ -110,7 +112,9 @@ class Document(Generic[C]):
             if each.name == name:
                 return each
         hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
-        raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
+        raise GraphDoctorError(
+            f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint
+        )
 
     def of_path(self, path: Path) -> Format[C]:
         """The format that a file's ending chooses; GraphDoctorError if there is none."""
@@ -131,10 +135,12 @@ def document(
     page: Callable[[C, RenderOptions], View] | None = None,
     needs_guards: bool = False,
 ) -> Document[C]:
-    """A document that is a tree, so that it has every format that shows trees, and its facts as JSON.
+    """A document that is a tree, so that it has every format that shows trees, and its facts as
+    JSON.
 
-    ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the tree of a page, which
-    has a recording's guards and draws its picture; None for ``view``. ``more`` are formats of its own.
+    ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the
+    tree of a page, which has a recording's guards and draws its picture; None for ``view``.
+    ``more`` are formats of its own.
     """
 
     def show(content: C, console: Console, options: RenderOptions) -> None:
@@ -159,7 +165,11 @@ def document(
         from rich.console import Console
         from rich.text import Text
 
-        colors: dict[str, Any] = {"force_terminal": True, "color_system": "standard", "force_jupyter": False}
+        colors: dict[str, Any] = {
+            "force_terminal": True,
+            "color_system": "standard",
+            "force_jupyter": False,
+        }
         written = Console(file=StringIO(), width=_SVG_WIDTH, **colors)
         text = Text.from_ansi(str(_text(show).render(content, replace(options, console=written))))
         # Code isn't broken.
@@ -167,20 +177,29 @@ def document(
         recorder = Console(file=StringIO(), width=width, record=True, **colors)
         recorder.print(text, soft_wrap=True)
         # A picture loads nothing: each text has its length, so any monospace font does.
-        return re.sub(r"@font-face \{.*?\}\s*", "", recorder.export_svg(title="graphdoctor"), flags=re.DOTALL)
+        return re.sub(
+            r"@font-face \{.*?\}\s*", "", recorder.export_svg(title="graphdoctor"), flags=re.DOTALL
+        )
 
     drawn = dict.fromkeys(("needs_guards", "needs_picture", "is_page"), page is not None)
     pages = Format("html", html, (".html", ".htm"), **drawn)
     trees = (pages, Format("markdown", markdown, (".md",)), Format("svg", svg, (".svg",)))
     formats = (_text(show), _json(facts), *trees, *more)
-    return Document(label, tuple(replace(each, needs_guards=each.needs_guards or needs_guards) for each in formats))
+    return Document(
+        label,
+        tuple(replace(each, needs_guards=each.needs_guards or needs_guards) for each in formats),
+    )
 
 
 def _text(show: Callable[[C, Console, RenderOptions], None]) -> Format[C]:
     def render(content: C, options: RenderOptions) -> str:
         from rich.console import Console
 
-        plain: dict[str, Any] = {"force_terminal": False, "color_system": None, "force_jupyter": False}
+        plain: dict[str, Any] = {
+            "force_terminal": False,
+            "color_system": None,
+            "force_jupyter": False,
+        }
         console = options.console or Console(file=StringIO(), width=_FILE_WIDTH, **plain)
         show(content, console, options)
         return console.file.getvalue() if isinstance(console.file, StringIO) else ""
@@ -205,7 +224,9 @@ def _either(names: Sequence[str]) -> str:
 # A diagnosis. Each view of it has a text of its own; the other formats hold the whole diagnosis.
 
 
-def _diagnosis(view: Callable[[Diagnosis, RenderOptions], View], *, needs_guards: bool = False) -> Document[Result]:
+def _diagnosis(
+    view: Callable[[Diagnosis, RenderOptions], View], *, needs_guards: bool = False
+) -> Document[Result]:
     def page(result: Result, options: RenderOptions) -> View:
         return report_view(result.diagnosis, result.picture, root=options.root)
 
@@ -233,10 +254,14 @@ RECOMPILES: Document[Result] = _diagnosis(lambda diagnosis, _: recompiles_view(d
 VARIATIONS: Document[Result] = _diagnosis(lambda diagnosis, _: variations_view(diagnosis))
 """What each changed property of a call did: ``recompiles --vary``."""
 
-GUARDS: Document[Result] = _diagnosis(lambda diagnosis, _: guards_view(diagnosis), needs_guards=True)
+GUARDS: Document[Result] = _diagnosis(
+    lambda diagnosis, _: guards_view(diagnosis), needs_guards=True
+)
 """Its guards and what they cost: ``guards``."""
 
-FIXES: Document[Result] = _diagnosis(lambda diagnosis, options: fixes_view(diagnosis, is_written=options.is_written))
+FIXES: Document[Result] = _diagnosis(
+    lambda diagnosis, options: fixes_view(diagnosis, is_written=options.is_written)
+)
 """The fixes tried and what they did: ``fix``."""
 
 COMPARISON: Document[DiagnosisComparison] = document(
@@ -245,7 +270,8 @@ COMPARISON: Document[DiagnosisComparison] = document(
 """``diff`` of two runs."""
 
 
-# The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
+# The gate's answer. Paths are shown relative to the report's own root, as those of its findings
+# are.
 
 
 def _sarif(report: CheckReport, options: RenderOptions) -> str:
@@ -255,7 +281,9 @@ def _sarif(report: CheckReport, options: RenderOptions) -> str:
 
 
 def _github(report: CheckReport, options: RenderOptions) -> str:
-    return render_github(annotations_of(_in_repository(report)), root=_repository_root(report, options))
+    return render_github(
+        annotations_of(_in_repository(report)), root=_repository_root(report, options)
+    )
 
 
 def _junit(report: CheckReport, _: RenderOptions) -> str:
@@ -291,10 +319,14 @@ def _profile(result: ProfileResult, options: RenderOptions) -> View:
     from graphdoctor.views.profile import profile_view
 
     # What was generated of lines of code shows them.
-    return profile_view(result.report, result.picture if options.has_source else None, root=options.root)
+    return profile_view(
+        result.report, result.picture if options.has_source else None, root=options.root
+    )
 
 
-PROFILE: Document[ProfileResult] = document("a profile", _profile, facts=lambda result: result.report, page=_profile)
+PROFILE: Document[ProfileResult] = document(
+    "a profile", _profile, facts=lambda result: result.report, page=_profile
+)
 """``profile``: where the time of a call goes."""
 
 
@@ -308,7 +340,9 @@ def _lint_github(report: LintReport, options: RenderOptions) -> str:
     return render_github(annotations_of_lint(report), root=options.root)
 
 
-LINT: Document[LintReport] = Document("a lint report", (_text(_lint), _json(), Format("github", _lint_github)))
+LINT: Document[LintReport] = Document(
+    "a lint report", (_text(_lint), _json(), Format("github", _lint_github))
+)
 """``lint``."""
 
 

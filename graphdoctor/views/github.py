@@ -1,6 +1,7 @@
 """Annotations as GitHub workflow commands, which become annotations on the lines of a pull request.
 
-Goes out: one ``::error …::…`` line for each, to be printed by a step of a workflow; its summary takes Markdown.
+Goes out: one ``::error …::…`` line for each, to be printed by a step of a workflow; its summary
+takes Markdown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": 
 def render_github(annotations: Iterable[Annotation], *, root: Path | None = None) -> str:
     """The commands, the worst first; empty if there is nothing to report.
 
-    What is known and no worse, what is ignored and notes are left out. A finding of several targets is there once.
+    What is known and no worse, what is ignored and notes are left out. A finding of several targets
+    is there once.
     """
     targets: dict[tuple[object, ...], tuple[Annotation, list[str]]] = {}
     names: dict[str, None] = {}
@@ -37,9 +39,17 @@ def render_github(annotations: Iterable[Annotation], *, root: Path | None = None
             names[found.target] = None
         if found.ignored is None and found.kind != "note" and (found.state == "new" or found.worse):
             line = found.finding and (found.finding.fingerprint, found.finding.location.line)
-            key = (found.title if line is None else line, found.level, found.message, found.worse, found.unused)
+            key = (
+                found.title if line is None else line,
+                found.level,
+                found.message,
+                found.worse,
+                found.unused,
+            )
             targets.setdefault(key, (found, []))[1].append(found.target or "")
-    told = [_command(found, seen if len(names) > 1 else [], root) for found, seen in targets.values()]
+    told = [
+        _command(found, seen if len(names) > 1 else [], root) for found, seen in targets.values()
+    ]
     told.sort(key=lambda each: (list(_LEVELS).index(each[0]), *each[1:3]))
     counts = {level: sum(each[0] == level for each in told) for level in _LEVELS}
     lines = [command for *_, command in told]
@@ -47,12 +57,18 @@ def render_github(annotations: Iterable[Annotation], *, root: Path | None = None
         said = ", ".join(counted(count, _LEVELS[level]) for level, count in counts.items() if count)
         words = f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them."
         # The first notice, so GitHub shows it.
-        lines.insert(counts["error"] + counts["warning"], f"::notice title=graphdoctor::{_data([words])}")
+        lines.insert(
+            counts["error"] + counts["warning"], f"::notice title=graphdoctor::{_data([words])}"
+        )
     return "".join(f"{line}\n" for line in lines)
 
 
-def _command(found: Annotation, seen: list[str], root: Path | None) -> tuple[Severity, str, int, str]:
-    """An annotation's level, file and line, to sort it by, and its command; what has no file comes first."""
+def _command(
+    found: Annotation, seen: list[str], root: Path | None
+) -> tuple[Severity, str, int, str]:
+    """An annotation's level, file and line, to sort it by, and its command; what has no file comes
+    first.
+    """
     properties: dict[str, object] = {}
     lines = printable_lines(found.message).split("\n") if found.finding is None else [found.message]
     if found.unused is not None:
@@ -68,7 +84,9 @@ def _command(found: Annotation, seen: list[str], root: Path | None) -> tuple[Sev
             properties |= {"file": file, "line": shown.line, "endLine": shown.line}
             if shown.column is not None:
                 columns = {"col": shown.column, "endColumn": shown.end_column}
-                properties |= {name: column for name, column in columns.items() if column is not None}
+                properties |= {
+                    name: column for name, column in columns.items() if column is not None
+                }
         if shown is not location:
             lines.append(f"In {location.shown}, {location.function}.")
         if seen:
@@ -76,7 +94,12 @@ def _command(found: Annotation, seen: list[str], root: Path | None) -> tuple[Sev
     properties["title"] = found.title
     listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
     command = f"::{_LEVELS[found.level]} {listed}::{_data([*lines, *found.details])}"
-    return found.level, str(properties.get("file", "")), int(str(properties.get("line", 0))), command
+    return (
+        found.level,
+        str(properties.get("file", "")),
+        int(str(properties.get("line", 0))),
+        command,
+    )
 
 
 def _data(lines: list[str]) -> str:

@@ -32,7 +32,14 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, unknown_section
+from graphdoctor.views.words import (
+    clusters,
+    diagnosis_view,
+    few_text,
+    other_gaps,
+    short_place,
+    unknown_section,
+)
 
 _MOST_OUTER = 12
 _DEEPEST = 3
@@ -52,7 +59,9 @@ _TELLING = (
     "LAMBDA_GUARD",
     "DICT_CONTAINS",
 )
-_VALUES = frozenset({"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"})
+_VALUES = frozenset(
+    {"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"}
+)
 _ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 STATE = "process-wide state"
@@ -79,7 +88,9 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
     found = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
     yield Cards(tuple(map(card_of, clusters(found))))
     frames = diagnosis.recording.frames_by_compile()
-    counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles}
+    counts = {
+        compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles
+    }
     costliest = _costliest(guards.sets, frames)
     if len(costliest) > 1:
         rows = (_set_row(each, frames.get(each.compile_id)) for each in costliest)
@@ -87,7 +98,9 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
         yield Table(columns, rows, "compile", _MOST_SETS, show="short")
     if guards.sets:
         first = max(costliest, key=_weight)
-        yield Section(_title(first, frames.get(first.compile_id)), _costs_of_parts(first), show="short")
+        yield Section(
+            _title(first, frames.get(first.compile_id)), _costs_of_parts(first), show="short"
+        )
     if hidden := len(guards.sets) - len(costliest):
         more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
         yield Note(more, "dim", show="short")
@@ -101,7 +114,9 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
 
 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
-    """The compile of each function whose checks cost most; of these the costliest, in the order of the log."""
+    """The compile of each function whose checks cost most; of these the costliest, in the order of
+    the log.
+    """
     first: dict[object, GuardSet] = {}
     for found in sorted(sets, key=_weight, reverse=True):
         frame = frames.get(found.compile_id)
@@ -127,7 +142,9 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
     if guards.call_us is not None:
         line += f" · steady call {time_text(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
     if guards.searches_us is not None and guards.share is not None:
-        yield Verdict(f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share))
+        yield Verdict(
+            f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share)
+        )
         line += f" · its guard checks {time_text(guards.searches_us)}"
         if guards.checks_us is not None:
             line += f", repeated with warm caches {time_text(guards.checks_us)}"
@@ -139,10 +156,18 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
         yield Verdict("Too noisy to say which share of a steady call guard checks take.", "warning")
         line += f" · its guard checks {time_text(guards.searches_us or guards.checks_us or 0.0)}"
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
-        yield Verdict("The steady call runs no compiled code, so there are no checks to time.", "warning")
+        yield Verdict(
+            "The steady call runs no compiled code, so there are no checks to time.", "warning"
+        )
     yield Note(line)
-    if guards.call_us is not None and diagnosis.recording.target.compile_arguments.get("backend") == "eager":
-        yield Note("Measured with the eager backend; use --backend inductor for the share of an optimized call.", "dim")
+    if (
+        guards.call_us is not None
+        and diagnosis.recording.target.compile_arguments.get("backend") == "eager"
+    ):
+        yield Note(
+            "Measured with the eager backend; use --backend inductor for the share of an optimized call.",
+            "dim",
+        )
 
 
 def _tone(share: float) -> Tone:
@@ -162,7 +187,9 @@ def _costs_of_parts(found: GuardSet) -> Iterator[Block]:
     """What the outer parts of a compile check, the values among it first, in a line each."""
     costs = ["#without it (warm)"] if found.bill else []
     parts = sorted(parts_of(found), key=lambda part: -part.guard_count * part.times)
-    rows = [_part_row(depth, part, found, most=1) for depth, part in walk(parts) if depth <= _DEEPEST]
+    rows = [
+        _part_row(depth, part, found, most=1) for depth, part in walk(parts) if depth <= _DEEPEST
+    ]
     yield Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_OUTER)
     values = ((*row[:2], "") for row in map(tuple, _values(found)))
     yield Table(("value", "must be", "from line"), values, "value", _MOST_OUTER)
@@ -181,15 +208,23 @@ def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
     # Those that check no value say least, however many there are.
-    kinds = [f"{count} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)]
+    kinds = [
+        f"{count} {kind}"
+        for kind, count in sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
+    ]
     yield Row("guards", f"{found.guard_count}: {few_text(kinds, _MOST_KINDS)}")
     if torch_count is not None and torch_count != found.guard_count:
-        text = f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
+        text = (
+            f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
+        )
         yield Row("", Note(text, "dim"))
     label = "cost"
     if found.search_us is not None:
         spread = _spread(found.search_low_us, found.search_high_us)
-        yield Row(label, f"{time_text(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
+        yield Row(
+            label,
+            f"{time_text(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}",
+        )
         label = ""
     if found.check_us is not None:
         spread = _spread(found.check_low_us, found.check_high_us)
@@ -218,17 +253,30 @@ def _part_row(depth: int, part: Part, found: GuardSet, *, most: int = _MOST_OWN)
     count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
     costs = []
     if found.bill:
-        share = f"  {percent(min(part.check_us / found.check_us, 1))}" if part.check_us and found.check_us else ""
-        costs.append(Cell("" if part.check_us is None else f"-{time_text(part.check_us)}{share}", value=part.check_us))
+        share = (
+            f"  {percent(min(part.check_us / found.check_us, 1))}"
+            if part.check_us and found.check_us
+            else ""
+        )
+        costs.append(
+            Cell(
+                "" if part.check_us is None else f"-{time_text(part.check_us)}{share}",
+                value=part.check_us,
+            )
+        )
     alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
     return ((name, alike), count, *costs, Span(_own_text(part, most)))
 
 
 def _own_text(part: Part, most: int) -> str:
     """What its own guards check, in short: values first, then how many check its internals."""
-    values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
+    values = [
+        node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE
+    ]
     # Stable: torch's order within a kind.
-    values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
+    values.sort(
+        key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING)
+    )
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
     limit = _MOST_TEXT if most > 1 else _MOST_OF_ONE
     shown = few_text([shortened(text, limit) for text in texts], most, between="; ", end="; ")
@@ -239,7 +287,9 @@ def _own_text(part: Part, most: int) -> str:
 def _value_text(node: GuardNode, path: str) -> str:
     if path in (STATE, node.expression):
         return node.expected or ""
-    name = node.expression if node.path == "globals" else node.expression.removeprefix(node.path or "")
+    name = (
+        node.expression if node.path == "globals" else node.expression.removeprefix(node.path or "")
+    )
     verb = " is" if node.kind in ("NONE_MATCH", "ID_MATCH", "TYPE_MATCH") else ""
     return f"{name}{verb} {node.expected}"
 
@@ -248,13 +298,25 @@ def _value_text(node: GuardNode, path: str) -> str:
 
 
 def _values(found: GuardSet) -> Iterator[TableRow]:
-    """Guards on values of the program, which cause a recompile when they change, those of the user's lines first.
+    """Guards on values of the program, which cause a recompile when they change, those of the
+    user's lines first.
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
     """
-    own = (node for node in found.nodes if node.path not in (None, "globals") and not node.is_module_internal)
+    own = (
+        node
+        for node in found.nodes
+        if node.path not in (None, "globals") and not node.is_module_internal
+    )
     alike = grouped(
-        ((_ITEM.sub("…", node.expression), node.kind, node.location and (node.location.file, node.location.line)), node)
+        (
+            (
+                _ITEM.sub("…", node.expression),
+                node.kind,
+                node.location and (node.location.file, node.location.line),
+            ),
+            node,
+        )
         for node in own
         if node.kind in _VALUES and node.expected
     )
@@ -266,7 +328,9 @@ def _values(found: GuardSet) -> Iterator[TableRow]:
 
 
 def _origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
-    """The user's own lines first, and of each origin what is a tensor or a size, which is likeliest to change."""
+    """The user's own lines first, and of each origin what is a tensor or a size, which is likeliest
+    to change.
+    """
     origin = ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(ORIGINS)
     return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
 
@@ -275,7 +339,9 @@ def _guard_rows(found: GuardSet) -> Iterator[TableRow]:
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(found.nodes, _cells):
         same = list(nodes)
-        must = Cell((Span(expected), Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim")))
+        must = Cell(
+            (Span(expected), Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim"))
+        )
         yield Span(kind), Span(value), must, _because(same[0])
     yield from (("?", "", Span(line.strip(" |+-")), "") for line in found.unread_lines)
 
@@ -288,7 +354,9 @@ def _because(node: GuardNode) -> Cell:
     if node.location is None:
         return Cell("")
     place = short_place(node.location)
-    return Cell((place, Span(f"  {node.location.text}", tone="dim")) if node.location.text else place)
+    return Cell(
+        (place, Span(f"  {node.location.text}", tone="dim")) if node.location.text else place
+    )
 
 
 # Guards as a tree of arguments and modules, with repeated modules folded.
@@ -296,7 +364,9 @@ def _because(node: GuardNode) -> Cell:
 
 @dataclass
 class Part:
-    """An argument, a module or a group of these, each with its cost with everything inside; None if not measured."""
+    """An argument, a module or a group of these, each with its cost with everything inside; None if
+    not measured.
+    """
 
     path: str
     label: str
@@ -318,7 +388,9 @@ class Part:
 
 
 def parts_of(found: GuardSet) -> list[Part]:
-    """The parts of a compile's guards in the order of torch's tree: process-wide state first, repetitions folded."""
+    """The parts of a compile's guards in the order of torch's tree: process-wide state first,
+    repetitions folded.
+    """
     root = Part("", "")
     known = {"": root}
     for node in found.nodes:
@@ -355,10 +427,18 @@ def _folded(parts: list[Part]) -> list[Part]:
     for part in parts:
         part.parts = _folded(part.parts)
         shape = _shape(part, part.path)
-        if kept and _INDEX.search(part.label) and kept[-1].label.startswith("[") and shape == before:
+        if (
+            kept
+            and _INDEX.search(part.label)
+            and kept[-1].label.startswith("[")
+            and shape == before
+        ):
             first = kept.pop()
             label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(part.label)[1]}]"
-            path, costs = first.path.removesuffix(first.label) + label, first.costs_us + part.costs_us
+            path, costs = (
+                first.path.removesuffix(first.label) + label,
+                first.costs_us + part.costs_us,
+            )
             kept.append(Part(path, label, *_both(first, part), first.times + 1, costs))
         else:
             kept.append(part)
@@ -380,6 +460,8 @@ def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
 
 
 def _shape(part: Part, root: str) -> object:
-    """What two parts must share to be merged: kinds and sources of their guards, and the same parts inside."""
+    """What two parts must share to be merged: kinds and sources of their guards, and the same parts
+    inside.
+    """
     own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
     return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

@@ -37,12 +37,16 @@ KINDS: dict[type[Fact], str] = {
 }
 """What is written as JSON, and its name."""
 
-DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {"proposal": EditRequest}
+DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {
+    "proposal": EditRequest
+}
 """The same by the first word of its name, and what a proposer is sent."""
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
-    """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on a terminal too."""
+    """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on
+    a terminal too.
+    """
     options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if is_indented else 0)
     return escaped(orjson.dumps(value, option=options).decode())
 
@@ -51,7 +55,9 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text."""
     if kind not in DOCUMENTS:
         raise unknown("", "document", kind, DOCUMENTS)
-    return orjson.dumps(json_schema(DOCUMENTS[kind]), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return orjson.dumps(
+        json_schema(DOCUMENTS[kind]), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    ).decode()
 
 
 def json_schema(document: type[Fact] = Diagnosis) -> dict[str, Any]:

@@ -24,17 +24,23 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")
 def render_junit(report: CheckReport) -> str:
     """A document with one ``testsuite`` for each target.
 
-    Each suite has a test case for the run, one for each finding that fails it (or one that passes if there are none),
-    and one for each budget. The rest is in the suite's ``system-out``.
+    Each suite has a test case for the run, one for each finding that fails it (or one that passes
+    if there are none), and one for each budget. The rest is in the suite's ``system-out``.
     """
     failing = [found for found in annotations_of(report) if found.is_failing]
-    suites = [_suite(target, [found for found in failing if found.target == target.name]) for target in report.targets]
+    suites = [
+        _suite(target, [found for found in failing if found.target == target.name])
+        for target in report.targets
+    ]
     for name in report.skipped:
         case = _case(name, "runs")
         SubElement(case, "skipped", message="It doesn't reach any of the given files.")
         suites.append(_suite_of(name, [case]))
     unused = map(unused_texts, report.unused_ignores)
-    if notes := [*report.notes, *(f"unused: {place}  {what} {said}" for place, what, said in unused)]:
+    if notes := [
+        *report.notes,
+        *(f"unused: {place}  {what} {said}" for place, what, said in unused),
+    ]:
         # The schema has no place for text outside a suite.
         suites.append(_suite_of("notes", [], notes=notes))
     root = Element("testsuites", name="graphdoctor check")
@@ -82,13 +88,16 @@ def _suite_of(
 def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Element]:
     failed = {found.title: found for found in failing if found.kind in ("run", "budget")}
     run = next((found for found in failing if found.kind == "run"), None)
-    yield _case(target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state)
+    yield _case(
+        target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state
+    )
     named: Counter[str] = Counter()
     for found in failing:
         if found.finding is not None:
             name = f"{found.finding.code} {found.finding.location.shown} in {found.finding.location.function}"
             named[name] += 1
-            # Two changing values on one line are two cases, and a report tells cases apart only by name.
+            # Two changing values on one line are two cases, and a report tells cases apart only by
+            # name.
             name = name if named[name] == 1 else f"{name} ({named[name]})"
             case = _case(target.name, name, found, "failure", found.finding.code)
             case[0].text = "\n".join(map(_line, [*_lines(found.finding), *found.details]))
@@ -102,7 +111,9 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
         yield _case(target.name, budget.name, missed, "failure", "budget")
 
 
-def _case(target: str, name: str, found: Annotation | None = None, outcome: str = "", kind: str = "") -> Element:
+def _case(
+    target: str, name: str, found: Annotation | None = None, outcome: str = "", kind: str = ""
+) -> Element:
     """A test case; it passes unless something is said of it."""
     case = Element("testcase", classname=_line(target), name=_line(name))
     if found is not None:
@@ -126,9 +137,18 @@ def _notes(target: TargetCheck) -> Iterator[str]:
     if target.is_other_torch:
         yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
     yield from baseline_notes(target)
-    yield from (f"new, below fail-on: {_finding_line(each)}" for each in target.new if each not in target.failing)
-    yield from (f"more frequent than in the baseline: {_finding_line(finding)}" for finding in target.grown)
-    yield from (f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}" for entry in target.fixed)
+    yield from (
+        f"new, below fail-on: {_finding_line(each)}"
+        for each in target.new
+        if each not in target.failing
+    )
+    yield from (
+        f"more frequent than in the baseline: {_finding_line(finding)}" for finding in target.grown
+    )
+    yield from (
+        f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}"
+        for entry in target.fixed
+    )
     if target.known:
         yield f"in the baseline: {counted(len(target.known), 'finding')}"
     if target.ignored:

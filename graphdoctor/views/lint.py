@@ -1,4 +1,6 @@
-"""A ``LintReport`` as text: one line for each finding in the form of compilers and ruff, which editors can link."""
+"""A ``LintReport`` as text: one line for each finding in the form of compilers and ruff, which
+editors can link.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,18 @@ def _lines(finding: Finding) -> Iterator[Text]:
     location = finding.location
     place = f"{location.file}:{location.line}:{location.column or 1}: "
     yield Text.assemble(
-        clean(place, "bold"), clean(finding.code, SEVERITIES[finding.severity]), clean(f" {finding.message}")
+        clean(place, "bold"),
+        clean(finding.code, SEVERITIES[finding.severity]),
+        clean(f" {finding.message}"),
     )
     if location.text:
         yield clean(f"  {location.line} | {location.text}")
     if finding.fixes:
         fix = finding.fixes[0]
         is_short = fix.snippet is not None and "\n" not in fix.snippet
-        yield Text.assemble(("  = help: ", "bold"), clean(f"{fix.title}: {fix.snippet}" if is_short else fix.title))
+        yield Text.assemble(
+            ("  = help: ", "bold"), clean(f"{fix.title}: {fix.snippet}" if is_short else fix.title)
+        )
 
 
 def _summary(report: LintReport) -> str:
@@ -51,5 +57,11 @@ def _summary(report: LintReport) -> str:
     what = counted(new, noun) if new else f"No {noun}s"
     where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
     allowed = new - report.failing_count
-    others = {"below fail-on": allowed, "in the baseline": len(report.known), "ignored": report.ignored_count}
-    return f"{what}{where}{''.join(f', {count} {name}' for name, count in others.items() if count)}."
+    others = {
+        "below fail-on": allowed,
+        "in the baseline": len(report.known),
+        "ignored": report.ignored_count,
+    }
+    return (
+        f"{what}{where}{''.join(f', {count} {name}' for name, count in others.items() if count)}."
+    )

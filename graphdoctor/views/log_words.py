@@ -1,4 +1,6 @@
-"""What else torch's trace log has, in words: answers of caches, symbolic sizes, exports, and what isn't shown."""
+"""What else torch's trace log has, in words: answers of caches, symbolic sizes, exports, and what
+isn't shown.
+"""
 
 from __future__ import annotations
 
@@ -48,24 +50,34 @@ _MOST_LINES = 100
 
 
 def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """What else is in a log; of a recording of ours that is for who asks, as its findings have what matters."""
+    """What else is in a log; of a recording of ours that is for who asks, as its findings have what
+    matters.
+    """
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
         compiles = grouped((found.compile_id, found) for found in evidence.cache_answers)
-        each = (f"{compile_id or 'outside any compile'}: {caches_text(own)}" for compile_id, own in compiles.items())
+        each = (
+            f"{compile_id or 'outside any compile'}: {caches_text(own)}"
+            for compile_id, own in compiles.items()
+        )
         yield from _listed("caches", caches_text(evidence.cache_answers), each, show)
     if evidence.shapes:
         yield from _listed("sizes", shapes_text(evidence), map(shape_text, evidence.shapes), show)
     if programs := evidence.exported_programs:
-        ranges = (", ".join(f"{name} in {spread}" for name, spread in one.ranges.items()) for one in programs)
+        ranges = (
+            ", ".join(f"{name} in {spread}" for name, spread in one.ranges.items())
+            for one in programs
+        )
         each = (text or "no dynamic sizes" for text in ranges)
         yield from _listed("exported", counted(len(programs), "program"), each, show)
     for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
         yield Row("operator", Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield Row("assumed", Span(shape_text(shape).partition("assumed condition: ")[2]), show="short")
+            yield Row(
+                "assumed", Span(shape_text(shape).partition("assumed condition: ")[2]), show="short"
+            )
     if kernels := evidence.triton_kernels:
         known = [one.compile_us for one in kernels if one.compile_us is not None]
         took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
@@ -90,7 +102,9 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
     for cache, own in grouped((found.cache, found) for found in answers).items():
         counts = Counter(found.state for found in own)
         reasons = Counter(found.reason for found in own if found.reason is not None)
-        said = repeated_text((state, counts[state]) for state in get_args(AnswerState) if counts[state])
+        said = repeated_text(
+            (state, counts[state]) for state in get_args(AnswerState) if counts[state]
+        )
         why = f" ({_cut(reasons.most_common(1)[0][0])})" if reasons else ""
         parts.append(f"{CACHES[cache]}: {said}{why}")
     return " · ".join(parts)
@@ -100,12 +114,18 @@ def shapes_text(evidence: LogEvidence) -> str:
     """How many symbolic sizes and conditions there are."""
     counts = Counter(found.kind for found in evidence.shapes)
     more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
-    return repeated_text((text, counts[kind]) for kind, text in _SHAPES.items() if counts[kind]) + more
+    return (
+        repeated_text((text, counts[kind]) for kind, text in _SHAPES.items() if counts[kind]) + more
+    )
 
 
 def shape_text(found: ShapeEvent) -> str:
     """What happened to one symbolic size, and where."""
-    name = found.expression if found.source is None else f"{expression(found.source)} ({found.expression})"
+    name = (
+        found.expression
+        if found.source is None
+        else f"{expression(found.source)} ({found.expression})"
+    )
     value = "" if found.value is None else f" = {found.value}"
     spread = "" if found.range is None else f" in {found.range}"
     repeated = f", {times(found.count)}" if found.count > 1 else ""
@@ -118,7 +138,9 @@ def kernel_text(found: FakeKernel) -> str:
     """What is wrong with an operator's fake kernel."""
     if found.is_missing:
         return f"{found.op} has no fake kernel"
-    return f"the fake kernel of {found.op} is wrong" + ("" if found.reason is None else f": {_cut(found.reason)}")
+    return f"the fake kernel of {found.op} is wrong" + (
+        "" if found.reason is None else f": {_cut(found.reason)}"
+    )
 
 
 def _runs(evidence: LogEvidence) -> Iterator[str]:
@@ -126,8 +148,14 @@ def _runs(evidence: LogEvidence) -> Iterator[str]:
         total = sum(len(found.operations) for found in evidence.collectives)
         yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
     if evidence.estimates:
-        known = [found.estimated_us for found in evidence.estimates if found.estimated_us is not None]
-        yield f"Inductor expects {time_text(sum(known))} of kernels" if known else "no estimate of any kernel's time"
+        known = [
+            found.estimated_us for found in evidence.estimates if found.estimated_us is not None
+        ]
+        yield (
+            f"Inductor expects {time_text(sum(known))} of kernels"
+            if known
+            else "no estimate of any kernel's time"
+        )
     if evidence.executions:
         yield f"{counted(len(evidence.executions), 'run')} of graphs in order"
 
@@ -140,7 +168,11 @@ def _by_compile(evidence: LogEvidence) -> Iterator[str]:
         operations = counted(found.operations, "operation")
         said = f"no estimate for {operations}"
         if found.estimated_us is not None:
-            of_these = f", {time_text(found.collectives_us)} of them in collectives" if found.collectives else ""
+            of_these = (
+                f", {time_text(found.collectives_us)} of them in collectives"
+                if found.collectives
+                else ""
+            )
             said = f"{time_text(found.estimated_us)} expected for {operations}{of_these}"
         yield f"{found.compile_id or '?'}: {said}"
     if evidence.executions:
@@ -155,7 +187,11 @@ def _triton_text(found: TritonKernel) -> str:
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     """The records that a report doesn't show, by kind."""
-    counts = {found.kind: (found.count,) for found in diagnosis.recording.evidence.records if not found.is_shown}
+    counts = {
+        found.kind: (found.count,)
+        for found in diagnosis.recording.evidence.records
+        if not found.is_shown
+    }
     yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
 
 
@@ -163,16 +199,29 @@ def unshown_in_job(job: Job) -> Iterator[Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
     records = (found for rank in job.ranks for found in rank.records if not found.is_shown)
     counts = grouped((found.kind, found.count) for found in records)
-    has_all = {kind: (*own, *([0] if len(own) < len(job.ranks) else [])) for kind, own in counts.items()}
-    yield from _unshown(" of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps))
+    has_all = {
+        kind: (*own, *([0] if len(own) < len(job.ranks) else [])) for kind, own in counts.items()
+    }
+    yield from _unshown(
+        " of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps)
+    )
 
 
-def _unshown(whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool) -> Iterator[Note]:
-    """A note of all kinds, unless a log has more of them than torch writes, each with its least and most records."""
+def _unshown(
+    whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool
+) -> Iterator[Note]:
+    """A note of all kinds, unless a log has more of them than torch writes, each with its least and
+    most records.
+    """
     found = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
-    kinds = [f"{'–'.join(map(str, dict.fromkeys((min(own), max(own)))))} {_cut(kind)}" for kind, own in found]
+    kinds = [
+        f"{'–'.join(map(str, dict.fromkeys((min(own), max(own)))))} {_cut(kind)}"
+        for kind, own in found
+    ]
     more = len(kinds) - _MAX_KINDS
-    listed = ", ".join(kinds[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
+    listed = ", ".join(kinds[:_MAX_KINDS]) + (
+        f" and {counted(more, 'more kind')}" if more > 0 else ""
+    )
     if kinds:
         text = f"Also in the log{whose}: {listed}; graphdoctor unpack writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")

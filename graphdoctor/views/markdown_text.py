@@ -1,7 +1,7 @@
 """A view, and text from outside, as GitHub's Markdown.
 
-Comes in: a ``View``, or any text. Goes out: Markdown in which text from outside is shown as it is: no markup, no links,
-no mentions.
+Comes in: a ``View``, or any text. Goes out: Markdown in which text from outside is shown as it is:
+no markup, no links, no mentions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from textwrap import indent
 
 from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views import parts
-from graphdoctor.views.parts import Block, Blocks, Inline, Part, Place, Span, View, blocks, plain_text, spans
+from graphdoctor.views.parts import (
+    Block,
+    Blocks,
+    Inline,
+    Part,
+    Place,
+    Span,
+    View,
+    blocks,
+    plain_text,
+    spans,
+)
 from graphdoctor.views.printable import printable, printable_lines
 
 MAX_CHARACTERS = 60_000
@@ -25,9 +36,11 @@ _ROOM_FOR_CUT = 300
 _LEFT_OUT = "left out to keep the comment short enough."
 
 _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
-# GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into pictures. Escapes don't
-# prevent that; a zero-width space between the two parts does.
-_LINKED = re.compile(r"@(?=\S)|#(?=\d)|\bGH-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=[\w+-]+:)", re.IGNORECASE)
+# GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into
+# pictures. Escapes don't prevent that; a zero-width space between the two parts does.
+_LINKED = re.compile(
+    r"@(?=\S)|#(?=\d)|\bGH-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=[\w+-]+:)", re.IGNORECASE
+)
 # Code may itself hold backticks, in a string: they stand next to quotes or names.
 _SPANS = re.compile(r"(?<![^\s(\[])`(\S|\S.*?\S)`(?![^\s.,:;!?)\]'-])")
 
@@ -46,7 +59,9 @@ def plain(text: str, limit: int = 300) -> str:
 def sentence(text: str, limit: int = 300) -> str:
     """A sentence of graphdoctor's, with code between backticks."""
     parts = _SPANS.split(one_line(text, limit))
-    return "".join(code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(parts))
+    return "".join(
+        code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(parts)
+    )
 
 
 def code(text: str, limit: int = 200) -> str:
@@ -172,7 +187,9 @@ class _Writer:
             self._out.append(closing)
 
     def _table(self, table: parts.Table) -> None:
-        head = "\n".join((_cells(column.heading for column in table.columns), _rules(table.columns)))
+        head = "\n".join(
+            (_cells(column.heading for column in table.columns), _rules(table.columns))
+        )
         self._items([_cells(map(_cell, row)) for row in table.rows], table.noun, head)
 
     def _items(self, items: Sequence[str], noun: str, head: str = "") -> None:
@@ -203,7 +220,9 @@ def _cell(cell: parts.Cell) -> Inline:
 
 
 def _rules(columns: Sequence[parts.Column]) -> str:
-    rules = ("---:" if number and column.is_number else "---" for number, column in enumerate(columns))
+    rules = (
+        "---:" if number and column.is_number else "---" for number, column in enumerate(columns)
+    )
     return f"| {' | '.join(rules)} |"
 
 
@@ -211,13 +230,17 @@ def _row(row: parts.Row) -> str:
     """A labeled row as an item of a list; what belongs to it is indented."""
     label = row.label
     mark = Span(label, "strong") if isinstance(label, str) and label else label
-    first, *rest = [text for part in blocks(row.body) if part.show != "short" and (text := _block(part))] or [""]
+    first, *rest = [
+        text for part in blocks(row.body) if part.show != "short" and (text := _block(part))
+    ] or [""]
     if first.startswith("```"):
         first, rest = "", [first, *rest]
     text = f"- {join_texts(' ', inline(mark), first)}"
     for more in rest:
         is_line = "\n" not in more and not more.startswith("- ")
-        text += ("  \n" if is_line else "\n\n" if more.startswith("```") else "\n") + indent(more, "  ")
+        text += ("  \n" if is_line else "\n\n" if more.startswith("```") else "\n") + indent(
+            more, "  "
+        )
     return text
 
 
@@ -235,7 +258,9 @@ def _block(part: Part) -> str:
         case parts.Figures(figures):
             notes = (f" ({plain(one.note)})" if one.note else "" for one in figures)
             shown = zip(figures, notes, strict=True)
-            return " · ".join(f"{plain(one.label)} **{plain(one.value)}**{note}" for one, note in shown)
+            return " · ".join(
+                f"{plain(one.label)} **{plain(one.value)}**{note}" for one, note in shown
+            )
         case parts.Card():
             return _card(part)
         case parts.Rows(rows):
@@ -245,7 +270,9 @@ def _block(part: Part) -> str:
 
 
 def _card(card: parts.Card) -> str:
-    rows = [f"- **{plain(one.code)}** {sentence(one.message, MOST_OF_A_TEXT)}" for one in card.headings]
+    rows = [
+        f"- **{plain(one.code)}** {sentence(one.message, MOST_OF_A_TEXT)}" for one in card.headings
+    ]
     where = f"  {code(card.place.shown)} in {code(card.function)}"
     body = [text for part in blocks(card.parts) if part.show != "short" and (text := _block(part))]
     return "  \n".join([*rows, where]) + "".join("\n" + indent(text, "  ") for text in body)
@@ -254,7 +281,12 @@ def _card(card: parts.Card) -> str:
 def _html(text: Inline) -> str:
     """A line for a ``<summary>``, in which Markdown isn't read."""
     return "".join(
-        _spaced(shown, html_code(shown) if isinstance(piece, Span) and piece.mark == "code" else html_text(shown))
+        _spaced(
+            shown,
+            html_code(shown)
+            if isinstance(piece, Span) and piece.mark == "code"
+            else html_text(shown),
+        )
         for piece in spans(text)
         for shown in (plain_text(piece),)
     ).strip()

@@ -1,4 +1,6 @@
-"""Measurements as text, for benches, profiles, cures and surveys: times, sizes, ratios, the parts of a call."""
+"""Measurements as text, for benches, profiles, cures and surveys: times, sizes, ratios, the parts
+of a call.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from graphdoctor.facts.bench import PROCESSES_DIFFER, BreakEven, CallTimes, Judgement, Noise, Speedup, Variant
+from graphdoctor.facts.bench import (
+    PROCESSES_DIFFER,
+    BreakEven,
+    CallTimes,
+    Judgement,
+    Noise,
+    Speedup,
+    Variant,
+)
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent
 from graphdoctor.views.parts import Cell
@@ -37,7 +47,8 @@ class TimePart:
 
 
 def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]) -> list[TimePart]:
-    """Parts by name, kind and time; kernels of several streams or threads can take longer than the call.
+    """Parts by name, kind and time; kernels of several streams or threads can take longer than the
+    call.
 
     Their shares are then those of all parts, so that they make 100% at most.
     """
@@ -62,7 +73,9 @@ def call_cell(times: CallTimes | None) -> Cell:
     if times is None:
         return EMPTY
     size, unit = _unit(times.median)
-    median, q1, q3 = (_digits(us / size, times.median / size) for us in (times.median, times.q1, times.q3))
+    median, q1, q3 = (
+        _digits(us / size, times.median / size) for us in (times.median, times.q1, times.q3)
+    )
     return Cell(f"{median} {unit}", f"{q1} to {q3}")
 
 
@@ -72,7 +85,9 @@ def interval_text(low: float, high: float) -> str:
 
 
 def is_too_noisy(found: Speedup, judgement: Judgement = "same") -> bool:
-    """Whether it isn't known if there is a difference: the interval is wide, or what it shows may be noise."""
+    """Whether it isn't known if there is a difference: the interval is wide, or what it shows may
+    be noise.
+    """
     is_known = found.low <= 1 <= found.high or abs(found.ratio - 1) <= PROCESSES_DIFFER
     return judgement == "same" and (found.high > _WIDE * found.low or not is_known)
 
@@ -95,14 +110,20 @@ def calling_text(calls: int, eager: Variant) -> str:
 
 
 def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
-    """What compiling adds in each kind of start, in seconds, and when it is won back; never for a wrong variant."""
+    """What compiling adds in each kind of start, in seconds, and when it is won back; never for a
+    wrong variant.
+    """
     restart = WARM if variant.compile_cold_s is not None else "with the caches as they are"
     known = (
         ("cold", variant.compile_cold_s, variant.break_even_cold),
         (restart, variant.compile_warm_s, variant.break_even_warm),
     )
     is_right = variant.status == "ok"
-    return [(name, seconds, won if is_right else None) for name, seconds, won in known if seconds is not None]
+    return [
+        (name, seconds, won if is_right else None)
+        for name, seconds, won in known
+        if seconds is not None
+    ]
 
 
 def skip_text(skip: CudaGraphSkip) -> str:
@@ -142,7 +163,10 @@ def bytes_text(size: int | None) -> str | None:
     """Memory, in a unit that fits it."""
     if size is None:
         return None
-    return next((f"{_digits(size / unit)} {name}" for unit, name in _BYTES if size >= unit), counted(size, "byte"))
+    return next(
+        (f"{_digits(size / unit)} {name}" for unit, name in _BYTES if size >= unit),
+        counted(size, "byte"),
+    )
 
 
 def rate_text(per_second: float | None) -> str | None:

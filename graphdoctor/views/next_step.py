@@ -1,6 +1,7 @@
 """The command that a report ends with: what to run next, for what it found.
 
-Comes in: facts of a run or of a study. Goes out: a command for a shell, or None where nothing is left to run.
+Comes in: facts of a run or of a study. Goes out: a command for a shell, or None where nothing is
+left to run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 
 
 def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
-    """Of a run: try fixes for what was found, write those that hold, or measure whether compiling pays.
+    """Of a run: try fixes for what was found, write those that hold, or measure whether compiling
+    pays.
 
     Of a script or a log, which only a person can change: the page of what was found.
     """
@@ -32,12 +34,16 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     if recording.is_partial or command_line(recording.target, "fix") is None:
         return explained(finding.code for finding in diagnosis.findings)
     if (treatment := recording.treatment) is not None:
-        return _after_fix(treatment, recording.target, is_written=is_written or treatment.is_written)
+        return _after_fix(
+            treatment, recording.target, is_written=is_written or treatment.is_written
+        )
     return command_line(recording.target, "fix" if _is_broken(diagnosis.findings) else "bench")
 
 
 def after_bench(report: BenchReport) -> str | None:
-    """Of a bench: measure what may be faster, cure what holds it back, keep what is fast, or see why nothing is."""
+    """Of a bench: measure what may be faster, cure what holds it back, keep what is fast, or see
+    why nothing is.
+    """
     target, best, others = _as_asked(report.target), report.verdict.best, report.variants[1:]
     if best is None:
         return command_line(target, "explain")
@@ -48,7 +54,9 @@ def after_bench(report: BenchReport) -> str | None:
     if best != EAGER:
         return kept(target)
     # Whoever asked why, and nothing else, has been through the rest.
-    reasons = [finding.code for one in others for finding in one.findings if report.measured == ("causes",)]
+    reasons = [
+        finding.code for one in others for finding in one.findings if report.measured == ("causes",)
+    ]
     is_slower = all(one.judgement == "slower" for one in others if one.status == "ok")
     return explained(reasons) or command_line(target, "cure" if is_slower else "profile")
 
@@ -59,7 +67,9 @@ def after_profile(report: ProfileReport) -> str | None:
 
 
 def after_cure(report: CureReport, *, is_written: bool) -> str | None:
-    """Of a cure: write its edits, keep what is fast, or see why nothing is faster than eager mode."""
+    """Of a cure: write its edits, keep what is fast, or see why nothing is faster than eager
+    mode.
+    """
     target = _as_asked(report.target)
     if report.best == CURED and report.diff and not is_written:
         return command_line(target, "cure", "--apply")
@@ -79,27 +89,38 @@ def after_comparison(comparison: DiagnosisComparison) -> str | None:
 
 def after_check(report: CheckReport) -> str | None:
     """Of a check: the run of the first target that failed it."""
-    return next((_explain(target.target) for target in report.targets if target.state != "passed"), None)
+    return next(
+        (_explain(target.target) for target in report.targets if target.state != "passed"), None
+    )
 
 
 def after_survey_comparison(comparison: SurveyComparison) -> str | None:
-    """Of two surveys: the run of the first piece that got worse, or keeps failing, else a measurement of what changed.
+    """Of two surveys: the run of the first piece that got worse, or keeps failing, else a
+    measurement of what changed.
 
     What a library brings has no name for either.
     """
     pieces = [piece for piece in comparison.pieces if piece.after.library is None]
-    wrong = sorted((piece for piece in pieces if piece.worse), key=lambda piece: piece.verdict != "failing")
+    wrong = sorted(
+        (piece for piece in pieces if piece.worse), key=lambda piece: piece.verdict != "failing"
+    )
     if wrong:
         return _explain(wrong[0].after.target)
     return command_line(TargetInfo(text=pieces[0].after.target), "bench") if pieces else None
 
 
 def after_survey(report: SurveyReport) -> str | None:
-    """Of a survey: the run of what failed first, or broke most; what a library brings has no name for ``explain``."""
+    """Of a survey: the run of what failed first, or broke most; what a library brings has no name
+    for ``explain``.
+    """
     own = [row for row in report.rows if row.library is None]
     failed = next((row for row in own if row.error is not None), None)
-    worst = failed or max(own, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None)
-    is_bad = worst is not None and (worst.error is not None or worst.skipped_frames or worst.break_sites)
+    worst = failed or max(
+        own, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
+    )
+    is_bad = worst is not None and (
+        worst.error is not None or worst.skipped_frames or worst.break_sites
+    )
     return _explain(worst.target) if worst is not None and is_bad else None
 
 
@@ -108,17 +129,25 @@ def _explain(target: str) -> str | None:
 
 
 def _as_asked(target: TargetInfo) -> TargetInfo:
-    """The target of a study without the backend that a study has by itself, which the next command chooses anew."""
+    """The target of a study without the backend that a study has by itself, which the next command
+    chooses anew.
+    """
     given = {
-        name: value for name, value in target.compile_arguments.items() if (name, value) != ("backend", "inductor")
+        name: value
+        for name, value in target.compile_arguments.items()
+        if (name, value) != ("backend", "inductor")
     }
     return target.replace(compile_arguments=given)
 
 
 def kept(target: TargetInfo) -> str | None:
-    """The gate that holds a program without graph breaks to that; the options of its run stand in a file."""
+    """The gate that holds a program without graph breaks to that; the options of its run stand in a
+    file.
+    """
     alone = command_line(TargetInfo(text=target.text), "check", "--max-breaks", "0")
-    return alone if command_line(target, "check", "--max-breaks", "0") == alone else "graphdoctor init"
+    return (
+        alone if command_line(target, "check", "--max-breaks", "0") == alone else "graphdoctor init"
+    )
 
 
 def guards_command(target: TargetInfo) -> str:
@@ -134,7 +163,9 @@ def explained(codes: Iterable[str]) -> str | None:
 
 
 def _is_broken(findings: Iterable[Finding]) -> bool:
-    """Whether ``fix`` comes first: something breaks, recompiles or isn't recorded, and not only compiles long."""
+    """Whether ``fix`` comes first: something breaks, recompiles or isn't recorded, and not only
+    compiles long.
+    """
     return any(is_treatable(finding) and not finding.code.startswith("GD4") for finding in findings)
 
 
@@ -146,7 +177,9 @@ def is_treatable(finding: Finding) -> bool:
 
 def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) -> str | None:
     if treatment.patch is not None:
-        return _after_patch(treatment.patch, target, _timing(treatment.choices), is_written=is_written)
+        return _after_patch(
+            treatment.patch, target, _timing(treatment.choices), is_written=is_written
+        )
     if (command := write_command(treatment, target)) is not None and not is_written:
         return command
     if treatment.is_interrupted:
@@ -156,8 +189,12 @@ def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) ->
     return command_line(target, "bench")
 
 
-def _after_patch(patch: TriedPatch, target: TargetInfo, timing: list[str], *, is_written: bool) -> str | None:
-    """Write what holds, unless nobody knows where it was read; else measure it, or try fixes in its place."""
+def _after_patch(
+    patch: TriedPatch, target: TargetInfo, timing: list[str], *, is_written: bool
+) -> str | None:
+    """Write what holds, unless nobody knows where it was read; else measure it, or try fixes in its
+    place.
+    """
     if patch.verdict not in WORKING:
         return command_line(target, "fix")
     line = command_line(target, "try", *timing, "--apply")
@@ -167,8 +204,14 @@ def _after_patch(patch: TriedPatch, target: TargetInfo, timing: list[str], *, is
 
 
 def write_command(treatment: Treatment, target: TargetInfo) -> str | None:
-    """The command that writes what holds; None if there is nothing to write, or the run was not one of a target."""
-    return command_line(target, "fix", *_choices(treatment), "--apply") if written_count(treatment) else None
+    """The command that writes what holds; None if there is nothing to write, or the run was not one
+    of a target.
+    """
+    return (
+        command_line(target, "fix", *_choices(treatment), "--apply")
+        if written_count(treatment)
+        else None
+    )
 
 
 def written_count(treatment: Treatment) -> int:
@@ -181,7 +224,11 @@ def _choices(treatment: Treatment) -> list[str]:
     """The options of ``fix`` that these fixes were tried with."""
     choices = treatment.choices
     if choices is None:
-        return ["--unsafe-fixes"] if any(fix.is_applied and not fix.is_safe for fix in treatment.tried) else []
+        return (
+            ["--unsafe-fixes"]
+            if any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+            else []
+        )
     flags = [flag for code in choices.select for flag in ("--select", code)]
     flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
     flags += ["--own-code"] if choices.is_own_code_only else []
@@ -191,4 +238,8 @@ def _choices(treatment: Treatment) -> list[str]:
 
 
 def _timing(choices: TrialChoices | None) -> list[str]:
-    return [] if choices is None else {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
+    return (
+        []
+        if choices is None
+        else {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
+    )

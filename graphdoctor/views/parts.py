@@ -1,6 +1,8 @@
-"""A report as a tree of a few parts. Each backend (terminal, Markdown, HTML) shows all of them; no part knows of one.
+"""A report as a tree of a few parts. Each backend (terminal, Markdown, HTML) shows all of them; no
+part knows of one.
 
-A document has one function that makes its ``View`` from facts, and words each statement there, once::
+A document has one function that makes its ``View`` from facts, and words each statement there,
+once::
 
     def export_view(report: ExportReport) -> View:
         rows = [Row(Span(flag(way), "code"), way_text(way)) for way in report.ways]
@@ -11,14 +13,16 @@ A document has one function that makes its ``View`` from facts, and words each s
             Section("Inputs", Rows(inputs), show="long"),
         ))
 
-Text: a ``str`` is a sentence of graphdoctor's, in which ``code`` may stand between backticks; a ``Span`` is shown
-letter by letter, such as a name from outside; a tuple of both is one line. Nothing is escaped here: backends make text
-safe to show. Where parts are listed, a ``str`` or a ``Span`` stands for a ``Note`` of it.
+Text: a ``str`` is a sentence of graphdoctor's, in which ``code`` may stand between backticks; a
+    ``Span`` is shown
+letter by letter, such as a name from outside; a tuple of both is one line. Nothing is escaped here:
+backends make text safe to show. Where parts are listed, a ``str`` or a ``Span`` stands for a
+``Note`` of it.
 
-``show`` says how much has to be asked for: a terminal shows ``long`` parts with ``-v`` and ``short`` ones without it.
-Markdown and HTML show what is ``long`` too, a section folded, and never what is ``short``. So a statement that has two
-forms is two parts, and every statement but a short form is in all outputs, which ``statements`` lists for a test.
-Imports the standard library only.
+``show`` says how much has to be asked for: a terminal shows ``long`` parts with ``-v`` and
+``short`` ones without it. Markdown and HTML show what is ``long`` too, a section folded, and never
+what is ``short``. So a statement that has two forms is two parts, and every statement but a short
+form is in all outputs, which ``statements`` lists for a test. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -39,7 +43,9 @@ Show = Literal["always", "long", "short"]
 
 @dataclass(frozen=True)
 class Span:
-    """Text that is shown letter by letter; ``link`` is an anchor in the page, after ``#``, or an address."""
+    """Text that is shown letter by letter; ``link`` is an anchor in the page, after ``#``, or an
+    address.
+    """
 
     text: str
     mark: Mark | None = None
@@ -97,7 +103,9 @@ class Note(Part):
 
 @dataclass(frozen=True)
 class Figure:
-    """A key figure: a number with its unit, or ``unknown``; ``link`` is the anchor of the section with its details."""
+    """A key figure: a number with its unit, or ``unknown``; ``link`` is the anchor of the section
+    with its details.
+    """
 
     label: str
     value: str
@@ -117,8 +125,8 @@ class Figures(Part):
 class Column:
     """A column of a table.
 
-    Where a terminal is too narrow for all, those of the highest ``rank`` are hidden first; 0 for never. Code in one
-    that ``is_pasted`` is never broken.
+    Where a terminal is too narrow for all, those of the highest ``rank`` are hidden first; 0 for
+    never. Code in one that ``is_pasted`` is never broken.
     """
 
     heading: Inline
@@ -144,10 +152,11 @@ TableRow = Iterable[Cell | Inline]
 
 @dataclass(frozen=True, init=False)
 class Table(Part):
-    """Rows of cells; the first names the row, which is a ``noun``. A column in which no row has anything is left out.
+    """Rows of cells; the first names the row, which is a ``noun``. A column in which no row has
+    anything is left out.
 
-    A ``str`` stands for a column of text, or of numbers if it begins with ``#``. A terminal shows ``most`` rows without
-    ``-v``, or all.
+    A ``str`` stands for a column of text, or of numbers if it begins with ``#``. A terminal shows
+    ``most`` rows without ``-v``, or all.
     """
 
     columns: tuple[Column, ...]
@@ -169,7 +178,9 @@ class Table(Part):
         """Leave out empty columns."""
         cells = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
         named = [
-            Column(one.removeprefix("#"), is_number=one.startswith("#")) if isinstance(one, str) else one
+            Column(one.removeprefix("#"), is_number=one.startswith("#"))
+            if isinstance(one, str)
+            else one
             for one in columns
         ]
         texts = [[plain_text(row[at].text) for row in cells] for at in range(len(named))]
@@ -181,7 +192,9 @@ class Table(Part):
 
 @dataclass(frozen=True)
 class Row(Part):
-    """A labeled row; one without a label belongs to the one before it, and one without an anchor isn't linked to."""
+    """A labeled row; one without a label belongs to the one before it, and one without an anchor
+    isn't linked to.
+    """
 
     label: Inline
     body: Block | Blocks
@@ -197,7 +210,12 @@ class Rows(Part):
     most: int | None
 
     def __init__(
-        self, rows: Iterable[Row], noun: str = "row", most: int | None = None, *, show: Show = "always"
+        self,
+        rows: Iterable[Row],
+        noun: str = "row",
+        most: int | None = None,
+        *,
+        show: Show = "always",
     ) -> None:
         """Keep the rows."""
         vars(self).update(rows=tuple(rows), noun=noun, most=most, show=show)
@@ -205,7 +223,9 @@ class Rows(Part):
 
 @dataclass(frozen=True)
 class Source(Part):
-    """A line of the program; the expression from ``start`` to ``end`` is marked, nothing if that is None."""
+    """A line of the program; the expression from ``start`` to ``end`` is marked, nothing if that is
+    None.
+    """
 
     number: int
     text: str
@@ -225,7 +245,8 @@ class Heading:
 
 @dataclass(frozen=True)
 class Card(Part):
-    """Findings about one line: what they are, where, and what belongs to them; the user's code has no ``package``.
+    """Findings about one line: what they are, where, and what belongs to them; the user's code has
+    no ``package``.
 
     ``brief`` is what to know of that where a terminal has no room for the rest.
     """
@@ -240,14 +261,18 @@ class Card(Part):
 
 @dataclass(frozen=True)
 class Cards(Part):
-    """Cards, the worst first. A terminal without ``-v`` shows two screens of them, the rest in two lines each."""
+    """Cards, the worst first. A terminal without ``-v`` shows two screens of them, the rest in two
+    lines each.
+    """
 
     cards: tuple[Card, ...]
 
 
 @dataclass(frozen=True)
 class Code(Part):
-    """Code to paste, of which no line is broken, or a text; a terminal shows ``most`` lines without ``-v``, or all."""
+    """Code to paste, of which no line is broken, or a text; a terminal shows ``most`` lines without
+    ``-v``, or all.
+    """
 
     text: str
     language: Literal["python", "shell", "text"] = "python"
@@ -263,7 +288,9 @@ class Diff(Part):
 
 @dataclass(frozen=True, init=False)
 class Section(Part):
-    """Parts under a heading; one without parts isn't shown. ``short`` is its name in the page's navigation."""
+    """Parts under a heading; one without parts isn't shown. ``short`` is its name in the page's
+    navigation.
+    """
 
     title: Inline
     parts: Blocks
@@ -290,8 +317,8 @@ class Section(Part):
 class Drawing(Part):
     """What only a page can show; it makes no statement that isn't elsewhere in the tree.
 
-    ``facts`` are the template's variables, ``blobs`` data of its scripts by name; a terminal and Markdown show
-    ``elsewhere``.
+    ``facts`` are the template's variables, ``blobs`` data of its scripts by name; a terminal and
+    Markdown show ``elsewhere``.
     """
 
     template: str
@@ -304,7 +331,9 @@ class Drawing(Part):
 
 @dataclass(frozen=True)
 class View:
-    """A whole document; ``links`` are anchors of the lines that the page shows, ``then`` the command to run next."""
+    """A whole document; ``links`` are anchors of the lines that the page shows, ``then`` the
+    command to run next.
+    """
 
     title: tuple[str, ...]
     kind: str
@@ -345,11 +374,16 @@ def cell_line(cell: Cell) -> str:
 
 def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
     """Pieces as one line."""
-    return tuple(part for number, piece in enumerate(pieces) for part in ((between, piece) if number else (piece,)))
+    return tuple(
+        part
+        for number, piece in enumerate(pieces)
+        for part in ((between, piece) if number else (piece,))
+    )
 
 
 def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
-    """Every text of a tree that has to be in all outputs: all but short forms and lines of the program.
+    """Every text of a tree that has to be in all outputs: all but short forms and lines of the
+    program.
 
     Of a page (``is_page``), what it draws is left out.
     """
@@ -363,17 +397,26 @@ def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
             case Verdict(text) | Note(text):
                 yield plain_text(text)
             case Figures(figures):
-                yield from (text for one in figures for text in (one.label, one.value, one.note) if text)
+                yield from (
+                    text for one in figures for text in (one.label, one.value, one.note) if text
+                )
             case Table(columns, rows) if rows:
                 yield from (plain_text(column.heading) for column in columns)
-                yield from (plain_text(text) for row in rows for cell in row for text in (cell.text, cell.detail))
+                yield from (
+                    plain_text(text)
+                    for row in rows
+                    for cell in row
+                    for text in (cell.text, cell.detail)
+                )
             case Rows(rows):
                 inner = rows
             case Row(label, body):
                 yield plain_text(label)
                 inner = body if isinstance(body, tuple) else (body,)
             case Card():
-                yield from (text for heading in part.headings for text in (heading.code, heading.message))
+                yield from (
+                    text for heading in part.headings for text in (heading.code, heading.message)
+                )
                 yield part.place.shown
                 inner = part.parts
             case Cards(cards):

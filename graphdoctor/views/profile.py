@@ -1,4 +1,5 @@
-"""A profile: the answer, lines, modules and kernels that take the time, what to do, fusion, memory and caches.
+"""A profile: the answer, lines, modules and kernels that take the time, what to do, fusion, memory
+and caches.
 
 Comes in: a ``ProfileReport``, and the picture of its run. Goes out: a view.
 """
@@ -59,7 +60,13 @@ from graphdoctor.views.parts import (
     View,
     cell_line,
 )
-from graphdoctor.views.words import base_name, repeated_text, setting_rows, study_view, unknown_section
+from graphdoctor.views.words import (
+    base_name,
+    repeated_text,
+    setting_rows,
+    study_view,
+    unknown_section,
+)
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""
@@ -110,8 +117,12 @@ _HOW = (
 
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
-    """The profile as a tree; ``picture`` is None without source and generated code, and paths are below ``root``."""
-    return study_view(report, "profile", _parts(report, picture, words.Files(report, root)), after_profile(report))
+    """The profile as a tree; ``picture`` is None without source and generated code, and paths are
+    below ``root``.
+    """
+    return study_view(
+        report, "profile", _parts(report, picture, words.Files(report, root)), after_profile(report)
+    )
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
@@ -125,23 +136,33 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
-    yield Section("By line", (*(drawings.lines(lines) or lines), Rows(_rest(report))) if lines else (), "Lines")
+    yield Section(
+        "By line",
+        (*(drawings.lines(lines) or lines), Rows(_rest(report))) if lines else (),
+        "Lines",
+    )
     modules = tuple(_modules(report))
-    yield Section("By module, each with what is in it", drawings.modules(modules) or modules, "Modules")
+    yield Section(
+        "By module, each with what is in it", drawings.modules(modules) or modules, "Modules"
+    )
     kernels: Blocks = (_kernels(report),) if report.kernels else ()
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
     yield from _sum_note(report)
     found = tuple(row for finding in report.findings for row in finding_rows(finding))
     yield Section("What to do", Rows(found, "finding"), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
-    yield Section("Fusion, memory, CUDA graphs and caches", Rows(_facts(report, files), "fact"), "Facts")
+    yield Section(
+        "Fusion, memory, CUDA graphs and caches", Rows(_facts(report, files), "fact"), "Facts"
+    )
     yield unknown_section(report.gaps)
     known = {} if report.regime is None else report.regime.evidence
     settings = setting_rows(report.target, report.environment)
     recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
     taken = " · ".join(f"{name} {seconds_text(seconds)}" for name, seconds in report.phases.items())
     took = (Row("the profile took", Span(taken)),) if taken else ()
-    how = Rows((*(_evidence(*each) for each in known.items()), *settings, *recording, *took), "figure")
+    how = Rows(
+        (*(_evidence(*each) for each in known.items()), *settings, *recording, *took), "figure"
+    )
     yield Section("How it was measured", (*_HOW, how), "Measured", show="long")
 
 
@@ -162,7 +183,9 @@ def _answer(report: ProfileReport) -> str:
     if report.kernels_us > report.call_us.median:
         # They were timed in another call, and those of several threads or streams overlap.
         return f"A call takes {call}, all of it in {runs}."
-    return f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of kernels."
+    return (
+        f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of kernels."
+    )
 
 
 def _measured(report: ProfileReport) -> Iterator[str]:
@@ -194,10 +217,16 @@ def _figures(report: ProfileReport) -> Iterator[Figure]:
     )
     if report.kernels_us is not None:
         kernels_us = min(report.kernels_us, report.call_us.median)
-        yield Figure("in kernels", percent(kernels_us / report.call_us.median), time_text(kernels_us))
+        yield Figure(
+            "in kernels", percent(kernels_us / report.call_us.median), time_text(kernels_us)
+        )
     if report.fusion is not None and report.fusion.launches is not None:
         before = report.fusion.eager_launches
-        yield Figure("kernels", f"{report.fusion.launches:,}", "" if before is None else f"{before:,} in eager mode")
+        yield Figure(
+            "kernels",
+            f"{report.fusion.launches:,}",
+            "" if before is None else f"{before:,} in eager mode",
+        )
     if report.memory is not None and report.memory.peak_bytes is not None:
         saved = bytes_text(report.memory.saved_bytes)
         peak = bytes_text(report.memory.peak_bytes) or ""
@@ -217,9 +246,16 @@ def _kinds(report: ProfileReport) -> list[TimePart]:
 
 
 def _sum_note(report: ProfileReport) -> Iterator[Note]:
-    """Why the rows of a table add up to more than the call, if they do and the answer doesn't say it."""
+    """Why the rows of a table add up to more than the call, if they do and the answer doesn't say
+    it.
+    """
     is_said = report.regime is not None and not report.regime.evidence
-    if is_said or report.call_us is None or report.kernels_us is None or report.kernels_us <= report.call_us.median:
+    if (
+        is_said
+        or report.call_us is None
+        or report.kernels_us is None
+        or report.kernels_us <= report.call_us.median
+    ):
         return
     kernels, call = time_text(report.kernels_us), time_text(report.call_us.median)
     text = (
@@ -238,7 +274,9 @@ def _phases(report: ProfileReport) -> list[Column | str]:
 
 
 def _times(report: ProfileReport, found: ProfiledLine | ProfiledModule) -> list[Cell]:
-    both = [Cell(time_text(us) if us else "", value=us) for us in (found.forward_us, found.backward_us)]
+    both = [
+        Cell(time_text(us) if us else "", value=us) for us in (found.forward_us, found.backward_us)
+    ]
     return both if words.has_backward(report) else both[:1]
 
 
@@ -248,7 +286,10 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
-    waits, kernels = (Column(name, is_number=False, rank=rank) for name, rank in (("waits for", 3), ("kernels", 4)))
+    waits, kernels = (
+        Column(name, is_number=False, rank=rank)
+        for name, rank in (("waits for", 3), ("kernels", 4))
+    )
     rows: list[TableRow] = []
     for line in report.lines:
         more = len(line.kernels) - _FEW_KERNELS
@@ -258,7 +299,9 @@ def _lines(report: ProfileReport, files: words.Files) -> Table:
         place = Span(files.place(line.file, line.line))
         shown = Cell(code, place) if text else Cell(place)
         numbers += f" +{more}" if more > 0 else ""
-        rows.append((_share(line.share), *_times(report, line), line.bound_by or "", numbers, shown))
+        rows.append(
+            (_share(line.share), *_times(report, line), line.bound_by or "", numbers, shown)
+        )
     return Table(("#share", *_phases(report), waits, kernels, "line"), rows, "line", _FEW, "Lines")
 
 
@@ -276,7 +319,11 @@ def _modules(report: ProfileReport) -> Iterator[Table]:
     for module in report.modules:
         outer = module.path.rpartition(".")[0]
         inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
-    own = [each for each in report.modules if each.path and _module_us(each) > inner.get(each.path, 0.0)]
+    own = [
+        each
+        for each in report.modules
+        if each.path and _module_us(each) > inner.get(each.path, 0.0)
+    ]
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
         (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
@@ -313,9 +360,16 @@ def _kernels(report: ProfileReport) -> Table:
 
 def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
     first, *others = kernel.lines or (None,)
-    line = "" if first is None else f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
+    line = (
+        ""
+        if first is None
+        else f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
+    )
     return (
-        Cell((f"{number} ", Span(_short_name(words.kernel_name(kernel), _NAME), "code")), value=number),
+        Cell(
+            (f"{number} ", Span(_short_name(words.kernel_name(kernel), _NAME), "code")),
+            value=number,
+        ),
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
@@ -349,8 +403,13 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
     if graphs := tuple(map(Span, _cuda_graphs(report))):
         yield Row("CUDA graphs", graphs)
     if report.caches is not None and report.caches.bypasses:
-        reasons = f" ({'; '.join(report.caches.bypass_reasons)})" if report.caches.bypass_reasons else ""
-        yield Row("caches", (Span(f"{counted(report.caches.bypasses, 'graph')} can't be kept on disk{reasons}"),))
+        reasons = (
+            f" ({'; '.join(report.caches.bypass_reasons)})" if report.caches.bypass_reasons else ""
+        )
+        yield Row(
+            "caches",
+            (Span(f"{counted(report.caches.bypasses, 'graph')} can't be kept on disk{reasons}"),),
+        )
     if report.calibration is not None:
         yield Row("device", (Span(_calibration_text(report.calibration)),))
 
@@ -358,14 +417,18 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
 def _fusion_text(fusion: Fusion) -> str:
     """What fusion did."""
     after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
-    parts = [f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"]
+    parts = [
+        f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"
+    ]
     if fusion.vanished:
         size = bytes_text(fusion.vanished_bytes)
         which = f"{counted(fusion.vanished, 'intermediate tensor')}{f' ({size})' if size else ''}"
         parts.append(f"{which} never {'reaches' if fusion.vanished == 1 else 'reach'} memory")
     eager, compiled = fusion.eager_launches, fusion.launches
     if eager is not None and compiled is not None:
-        parts.append(f"eager mode launches {counted(eager, 'kernel')}, the compiled call {compiled}")
+        parts.append(
+            f"eager mode launches {counted(eager, 'kernel')}, the compiled call {compiled}"
+        )
     elif compiled is not None:
         parts.append(f"the call launches {counted(compiled, 'kernel')}")
     return "; ".join(parts)
@@ -374,19 +437,31 @@ def _fusion_text(fusion: Fusion) -> str:
 def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Row]:
     """What is kept for the backward pass, what is computed again, and the peak."""
     own = [saved for saved in memory.saved if not saved.is_argument]
-    saved = tuple(Row(bytes_text(each.bytes) or "unknown", Span(_saved_text(each, files))) for each in own)
+    saved = tuple(
+        Row(bytes_text(each.bytes) or "unknown", Span(_saved_text(each, files))) for each in own
+    )
     head, rest = _saved_total(memory, own), _memory_rest(memory)
-    if parts := (*map(Span, head), *((Rows(saved, "tensor", _FEW_SAVED),) if saved else ()), *map(Span, rest)):
+    if parts := (
+        *map(Span, head),
+        *((Rows(saved, "tensor", _FEW_SAVED),) if saved else ()),
+        *map(Span, rest),
+    ):
         yield Row("memory", parts)
 
 
 def _saved_total(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
     saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
-    eager = f" ({bytes_text(by_eager)} in eager mode)" if by_eager is not None and (by_eager or saved) else ""
+    eager = (
+        f" ({bytes_text(by_eager)} in eager mode)"
+        if by_eager is not None and (by_eager or saved)
+        else ""
+    )
     if own or saved:
         count = sum(each.count for each in own)
         listed = f", in {counted(count, 'tensor')}" if count else ""
-        kept = "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
+        kept = (
+            "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
+        )
         yield f"{bytes_text(saved) or 'an unknown size'} saved for the backward pass{eager}{listed}{kept}"
     elif saved == 0:
         yield f"nothing saved for the backward pass{eager}"
@@ -406,21 +481,34 @@ def _memory_rest(memory: MemoryUse) -> Iterator[str]:
     if memory.unlisted_bytes:
         yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
     if memory.recomputed_count:
-        names = repeated_text((name.removeprefix("aten."), count) for name, count in memory.recomputed.items())
+        names = repeated_text(
+            (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()
+        )
         yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {names}"
     if memory.peak_bytes is not None:
-        of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[memory.peak_of]
-        before = "" if memory.before_bytes is None else f", {bytes_text(memory.before_bytes)} before the call"
+        of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[
+            memory.peak_of
+        ]
+        before = (
+            ""
+            if memory.before_bytes is None
+            else f", {bytes_text(memory.before_bytes)} before the call"
+        )
         yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
     if memory.trial is not None:
         yield _trial_text(memory.trial, memory)
-    elif memory.has_backward and any(saved.is_cheap and not saved.is_argument for saved in memory.saved):
+    elif memory.has_backward and any(
+        saved.is_cheap and not saved.is_argument for saved in memory.saved
+    ):
         yield "--try tries to keep less"
 
 
 def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
     """What keeping less did."""
-    sizes = (("saved", memory.saved_bytes, trial.saved_bytes), ("peak", memory.peak_bytes, trial.peak_bytes))
+    sizes = (
+        ("saved", memory.saved_bytes, trial.saved_bytes),
+        ("peak", memory.peak_bytes, trial.peak_bytes),
+    )
     changes = [
         f"{name} {bytes_text(before)} → {bytes_text(after)}"
         for name, before, after in sizes
@@ -433,7 +521,9 @@ def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
     if trial.is_same is not None:
         changes.append("the results are the same" if trial.is_same else "the results differ")
     reason = f" ({trial.reason})" if trial.reason else ""
-    return join_texts(": ", f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}", ", ".join(changes))
+    return join_texts(
+        ": ", f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}", ", ".join(changes)
+    )
 
 
 def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
@@ -442,7 +532,9 @@ def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
     if found is not None:
         captured = "an unknown number" if found.captured is None else str(found.captured)
         again = f", {found.rerecordings} recorded again" if found.rerecordings else ""
-        launches = f", {report.graph_launches} launched in the call" if report.graph_launches else ""
+        launches = (
+            f", {report.graph_launches} launched in the call" if report.graph_launches else ""
+        )
         yield f"{captured} captured, {len(found.skipped)} skipped{again}{launches}"
         yield from (f"skipped: {skip_text(skip)}" for skip in found.skipped)
         yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
@@ -469,10 +561,15 @@ def _calibration_text(found: Calibration) -> str:
     """What the device reaches."""
     threads = "" if found.threads is None else f", {counted(found.threads, 'thread')}"
     parts = [f"copying reaches {rate_text(found.copy_gb_per_s)} GB/s"]
-    parts += [f"{dtype} products {words.flops_text(rate)}" for dtype, rate in found.matmul_tflops_per_s.items()]
+    parts += [
+        f"{dtype} products {words.flops_text(rate)}"
+        for dtype, rate in found.matmul_tflops_per_s.items()
+    ]
     if found.launch_us is not None:
         parts.append(f"a launch takes {time_text(found.launch_us)}")
-    earlier = "measured earlier" if found.measured_on is None else f"measured on {found.measured_on}"
+    earlier = (
+        "measured earlier" if found.measured_on is None else f"measured on {found.measured_on}"
+    )
     notes = [earlier] * found.is_kept + ["unsteady"] * (not found.is_steady)
     note = f" ({', '.join(notes)})" if notes else ""
     return f"{found.device_name}{threads}: {', '.join(parts)}{note}"

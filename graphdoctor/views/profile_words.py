@@ -20,10 +20,17 @@ _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
 
 class Files:
-    """How the files of a profile are shown: relative to a folder, or to where a package is installed."""
+    """How the files of a profile are shown: relative to a folder, or to where a package is
+    installed.
+    """
 
     def __init__(self, report: ProfileReport, root: Path) -> None:
-        self._packages = {entry.file: entry.package for part in report.parts for entry in part.stack if entry.package}
+        self._packages = {
+            entry.file: entry.package
+            for part in report.parts
+            for entry in part.stack
+            if entry.package
+        }
         self._root = root
 
     def shown(self, file: str) -> str:
@@ -80,7 +87,9 @@ def bandwidth_cell(kernel: ProfiledKernel) -> Cell:
 
 
 def compute_cell(kernel: ProfiledKernel) -> Cell:
-    """Operations a second; as its detail, the share of what the device reaches. That alone of other arithmetic."""
+    """Operations a second; as its detail, the share of what the device reaches. That alone of other
+    arithmetic.
+    """
     if kernel.tflops_per_s is None and kernel.arithmetic_share is not None:
         return Cell(small_percent(kernel.arithmetic_share) if kernel.arithmetic_share else "")
     return _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share)
@@ -90,7 +99,11 @@ def flops_text(tflops_per_s: float | None) -> str | None:
     """Floating-point operations a second, in a unit that fits them."""
     if tflops_per_s is None:
         return None
-    return f"{rate_text(tflops_per_s)} TFLOP/s" if tflops_per_s >= 1 else f"{rate_text(1e3 * tflops_per_s)} GFLOP/s"
+    return (
+        f"{rate_text(tflops_per_s)} TFLOP/s"
+        if tflops_per_s >= 1
+        else f"{rate_text(1e3 * tflops_per_s)} GFLOP/s"
+    )
 
 
 def _rate_cell(text: str | None, share: float | None) -> Cell:
@@ -99,5 +112,8 @@ def _rate_cell(text: str | None, share: float | None) -> Cell:
 
 def rates_text(kernel: ProfiledKernel) -> str:
     """Both rates in a line; empty if unknown."""
-    cells = (bandwidth_cell(kernel), _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share))
+    cells = (
+        bandwidth_cell(kernel),
+        _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share),
+    )
     return ", ".join(cell_line(cell) for cell in cells if cell.text)

@@ -1,15 +1,31 @@
-"""Lines about what is going on: trials of fixes while they run, and logs while they are being written."""
+"""Lines about what is going on: trials of fixes while they run, and logs while they are being
+written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
+from graphdoctor.facts.following import (
+    BreakSeen,
+    LogBegun,
+    LogStartedOver,
+    RecompileSeen,
+    Seen,
+    SoFar,
+)
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import about_time, counted, duration, join_texts, shortened, without_middle
+from graphdoctor.facts.wording import (
+    about_time,
+    counted,
+    duration,
+    join_texts,
+    shortened,
+    without_middle,
+)
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
@@ -22,14 +38,18 @@ _MOST_CHARACTERS = 800
 _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is gone"}
 
 
-def phase_text(phase: str, elapsed_s: float, left_s: float | None, overdue_s: float | None, width: int) -> str:
-    """What a command does and for how long: ``running without fixes · 0:05 · about 7 seconds left``.
+def phase_text(
+    phase: str, elapsed_s: float, left_s: float | None, overdue_s: float | None, width: int
+) -> str:
+    """What a command does and for how long: ``running without fixes · 0:05 · about 7 seconds
+    left``.
 
     Args:
         phase: In words, cut where the width has no room for it.
         elapsed_s: Since the command began.
         left_s: From the last run; None if it has nothing to say.
-        overdue_s: What the phase took in the last run, in seconds, if it takes longer now; None if it doesn't.
+        overdue_s: What the phase took in the last run, in seconds, if it takes longer now; None if
+            it doesn't.
         width: In characters.
     """
     late = None if overdue_s is None else f"longer than last time ({overdue_s:.0f} s)"
@@ -46,14 +66,18 @@ def clock_text(seconds: float) -> str:
 
 
 def left_text(left_s: float | None) -> str:
-    """How long the rest takes, in figures no finer than an estimate is; empty if unknown or as good as over."""
+    """How long the rest takes, in figures no finer than an estimate is; empty if unknown or as good
+    as over.
+    """
     if left_s is None or left_s < 1:
         return ""
     return f"about {about_time(left_s if left_s < 10 else 5 * round(left_s / 5))} left"
 
 
 def decided_text(trial: DecidedTrial) -> str:
-    """What a trial showed: ``trial 3 · verified · model.py:28 · Skip `print(…)` while compiling``."""
+    """What a trial showed: ``trial 3 · verified · model.py:28 · Skip `print(…)` while
+    compiling``.
+    """
     by_verdict = grouped((verdict, place) for place, verdict in trial.verdicts)
     under = f" under {trial.backend}" if trial.backend else ""
     shown = ", ".join(
@@ -70,9 +94,13 @@ def timed_text(timed: TimedPrograms) -> str:
 
 
 def step_text(decided: DecidedStep) -> str:
-    """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``."""
+    """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far
+    1.90 ms``.
+    """
     step, best = decided.step, None
-    beside = None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before"
+    beside = (
+        None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before"
+    )
     if decided.best_us is not None and decided.eager_us is not None:
         best = f"best so far {duration(decided.best_us)}, eager {duration(decided.eager_us)}"
     return join_texts(" · ", step.outcome, step.name, beside, step.reason, best)
@@ -91,7 +119,9 @@ def seen_text(seen: Seen, *, root: Path) -> str:
         case BreakSeen() | RecompileSeen():
             who = seen.writer.log if seen.writer.rank is None else f"rank {seen.writer.rank}"
             where = f"{who} [{seen.compile_id}]" if seen.compile_id else who
-            text = f"{where} {_break(seen, root) if isinstance(seen, BreakSeen) else _recompile(seen)}"
+            text = (
+                f"{where} {_break(seen, root) if isinstance(seen, BreakSeen) else _recompile(seen)}"
+            )
     return printable(without_middle(" ".join(text.split()), _MOST_CHARACTERS))
 
 
@@ -134,6 +164,10 @@ def _recompile(seen: RecompileSeen) -> str:
         return f"{function} {what}"
     value = shortened(seen.expression, _MOST_LETTERS)
     value = value if value.startswith("(") else f"`{value}`"
-    old, new = (None if text is None else shortened(text, _MOST_LETTERS) for text in (seen.old, seen.new))
+    old, new = (
+        None if text is None else shortened(text, _MOST_LETTERS) for text in (seen.old, seen.new)
+    )
     changed = "changed" if old is None else f"was {old}"
-    return f"{function} {what}: {value} {changed}" + ("" if old is None or new is None else f", is {new}")
+    return f"{function} {what}: {value} {changed}" + (
+        "" if old is None or new is None else f", is {new}"
+    )

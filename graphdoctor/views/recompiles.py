@@ -1,4 +1,6 @@
-"""Recompiles: their causes, each with its call and cost, replays with remedies, and what changed properties did."""
+"""Recompiles: their causes, each with its call and cost, replays with remedies, and what changed
+properties did.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,15 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, step, unknown_section
+from graphdoctor.views.words import (
+    clusters,
+    diagnosis_view,
+    few_text,
+    other_gaps,
+    short_place,
+    step,
+    unknown_section,
+)
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3
@@ -85,19 +95,29 @@ _ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
         ("size",),
         "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, avoids the second compile.",
     ),
-    ("generalises", ("number",), "A number passed as a tensor from the start needs no second compile."),
+    (
+        "generalises",
+        ("number",),
+        "A number passed as a tensor from the start needs no second compile.",
+    ),
 )
 
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
     """The recompiles and their causes; findings about anything else are left out."""
-    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis), _replays(diagnosis) or after_run(diagnosis))
+    return diagnosis_view(
+        diagnosis, "recompiles", _parts(diagnosis), _replays(diagnosis) or after_run(diagnosis)
+    )
 
 
 def _replays(diagnosis: Diagnosis) -> str | None:
-    """The command that says which fixes for several causes are enough; None where that is known or can't be."""
+    """The command that says which fixes for several causes are enough; None where that is known or
+    can't be.
+    """
     recording = diagnosis.recording
-    is_known = recording.what_if is not None or recording.treatment is not None or recording.is_partial
+    is_known = (
+        recording.what_if is not None or recording.treatment is not None or recording.is_partial
+    )
     is_asked = diagnosis.summary.recompile_causes > 1 and not is_known
     return command_line(recording.target, "recompiles", "--what-if") if is_asked else None
 
@@ -117,12 +137,19 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
     summary = diagnosis.summary
     if over := summary.frames_over_limit:
         verbs = ("is", "runs") if over == 1 else ("are", "run")
-        yield Verdict(f"{counted(over, 'function')} {verbs[0]} over the recompile limit and {verbs[1]} eagerly.", "bad")
+        yield Verdict(
+            f"{counted(over, 'function')} {verbs[0]} over the recompile limit and {verbs[1]} eagerly.",
+            "bad",
+        )
     if summary.recompiles:
-        prevented = sum(each.is_recompile for each in diagnosis.recording.compiles if each.outcome == "limit")
+        prevented = sum(
+            each.is_recompile for each in diagnosis.recording.compiles if each.outcome == "limit"
+        )
         stopped = f", {prevented} of them stopped by the limit" if prevented else ""
         causes = counted(summary.recompile_causes, "cause")
-        yield Verdict(f"{counted(summary.recompiles, 'recompile')} from {causes}{stopped}.", "warning")
+        yield Verdict(
+            f"{counted(summary.recompiles, 'recompile')} from {causes}{stopped}.", "warning"
+        )
     elif not over and summary.compiles:
         yield Verdict("No recompiles.", "good")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
@@ -142,7 +169,10 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
     headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
     yield Table(headings, map(_recompile, reports), "recompile", _MOST_RECOMPILES)
     if not all(report.is_exact for report in reports):
-        yield Note("~ from torch's message, which names only the first failed guard of each cache entry", "dim")
+        yield Note(
+            "~ from torch's message, which names only the first failed guard of each cache entry",
+            "dim",
+        )
 
 
 def _recompile(report: RecompileReport) -> TableRow:
@@ -162,18 +192,30 @@ def _recompile(report: RecompileReport) -> TableRow:
 
 
 def _changes(report: RecompileReport) -> Cell:
-    text: list[Inline] = [(_change(change), "" if report.is_exact else " ~") for change in report.cause]
+    text: list[Inline] = [
+        (_change(change), "" if report.is_exact else " ~") for change in report.cause
+    ]
     if report.hidden_change_count:
         text.append(f"{report.hidden_change_count} more")
     also: list[Inline] = [f"nearest entry {report.nearest}"] if report.nearest else []
     also += [("also changed: ", _change(change)) for change in report.also_changed]
-    return Cell(joined(text, "; ") if report.cause else "torch didn't name a guard", joined(also, "; "))
+    return Cell(
+        joined(text, "; ") if report.cause else "torch didn't name a guard", joined(also, "; ")
+    )
 
 
 def _change(change: GuardChange) -> Inline:
     values, place = step(change), change.guard_location
-    said: Inline = (Span(change.expression, "code"), " ", Span(values)) if values else Span(change.expression, "code")
-    return said if place is None or place.origin not in PROGRAM_ORIGINS else (said, "  ", short_place(place))
+    said: Inline = (
+        (Span(change.expression, "code"), " ", Span(values))
+        if values
+        else Span(change.expression, "code")
+    )
+    return (
+        said
+        if place is None or place.origin not in PROGRAM_ORIGINS
+        else (said, "  ", short_place(place))
+    )
 
 
 # What the same calls do with each remedy.
@@ -187,23 +229,39 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     headings = ("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls")
     table = Table(headings, map(_trial, answer.results), "remedy", label="Replays with each remedy")
     rest: list[Block] = [
-        Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim") for change in answer.untried
+        Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim")
+        for change in answer.untried
     ]
     if answer.skipped_count:
-        rest.append(Note(f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.", "dim"))
+        rest.append(
+            Note(
+                f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.",
+                "dim",
+            )
+        )
     best = answer.results[0]
     rows = [
-        Row("with" if number else "try", Code(one.snippet, most=_MOST_LINES) if one.snippet else Note(one.title))
+        Row(
+            "with" if number else "try",
+            Code(one.snippet, most=_MOST_LINES) if one.snippet else Note(one.title),
+        )
         for number, one in enumerate(best.remedies if best.compiles is not None else ())
     ]
     yield Section("What if", (table, Note(answer.conclusion), *rest, Rows(rows)))
 
 
 def _trial(result: TrialResult) -> TableRow:
-    name: Inline = Span(" + ".join(remedy.name for remedy in result.remedies)) if result.remedies else "unchanged"
+    name: Inline = (
+        Span(" + ".join(remedy.name for remedy in result.remedies))
+        if result.remedies
+        else "unchanged"
+    )
     if result.compiles is None:
         return (Cell(name, Span(result.error or "failed", tone="bad")), *("-" for _ in range(5)))
-    times = ("?" if seconds is None else f"{seconds:.2f} s" for seconds in (result.compile_s, result.calls_s))
+    times = (
+        "?" if seconds is None else f"{seconds:.2f} s"
+        for seconds in (result.compile_s, result.calls_s)
+    )
     return (
         name,
         str(result.compiles),
@@ -217,7 +275,11 @@ def _outputs(result: TrialResult) -> Cell:
     if result.outputs == "different":
         by = "" if result.largest_difference is None else f" by {result.largest_difference:.2g}"
         return Cell(f"differ{by}", Span(result.where or ""), "bad")
-    return Cell("equal", tone="good") if result.outputs == "equal" else Cell("not compared", tone="dim")
+    return (
+        Cell("equal", tone="good")
+        if result.outputs == "equal"
+        else Cell("not compared", tone="dim")
+    )
 
 
 # What the compiled call is sensitive to, the worst first: ``recompiles --vary``.
@@ -225,7 +287,11 @@ def _outputs(result: TrialResult) -> Cell:
 
 def variations_view(diagnosis: Diagnosis) -> View:
     """Which changes to the first call cause recompiles; findings are left out."""
-    parts = (*partial_note(diagnosis), *variation_parts(diagnosis), unknown_section(other_gaps(diagnosis)))
+    parts = (
+        *partial_note(diagnosis),
+        *variation_parts(diagnosis),
+        unknown_section(other_gaps(diagnosis)),
+    )
     return diagnosis_view(diagnosis, "variations", parts, after_run(diagnosis))
 
 
@@ -238,12 +304,21 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
     for verdict, heading, tone in _GROUPS:
         group = [variation for variation in variations if variation.verdict == verdict]
         if group:
-            table = Table(("property", "was", "#compiling", "tried"), map(_row, group), "property", _MOST_VARIED)
+            table = Table(
+                ("property", "was", "#compiling", "tried"),
+                map(_row, group),
+                "property",
+                _MOST_VARIED,
+            )
             reasons = Rows((row for variation in group for row in _reasons(variation)), show="long")
             yield Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
     untried = (variation for variation in variations if variation.verdict == "not_varied")
     by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
-    notes = (note for reason, names in by_reason.items() for note in _untried(reason, list(dict.fromkeys(names))))
+    notes = (
+        note
+        for reason, names in by_reason.items()
+        for note in _untried(reason, list(dict.fromkeys(names)))
+    )
     yield Section("Not varied", notes)
 
 
@@ -251,12 +326,25 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Blo
     yield Verdict("What your compiled model is sensitive to")
     call = diagnosis.recording.calls[-1] if diagnosis.recording.calls else None
     if call is not None and call.inputs is not None:
-        yield Note(("One property changed at a time, starting from the call (", Span(call.inputs), ")."))
+        yield Note(
+            ("One property changed at a time, starting from the call (", Span(call.inputs), ").")
+        )
     tried = [variation for variation in variations if variation.verdict != "not_varied"]
-    names = {"fails": "fail", "recompiles": "recompile", "generalises": "become dynamic", "free": "free"}
-    counts = {name: sum(variation.verdict == verdict for variation in tried) for verdict, name in names.items()}
+    names = {
+        "fails": "fail",
+        "recompiles": "recompile",
+        "generalises": "become dynamic",
+        "free": "free",
+    }
+    counts = {
+        name: sum(variation.verdict == verdict for variation in tried)
+        for verdict, name in names.items()
+    }
     counts["not varied"] = len(variations) - len(tried)
-    parts = [f"{len(tried)} varied", *(f"{number} {name}" for name, number in counts.items() if number)]
+    parts = [
+        f"{len(tried)} varied",
+        *(f"{number} {name}" for name, number in counts.items() if number),
+    ]
     seconds = [variation.compile_s for variation in tried if variation.compile_s is not None]
     if seconds:
         parts.append(f"{sum(seconds):.2f} s compiling")
@@ -291,7 +379,10 @@ def _outcome(values: Sequence[TriedValue]) -> Inline:
     first = values[0]
     compiles = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
     known = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
-    said = Span(known.get(first.outcome, first.error or "raises"), tone="good" if first.outcome == "free" else "bad")
+    said = Span(
+        known.get(first.outcome, first.error or "raises"),
+        tone="good" if first.outcome == "free" else "bad",
+    )
     return (Span(", ".join(value.value for value in values), "strong"), ": ", said)
 
 

@@ -1,4 +1,5 @@
-"""A diagnosis: the answer, what to do, findings, the fixes that were tried; on a page, the program line by line too.
+"""A diagnosis: the answer, what to do, findings, the fixes that were tried; on a page, the program
+line by line too.
 
 Comes in: a diagnosis, and for a page its picture. Goes out: a view.
 """
@@ -71,7 +72,9 @@ _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 """Counts that are news even if they are 0."""
 
 
-def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None) -> View:
+def report_view(
+    diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None
+) -> View:
     """The whole diagnosis; ``picture`` is what a page draws, None for one of the other outputs."""
     page = None
     if picture is not None:
@@ -91,7 +94,9 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     if page is not None:
         yield Section("In figures", _counts(diagnosis, page), "Figures")
         yield from page.source()
-    yield Section("Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings))))
+    yield Section(
+        "Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings)))
+    )
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
@@ -100,7 +105,11 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     yield from stage_parts(diagnosis)
     yield Section("Evidence", _log(diagnosis, page))
     yield words.unknown_section(words.other_gaps(diagnosis))
-    yield Section("Environment", Rows(words.setting_rows(recording.target, recording.environment)), show="long")
+    yield Section(
+        "Environment",
+        Rows(words.setting_rows(recording.target, recording.environment)),
+        show="long",
+    )
     if page is None:
         yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
@@ -116,20 +125,30 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     yield from partial_note(diagnosis)
     yield Verdict(*words.sentence(diagnosis))
     if treatment is not None:
-        yield Verdict(outcome(treatment, diagnosis.recording.target), "dim" if treatment.after is None else "good")
+        yield Verdict(
+            outcome(treatment, diagnosis.recording.target),
+            "dim" if treatment.after is None else "good",
+        )
 
 
 def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     """What was counted and timed, and which functions were compiled."""
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        yield Note(" · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))), "dim", show="short")
+        yield Note(
+            " · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))),
+            "dim",
+            show="short",
+        )
         yield Figures(tuple(figures(diagnosis)), show="long")
         yield from () if page is None or summary.coverage is None else page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
             is_told = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
-            yield Note(_coverage(diagnosis), show="long" if is_told or summary.coverage in (None, 1) else "always")
+            yield Note(
+                _coverage(diagnosis),
+                show="long" if is_told or summary.coverage in (None, 1) else "always",
+            )
         yield from () if page is None else page.shares()
     calls = Counter(
         f"torch.compile({call.compiled}{''.join(f', {name}={value}' for name, value in call.arguments.items())}) "
@@ -138,22 +157,29 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     )
     texts = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
     texts += [] if watch is None else watched_texts(watch)
-    yield Rows((Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS)
+    yield Rows(
+        (Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS
+    )
     if watch is not None:
         yield Note(watching_text(watch), "dim")
 
 
-def count_texts(summary: Counts, watch: CallWatch | None, is_said: Collection[str] | None = None) -> Iterator[str]:
+def count_texts(
+    summary: Counts, watch: CallWatch | None, is_said: Collection[str] | None = None
+) -> Iterator[str]:
     """The counts and times of a run, each with its noun.
 
     Args:
         summary: The counts.
         watch: None if it isn't a script, or wasn't watched.
-        is_said: The fields that the verdict above has; those and zeros are left out then. None shows all.
+        is_said: The fields that the verdict above has; those and zeros are left out then. None
+            shows all.
     """
     for name, noun in _COUNTS.items():
         number = getattr(summary, name)
-        is_shown = number and name not in is_said if is_said is not None else number or name in _ALWAYS
+        is_shown = (
+            number and name not in is_said if is_said is not None else number or name in _ALWAYS
+        )
         if is_shown:
             yield counted(number, noun)
     if summary.frames_over_limit:
@@ -167,12 +193,17 @@ def count_texts(summary: Counts, watch: CallWatch | None, is_said: Collection[st
         yield _steady_text(summary.steady_call_us, watch)
     if summary.compile_time_s is not None:
         yield f"{summary.compile_time_s:.2f} s compiling"
-    if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
+    if (
+        summary.steadiness is not None
+        and (compiles := compiles_text(summary.steadiness)) is not None
+    ):
         yield compiles
 
 
 def compiles_text(steadiness: Steadiness) -> str | None:
-    """How many compiles each call made, for a program that has not settled at once; None for one that has."""
+    """How many compiles each call made, for a program that has not settled at once; None for one
+    that has.
+    """
     if steadiness.compiling_calls is not None:
         return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
     if not steadiness.compiles_per_call:
@@ -205,7 +236,13 @@ def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         yield Figure("graphs", str(summary.graphs), link="graphs")
     if summary.break_sites:
         reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
-        yield Figure("break sites", str(summary.break_sites), reported, "warning" if reported else None, findings)
+        yield Figure(
+            "break sites",
+            str(summary.break_sites),
+            reported,
+            "warning" if reported else None,
+            findings,
+        )
     eager = summary.skipped_frames + summary.frames_over_limit
     kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
@@ -227,23 +264,33 @@ def _coverage(diagnosis: Diagnosis) -> str:
     """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
     detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
     if detail is None or diagnosis.summary.coverage is None:
-        return f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
-    of = "one steady call of each compiled function" if watch and len(watch.own) > 1 else "a steady call"
+        return (
+            f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
+        )
+    of = (
+        "one steady call of each compiled function"
+        if watch and len(watch.own) > 1
+        else "a steady call"
+    )
     total = counted(detail.op_count, "tensor operation")
     counts = list(detail.eager_op_names.items())
     shown = words.repeated_text(counts[:_MAX_EAGER])
     named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
     share = percent(diagnosis.summary.coverage)
-    return (
-        f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
-    )
+    return f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
 
 
 def watched_texts(watch: CallWatch) -> list[str]:
-    """What watching showed of each compiled function, if there are several; those of one line together."""
+    """What watching showed of each compiled function, if there are several; those of one line
+    together.
+    """
     own = (found for found in watch.functions if found.not_covered != "nested")
-    lines = grouped(((found.compiled, found.file, found.line, found.process), found) for found in own)
-    texts = [_watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()]
+    lines = grouped(
+        ((found.compiled, found.file, found.line, found.process), found) for found in own
+    )
+    texts = [
+        _watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()
+    ]
     return texts if len(texts) > 1 else []
 
 
@@ -256,7 +303,11 @@ def _watched_text(watch: CallWatch) -> str:
     if coverage is not None:
         operations = counted(coverage.op_count, "operation")
         is_known = coverage.share is not None
-        share = f"{percent(coverage.share or 0.0)} of {operations} compiled" if is_known else "no tensor operations"
+        share = (
+            f"{percent(coverage.share or 0.0)} of {operations} compiled"
+            if is_known
+            else "no tensor operations"
+        )
     return join_texts(
         " · ",
         f"{first.compiled}{place}{process}{several}: {share}",
@@ -268,7 +319,9 @@ def _watched_text(watch: CallWatch) -> str:
 
 def _steady_text(steady_us: float, watch: CallWatch) -> str:
     """The time of a steady call, or of one of each compiled function."""
-    return f"{duration(steady_us)} {'for a call of each' if len(watch.own) > 1 else 'per steady call'}"
+    return (
+        f"{duration(steady_us)} {'for a call of each' if len(watch.own) > 1 else 'per steady call'}"
+    )
 
 
 def watching_text(watch: CallWatch) -> str:
@@ -284,7 +337,9 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
     """What to do, the worst and costliest first."""
     todo = actions(diagnosis.findings)
     rows = []
-    for action, *alike in grouped((_kind_of(one), one) for one in todo if one.fix is not None).values():
+    for action, *alike in grouped(
+        (_kind_of(one), one) for one in todo if one.fix is not None
+    ).values():
         code = code_line(action)
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
         title = action.fix.title if action.fix else ""
@@ -299,7 +354,9 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         first = Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.
         show: Show = "always" if len(todo) > 1 else "long"
-        yield Section("What to do", Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show))
+        yield Section(
+            "What to do", Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show)
+        )
     if not todo:
         if diagnosis.findings:
             said = "The verified fixes remove every finding."
@@ -307,7 +364,9 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
             said = "The run ended early, so what there is to do is unknown. Run it again once the cause above is gone."
         else:
             share = None if diagnosis.recording.guards is None else diagnosis.recording.guards.share
-            guards = "" if share is None else f" Guard checks take {percent(share)} of a steady call."
+            guards = (
+                "" if share is None else f" Guard checks take {percent(share)} of a steady call."
+            )
             said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
         yield Section("What to do", Note(said, show="long"))
 
@@ -324,8 +383,12 @@ def _nothing_to_do(summary: Counts) -> str:
         return "Nothing: no findings are shown."
     compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s
     if detail is not None and detail.graph_ops and not detail.eager_ops:
-        graphs = f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
-        compiled = f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}"
+        graphs = (
+            f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
+        )
+        compiled = (
+            f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}"
+        )
     settled = "nothing recompiled" if summary.compiles and not summary.recompiles else None
     good = join_texts(": ", "Nothing", join_texts(", and ", compiled, settled))
     return f"{good}.{f' Compiling took {seconds:.2f} s.' if seconds else ''}"
@@ -335,15 +398,23 @@ def _nothing_to_do(summary: Counts) -> str:
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
-    """The findings of each thing to do, then those that need nothing; in short, one card for each thing to do."""
+    """The findings of each thing to do, then those that need nothing; in short, one card for each
+    thing to do.
+    """
     groups = [list(words.clusters(action.findings)) for action in actions(diagnosis.findings)]
     kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}
-    groups += [[cluster] for cluster in words.clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
+    groups += [
+        [cluster]
+        for cluster in words.clusters(diagnosis.findings)
+        if cluster[0].fingerprint not in kept
+    ]
     cards: list[Card] = []
     packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
         package = first[0].location.package
-        if package is not None and not any(words.worth_trying(one.fixes) or one.hints for one in first):
+        if package is not None and not any(
+            words.worth_trying(one.fixes) or one.hints for one in first
+        ):
             packages.setdefault(package, []).append(first[0])
             cards.append(card_of(first, has_path=False, show="long"))
         else:
@@ -353,7 +424,9 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        yield Note(Span(f"{package}: {number} in {files} without a known fix: -v"), "dim", show="short")
+        yield Note(
+            Span(f"{package}: {number} in {files} without a known fix: -v"), "dim", show="short"
+        )
 
 
 # Graphs and records of the log.
@@ -366,19 +439,27 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
             Span(graph.function),
             "?" if graph.op_count is None else str(graph.op_count),
             Span(words.inputs_text(graph)),
-            Cell(Span(words.base_name(report.ended_by)), tone=None if report.ended_by == "return" else "warning"),
+            Cell(
+                Span(words.base_name(report.ended_by)),
+                tone=None if report.ended_by == "return" else "warning",
+            ),
         )
         for graph, report in diagnosis.each_graph()
     )
     yield Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
     for graph in diagnosis.recording.graphs:
-        yield Section((f"Graph {graph.compile_id} ", Span(graph.function)), _graph(graph), show="long")
+        yield Section(
+            (f"Graph {graph.compile_id} ", Span(graph.function)), _graph(graph), show="long"
+        )
 
 
 def _graph(graph: Graph) -> Blocks:
     rows = (
         (
-            *map(Span, (node.opcode, node.name, node.target, node.args, node.kwargs, node.value or "")),
+            *map(
+                Span,
+                (node.opcode, node.name, node.target, node.args, node.kwargs, node.value or ""),
+            ),
             Span(f"{words.base_name(node.file)}:{node.line}" if node.file else ""),
         )
         for node in graph.nodes or ()

@@ -24,7 +24,12 @@ def render_rules(rules: Sequence[Page], console: Console) -> None:
     """Write up to three rules in full, more in a line each."""
     if len(rules) > _MANY:
         widest = max(len(rule.name) for rule in rules)
-        write(console, cut_lines([Text(f"{rule.code}  {rule.name:<{widest}}  {rule.title()}") for rule in rules]))
+        write(
+            console,
+            cut_lines(
+                [Text(f"{rule.code}  {rule.name:<{widest}}  {rule.title()}") for rule in rules]
+            ),
+        )
         return
     for rule in rules:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))

@@ -22,7 +22,9 @@ from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
 from graphdoctor.views.words import place_text, worth_trying
 
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 _SUPPRESSED: dict[str, str] = {
@@ -44,14 +46,22 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
         "tool": {"driver": driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
-            "SRCROOT": {"description": {"text": "The git repository's root, or the project's folder outside any."}},
+            "SRCROOT": {
+                "description": {
+                    "text": "The git repository's root, or the project's folder outside any."
+                }
+            },
             "PACKAGES": {"description": {"text": "The folder that a package is installed in."}},
         },
         "invocations": [
             {
-                "executionSuccessful": not any(target.state == "crashed" for target in report.targets),
+                "executionSuccessful": not any(
+                    target.state == "crashed" for target in report.targets
+                ),
                 "toolExecutionNotifications": [
-                    _notification(found, root) for found in annotations if found.kind not in ("finding", "ignore")
+                    _notification(found, root)
+                    for found in annotations
+                    if found.kind not in ("finding", "ignore")
                 ],
                 "toolConfigurationNotifications": [
                     _notification(found, root) for found in annotations if found.kind == "ignore"
@@ -59,9 +69,12 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                 "exitCode": report.exit_code,
             }
         ],
-        "results": [_result(found, finding, codes, root, has_states=has_states) for found, finding in results],
-        # A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every result for one that
-        # exists, and the baseline doesn't keep its line.
+        "results": [
+            _result(found, finding, codes, root, has_states=has_states)
+            for found, finding in results
+        ],
+        # A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every
+        # result for one that exists, and the baseline doesn't keep its line.
         "properties": {
             "baseline": report.baseline,
             "skippedTargets": list(report.skipped),
@@ -70,13 +83,16 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                     "name": target.name,
                     "target": target.target,
                     "state": target.state,
-                    "torch": target.diagnosis.recording.environment.torch if target.diagnosis else None,
+                    "torch": target.diagnosis.recording.environment.torch
+                    if target.diagnosis
+                    else None,
                     "baselineTorch": target.baseline_torch,
                     "isOtherTorch": target.is_other_torch,
                     "failOn": target.fail_on,
                     "budgets": [plain(budget) for budget in target.budgets],
                     "fixed": [
-                        values_of(entry, "fingerprint", "code", "file", "function", "message") for entry in target.fixed
+                        values_of(entry, "fingerprint", "code", "file", "function", "message")
+                        for entry in target.fixed
                     ],
                 }
                 for target in report.targets
@@ -119,7 +135,14 @@ def _notification(found: Annotation, root: Path | None) -> _Json:
 # Results.
 
 
-def _result(found: Annotation, finding: Finding, codes: Sequence[str], root: Path | None, *, has_states: bool) -> _Json:
+def _result(
+    found: Annotation,
+    finding: Finding,
+    codes: Sequence[str],
+    root: Path | None,
+    *,
+    has_states: bool,
+) -> _Json:
     worse = f". Worse than in the baseline: {found.worse}" if found.worse else ""
     result: _Json = {
         "ruleId": finding.code,
@@ -134,7 +157,8 @@ def _result(found: Annotation, finding: Finding, codes: Sequence[str], root: Pat
         "properties": _properties(finding, found),
     }
     if has_states:
-        # The baseline holds no ignored findings, but if one result has a state all need one (§3.27.24).
+        # The baseline holds no ignored findings, but if one result has a state all need one
+        # (§3.27.24).
         result["baselineState"] = found.state
     if related := list(_related(finding, root)):
         result["relatedLocations"] = related
@@ -200,7 +224,9 @@ def _artifact(place: Place) -> _Json:
 
 
 def _regions(found: Location | StackEntry) -> _Json:
-    """The expression within its line if its columns are known, otherwise the line without its indentation."""
+    """The expression within its line if its columns are known, otherwise the line without its
+    indentation.
+    """
     line: _Json = {"startLine": found.line}
     if found.text:
         if found.indent is not None:
@@ -217,7 +243,11 @@ def _regions(found: Location | StackEntry) -> _Json:
         region |= {"endLine": found.line, "endColumn": end}
     if found.text is not None and found.indent is not None:
         skipped = start - 1 - found.indent
-        snippet = found.text[skipped : None if end is None else end - 1 - found.indent] if skipped >= 0 else ""
+        snippet = (
+            found.text[skipped : None if end is None else end - 1 - found.indent]
+            if skipped >= 0
+            else ""
+        )
         if snippet:
             region["snippet"] = {"text": snippet}
     is_whole = region.get("snippet") == line.get("snippet")
@@ -239,7 +269,8 @@ def _code_flow(finding: Finding, root: Path | None) -> _Json:
     """The call path to the line, outermost first; viewers may hide torch's own lines."""
     steps = [
         {
-            "location": _location(entry, root) | {"message": {"text": f"in {entry.qualname or entry.function}"}},
+            "location": _location(entry, root)
+            | {"message": {"text": f"in {entry.qualname or entry.function}"}},
             "nestingLevel": depth,
             "importance": "unimportant" if entry.origin in ("torch", "stdlib") else "essential",
         }
@@ -259,9 +290,19 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
             for path, replacements in edits_of(fix.diff or "").items()
         ]
         if changes:
-            yield {"description": _message(f"{fix.title} ({fix.verdict})"), "artifactChanges": changes}
+            yield {
+                "description": _message(f"{fix.title} ({fix.verdict})"),
+                "artifactChanges": changes,
+            }
 
 
 def _replacement(found: Replacement) -> _Json:
-    region = {"startLine": found.line, "startColumn": 1, "endLine": found.end_line, "endColumn": found.end_column}
-    return {"deletedRegion": region} | ({"insertedContent": {"text": found.text}} if found.text else {})
+    region = {
+        "startLine": found.line,
+        "startColumn": 1,
+        "endLine": found.end_line,
+        "endColumn": found.end_column,
+    }
+    return {"deletedRegion": region} | (
+        {"insertedContent": {"text": found.text}} if found.text else {}
+    )

@@ -38,7 +38,9 @@ _AOT = "--backend aot_eager for AOTAutograd's, --backend inductor for all"
 
 
 def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
-    """The stages of each graph, and which stages there can't be; nothing if they weren't asked for."""
+    """The stages of each graph, and which stages there can't be; nothing if they weren't asked
+    for.
+    """
     if diagnosis.stages is None:
         return
     captured = {graph.index: graph for graph in diagnosis.recording.graphs}
@@ -80,8 +82,12 @@ def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
     shown = {stage.stage for stage in graph.stages}
     lines = {(line.file, line.line): line.text for line in graph.lines}
     for stage in graph.stages:
-        of_stage = _fusion(stage) if stage.stage == "fusion" else _traced(stage, report, lines, shown)
-        yield Section(f"{_name(stage)}: {_headline(stage)}", (*map(Span, _summary(stage)), *of_stage))
+        of_stage = (
+            _fusion(stage) if stage.stage == "fusion" else _traced(stage, report, lines, shown)
+        )
+        yield Section(
+            f"{_name(stage)}: {_headline(stage)}", (*map(Span, _summary(stage)), *of_stage)
+        )
 
 
 def _summary(report: StageReport) -> Iterator[str]:
@@ -108,20 +114,32 @@ def _places(places: Sequence[LinePlace]) -> str:
 
 
 def _traced(
-    stage: StageReport, report: Graph | None, lines: Mapping[tuple[str, int], str], shown: set[StageName]
+    stage: StageReport,
+    report: Graph | None,
+    lines: Mapping[tuple[str, int], str],
+    shown: set[StageName],
 ) -> Iterator[Block]:
     if stage.stage != "forward" and stage.changes:
-        rows = ((Span(_change_text(each)), Cell(_places(each.places), tone="dim")) for each in stage.changes)
+        rows = (
+            (Span(_change_text(each)), Cell(_places(each.places), tone="dim"))
+            for each in stage.changes
+        )
         yield Table(("#change", "lines"), rows, "change", _MOST_CHANGES)
     is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
-    inputs = [_named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"]
+    inputs = [
+        _named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"
+    ]
     body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
     outputs = [name for node in stage.nodes if node.opcode == "output" for name in node.inputs]
     words: Mapping[str, str] = {}
     show: Show = "long" if is_repeated else "always"
     if stage.stage == "dynamo" and report is not None:
         # What the user calls the inputs, by the names of their nodes.
-        words = {each.name: expression(each.source, report.resumes_at) for each in report.inputs or () if each.source}
+        words = {
+            each.name: expression(each.source, report.resumes_at)
+            for each in report.inputs or ()
+            if each.source
+        }
         inputs = [inputs_text(report)]
     if is_repeated:
         yield Note("its operations are those above (-v lists them)", "dim", show="short")
@@ -131,12 +149,18 @@ def _traced(
     yield from _named("returns", outputs, "long" if is_repeated else "always")
 
 
-def _listing(nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mapping[tuple[str, int], str]) -> str:
+def _listing(
+    nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mapping[tuple[str, int], str]
+) -> str:
     """The operations as Python, below the line that each comes from."""
     found = []
     for (file, line), group in groupby(nodes, key=lambda node: (node.file, node.line)):
         is_known = file is not None and line is not None
-        text = f"{base_name(file)}:{line}  {lines.get((file, line), '')}" if is_known else "no source line"
+        text = (
+            f"{base_name(file)}:{line}  {lines.get((file, line), '')}"
+            if is_known
+            else "no source line"
+        )
         found.append(f"# {' '.join(text.split())}")
         for node in group:
             value = "" if node.value is None else f"  # {node.value}"
@@ -170,7 +194,10 @@ def _fusion(report: StageReport) -> Iterator[Block]:
         )
         yield Table(("kernel", "operations", "lines"), rows, "kernel", _MOST_KERNELS)
         if report.unfused:
-            yield Note(Span(f"in no kernel's list: {repeated_text(Counter(report.unfused).items())}"), "dim")
+            yield Note(
+                Span(f"in no kernel's list: {repeated_text(Counter(report.unfused).items())}"),
+                "dim",
+            )
     if report.code is None:
         return
     lines = report.code.rstrip().splitlines()
@@ -184,7 +211,9 @@ def _fusion(report: StageReport) -> Iterator[Block]:
 
 
 def _calling(lines: Sequence[str]) -> tuple[int, int]:
-    """The lines of generated code that run the kernels, at most as many as are shown; the first ones if it has none."""
+    """The lines of generated code that run the kernels, at most as many as are shown; the first
+    ones if it has none.
+    """
     begin = next((n for n, line in enumerate(lines) if line.lstrip().startswith("def call(")), 0)
     indents = [len(line) - len(line.lstrip()) if line.strip() else None for line in lines]
     outer = indents[begin] or 0 if lines else 0
@@ -200,7 +229,11 @@ def _name(report: StageReport) -> str:
 
 def _headline(report: StageReport) -> str:
     if report.stage == "fusion":
-        return "the generated code" if report.operations is None else counted(report.operations, "kernel")
+        return (
+            "the generated code"
+            if report.operations is None
+            else counted(report.operations, "kernel")
+        )
     parts = [counted(report.operations or 0, "operation")]
     if report.of_backward:
         parts.append(f"{report.of_backward} of them only for the backward")
@@ -215,7 +248,13 @@ def _headline(report: StageReport) -> str:
 
 def _change_text(change: StageChange) -> str:
     before, after = _words_text(change.before), _words_text(change.after)
-    said = f"{before} → {after}" if before and after else f"new: {after}" if after else f"gone: {before}"
+    said = (
+        f"{before} → {after}"
+        if before and after
+        else f"new: {after}"
+        if after
+        else f"gone: {before}"
+    )
     return f"{said} (×{change.count})" if change.count > 1 else said
 
 

@@ -1,4 +1,5 @@
-"""A survey: the answer by variant and family, what costs most over all targets, what failed, then every row.
+"""A survey: the answer by variant and family, what costs most over all targets, what failed, then
+every row.
 
 Comes in: a ``SurveyReport``. Goes out: a view.
 """
@@ -11,7 +12,20 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.next_step import after_survey
-from graphdoctor.views.parts import Block, Cards, Cell, Inline, Note, Row, Rows, Section, Span, Verdict, View, joined
+from graphdoctor.views.parts import (
+    Block,
+    Cards,
+    Cell,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Verdict,
+    View,
+    joined,
+)
 from graphdoctor.views.survey_words import Failure, failures
 from graphdoctor.views.words import few_text
 
@@ -41,7 +55,10 @@ def survey_view(report: SurveyReport, *, pages: str | None = None) -> View:
 def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     from graphdoctor.views.html.survey import pareto_drawing, row_ids, rows_drawing, spread_drawing
 
-    ids = {row.name: id for row, id in reversed(list(zip(report.rows, row_ids(report.rows), strict=True)))}
+    ids = {
+        row.name: id
+        for row, id in reversed(list(zip(report.rows, row_ids(report.rows), strict=True)))
+    }
     said, tone = words.verdict(report)
     yield Verdict(said, tone)
     if (missing := words.missing_text(report)) is not None:
@@ -68,7 +85,10 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
     groups = words.total_groups(report) if report.rows else []
     yield words.group_table("variant", [(group.variant, group) for group in groups], report.rows)
     for names, text in words.unjudged_texts(report):
-        yield Note(f"Not judged ({names}): {text}" if len(report.variants) > 1 else f"Not judged: {text}", "dim")
+        yield Note(
+            f"Not judged ({names}): {text}" if len(report.variants) > 1 else f"Not judged: {text}",
+            "dim",
+        )
     yield from _more(words.means_text(report))
     families = words.family_table(report, _MAX_FAMILIES)
     if len(families.rows) >= _FAMILIES_FROM:
@@ -88,7 +108,9 @@ def _causes(report: SurveyReport, ids: Ids, *, is_export: bool = False) -> Itera
         # Those that an export stops at say the same, in whichever function.
         said = cause.message if is_export else words.cause_message(cause)
         targets = Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long")
-        cards.append(words.cause_card(cause, said, f"{'export' if is_export else 'cause'}-{number}", targets))
+        cards.append(
+            words.cause_card(cause, said, f"{'export' if is_export else 'cause'}-{number}", targets)
+        )
     yield Cards(tuple(cards))
     if (more := count - len(causes)) > 0:
         less = "of fewer targets" if is_export else "costs less" if more == 1 else "cost less"
@@ -120,8 +142,12 @@ def _noted(report: SurveyReport) -> Iterator[Row]:
         if row.is_flaky:
             name = words.row_name(row, has_variants=has_variants)
             yield Row("flaky", Note((Span(name), f": {words.flaky_text(row)}"), "warning"))
-    if noisy := [words.row_name(row, has_variants=has_variants) for row in report.rows if row.is_noisy]:
-        yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), Span(few_text(noisy, 4 * _MAX_NAMES))))
+    if noisy := [
+        words.row_name(row, has_variants=has_variants) for row in report.rows if row.is_noisy
+    ]:
+        yield Row(
+            "noisy", (Note(f"{words.NOISY}:", "warning"), Span(few_text(noisy, 4 * _MAX_NAMES)))
+        )
 
 
 # The end.
@@ -130,7 +156,9 @@ def _noted(report: SurveyReport) -> Iterator[Row]:
 def _measured(report: SurveyReport) -> Iterator[Block]:
     rows = []
     for each in report.variants:
-        settings = words.options_text({**each.settings, "python": each.python}) or "nothing of its own"
+        settings = (
+            words.options_text({**each.settings, "python": each.python}) or "nothing of its own"
+        )
         rows.append(Row(Span(each.name), Span(settings), show="long"))
     if report.options:
         rows.append(Row("options", Span(words.options_text(report.options)), show="long"))

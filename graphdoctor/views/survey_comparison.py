@@ -1,4 +1,6 @@
-"""Two surveys side by side: how they differ, the answer, the numbers by variant, then pieces, the worst first."""
+"""Two surveys side by side: how they differ, the answer, the numbers by variant, then pieces, the
+worst first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from graphdoctor.facts.survey_comparison import SurveyMeasure
-from graphdoctor.facts.wording import counted, factor_text, join_texts, percents, shortened, without_middle
+from graphdoctor.facts.wording import (
+    counted,
+    factor_text,
+    join_texts,
+    percents,
+    shortened,
+    without_middle,
+)
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.measures import interval_text, seconds_text
@@ -62,7 +71,10 @@ SHOWN: dict[SurveyVerdict, tuple[str, Tone]] = {
 _FLAGS: dict[SurveyChangeKind, tuple[str, str]] = {
     "correct": ("wrong results, which were right", "right results, which were wrong"),
     "exports": ("torch.export fails, which worked", "torch.export works, which failed"),
-    "is_steady": ("keeps compiling when calls repeat, which settled", "stops compiling when calls repeat"),
+    "is_steady": (
+        "keeps compiling when calls repeat, which settled",
+        "stops compiling when calls repeat",
+    ),
 }
 """What is said of what no longer holds, and of what holds now."""
 
@@ -107,7 +119,10 @@ def survey_comparison_view(comparison: SurveyComparison) -> View:
 def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     sides = (("before", comparison.before), ("after", comparison.after))
     yield Rows(
-        Row(name, (Span(" · ".join(_side(side))), *([Note(Span(side.path), "dim")] if side.path else [])))
+        Row(
+            name,
+            (Span(" · ".join(_side(side))), *([Note(Span(side.path), "dim")] if side.path else [])),
+        )
         for name, side in sides
     )
     if comparison.mismatches:
@@ -123,7 +138,10 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     found = enumerate(comparison.new_causes, start=1)
     cards = tuple(
         words.cause_card(
-            cause, cause.message, f"finding-{number}", Row("in", Span(few_text(cause.targets, _MAX_TARGETS)))
+            cause,
+            cause.message,
+            f"finding-{number}",
+            Row("in", Span(few_text(cause.targets, _MAX_TARGETS))),
         )
         for number, cause in found
     )
@@ -131,7 +149,9 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     for each, (heading, tone) in SHOWN.items():
         pieces = comparison.of(each)
         errors = (_errors(pieces),) if each == "failing" else ()
-        rows = tuple(_piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces))
+        rows = tuple(
+            _piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces)
+        )
         listed = Rows(rows, "piece", _MAX_PIECES)
         yield Section(heading, (*errors, listed) if rows else (), count=len(pieces), tone=tone)
     added = _only(comparison.added, _added(comparison) or "", comparison)
@@ -143,7 +163,12 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
 def _variants(comparison: SurveyComparison) -> Table:
     """A row for each variant: before and now, over the pieces that both surveys have."""
     meaning = "A geometric mean with its 95% interval, over the pieces that pass in both."
-    columns = ("#variant", "#passed", Column("speed-up", meaning=meaning), Column("compile", meaning="A median."))
+    columns = (
+        "#variant",
+        "#passed",
+        Column("speed-up", meaning=meaning),
+        Column("compile", meaning="A median."),
+    )
     rows = ((Cell(Span(one.variant)), *_variant(one)) for one in comparison.variants)
     return Table(columns, rows, "variant", label="Each variant before and after")
 
@@ -232,7 +257,9 @@ def _errors(pieces: Sequence[ComparedPiece]) -> Table:
 
 def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool) -> Row:
     texts = [shortened(text, _LONGEST) for text in _texts(piece)]
-    parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
+    parts: list[Block] = [
+        Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)
+    ]
     if (more := len(texts) - _MAX_CHANGES) > 0:
         parts.append(Note(f"{counted(more, 'more change')}: -v", "dim", show="short"))
     if (why := words.failure_text(piece.after)) is not None:
@@ -256,14 +283,22 @@ def _anchor(row: SurveyRow) -> str:
 def _numbers(piece: ComparedPiece) -> Iterator[tuple[str, str]]:
     """What was measured on either side, and what is said of the difference."""
     sides = (("noted", piece.noted), ("better", piece.better), ("worse", piece.worse))
-    judged: dict[SurveyChangeKind, str] = {change.kind: word for word, changes in sides for change in changes}
-    judged |= dict.fromkeys((*piece.unknown, *(("status",) if piece.is_unjudged else ())), "unknown now")
+    judged: dict[SurveyChangeKind, str] = {
+        change.kind: word for word, changes in sides for change in changes
+    }
+    judged |= dict.fromkeys(
+        (*piece.unknown, *(("status",) if piece.is_unjudged else ())), "unknown now"
+    )
     if piece.is_noisy and "speedup" not in judged:
         judged["speedup"] = "not compared: the machine was too busy"
     kinds: tuple[SurveyChangeKind, ...] = ("status", *get_args(SurveyMeasure))
     for kind in kinds:
         before, after = _number(kind, piece.before), _number(kind, piece.after)
-        if kind == "coverage" and piece.before.coverage is not None and piece.after.coverage is not None:
+        if (
+            kind == "coverage"
+            and piece.before.coverage is not None
+            and piece.after.coverage is not None
+        ):
             before, after = percents(piece.before.coverage, piece.after.coverage)
         if (before, after) != (NOTHING, NOTHING):
             label = "outcome" if kind == "status" else words.FIELDS[kind].label
@@ -304,7 +339,13 @@ def verdict(comparison: SurveyComparison) -> tuple[str, Tone]:
     if not (numbers["failing"] or numbers["worse"] or unknown):
         said.insert(0, "no regressions")
     compared = comparison.unchanged + len(comparison.pieces)
-    tone: Tone = "bad" if comparison.exit_code else "warning" if numbers["worse"] or numbers["flaky"] else "good"
+    tone: Tone = (
+        "bad"
+        if comparison.exit_code
+        else "warning"
+        if numbers["worse"] or numbers["flaky"]
+        else "good"
+    )
     return f"{counted(compared, 'piece')} compared: {', '.join(said)}.", tone
 
 
@@ -314,13 +355,17 @@ def exit_text(comparison: SurveyComparison) -> str | None:
     if (missing := comparison.after.planned - comparison.after.rows) > 0:
         reasons.append(f"{counted(missing, 'piece')} of the second survey didn't finish")
     if number := len(comparison.gone):
-        reasons.append(f"{counted(number, 'piece')} of the first survey {'is' if number == 1 else 'are'} missing")
+        reasons.append(
+            f"{counted(number, 'piece')} of the first survey {'is' if number == 1 else 'are'} missing"
+        )
     if lost := comparison.of("unknown"):
         reasons.append(f"{counted(len(lost), 'piece')} can't be judged any more")
     if reasons:
         return f"Not a pass: {', '.join(reasons)}."
     if failing := comparison.failing:
-        return f"Failed: {counted(len(failing), 'piece')} at or above --fail-on {comparison.fail_on}."
+        return (
+            f"Failed: {counted(len(failing), 'piece')} at or above --fail-on {comparison.fail_on}."
+        )
     return None
 
 
@@ -378,7 +423,9 @@ def _texts(piece: ComparedPiece) -> Iterator[str]:
         yield _outcomes(piece)
     if piece.unknown:
         yield f"no longer known: {', '.join(words.FIELDS[name].label for name in piece.unknown)}"
-    noted = () if piece.is_unjudged else (change for change in piece.noted if change.kind == "status")
+    noted = (
+        () if piece.is_unjudged else (change for change in piece.noted if change.kind == "status")
+    )
     yield from (_change(change, piece) for change in (*piece.worse, *noted))
     mark = "" if piece.verdict in ("fixed", "better") else "better: "
     yield from (f"{mark}{_change(change, piece)}" for change in piece.better)
@@ -398,15 +445,18 @@ def _change(change: SurveyChange, piece: ComparedPiece) -> str:
         return _FLAGS[change.kind][bool(change.after)]
     if change.kind == "speedup":
         return f"speed-up {cell_line(words.speedup_cell(piece.before))} → {cell_line(words.speedup_cell(piece.after))}"
-    old, new = (float(value) if isinstance(value, int | float) else 0.0 for value in (change.before, change.after))
-    field = words.FIELDS[change.kind]
-    return (
-        f"{field.label} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(field.text, (old, new)))}"
+    old, new = (
+        float(value) if isinstance(value, int | float) else 0.0
+        for value in (change.before, change.after)
     )
+    field = words.FIELDS[change.kind]
+    return f"{field.label} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(field.text, (old, new)))}"
 
 
 def _outcomes(piece: ComparedPiece) -> str:
-    return f"{words.outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
+    return (
+        f"{words.outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
+    )
 
 
 def _outcome(row: SurveyRow) -> str:

@@ -107,7 +107,8 @@ _STATUS_TONES: dict[SurveyStatus, Tone] = {
 }
 _NUMBER = re.compile(r"\d+|0x[0-9a-fA-F]+|\d*\.?\d+e[+-]?\d+")
 _LEAST_NAME = 3
-"""Characters of a name that is looked for within words: shorter ones are in other words by chance."""
+"""Characters of a name that is looked for within words: shorter ones are in other words by
+chance."""
 _MOST_CHARACTERS = 2_000
 """Of an error; no two of this length that begin alike are told apart."""
 _OTHER = "…"
@@ -133,7 +134,11 @@ def title_parts(report: SurveyReport) -> list[str]:
         size = f"{len(report.rows):,} of {counted(report.planned, 'piece')}, {counted(len(report.variants), 'variant')}"
     parts = [report.name, size]
     parts += [f"shard {report.shard}"] if report.shard is not None else []
-    parts += [f"torch {', '.join(torches)}"] if (torches := _distinct(row.torch for row in report.rows)) else []
+    parts += (
+        [f"torch {', '.join(torches)}"]
+        if (torches := _distinct(row.torch for row in report.rows))
+        else []
+    )
     parts += _distinct(row.device for row in report.rows)
     parts += _distinct(row.library for row in report.rows)
     return [*parts, report.started.partition("T")[0]]
@@ -157,7 +162,9 @@ def verdict(report: SurveyReport) -> tuple[str, Tone]:
     # What nobody knows is no good news.
     is_good = passed == judged and not unjudged and len(report.rows) == report.planned
     tone: Tone = "good" if is_good else "warning" if passed else "bad"
-    others = f" {unjudged:,} more {'was' if unjudged == 1 else 'were'} not judged." if unjudged else ""
+    others = (
+        f" {unjudged:,} more {'was' if unjudged == 1 else 'were'} not judged." if unjudged else ""
+    )
     if len(report.variants) == 1:
         judged_of = "" if judged == len(report.rows) else "judged "
         text = f"{passed:,} of {counted(judged, f'{judged_of}target')} {'passes' if judged == 1 else 'pass'}"
@@ -185,13 +192,23 @@ def _whole_text(rows: Iterable[SurveyRow]) -> str:
 
 def _by_target(report: SurveyReport) -> tuple[int, int, int]:
     """How many targets pass under every variant, how many under none, and how many were judged."""
-    found = list(grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values())
-    return sum(sum(each) == len(report.variants) for each in found), sum(not any(each) for each in found), len(found)
+    found = list(
+        grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values()
+    )
+    return (
+        sum(sum(each) == len(report.variants) for each in found),
+        sum(not any(each) for each in found),
+        len(found),
+    )
 
 
 def _fastest(groups: Sequence[SurveyGroup]) -> str | None:
     """Which variant is fastest on the targets that all have; None if they share none."""
-    timed = [(group.variant, group.speedup_shared) for group in groups if group.speedup_shared is not None]
+    timed = [
+        (group.variant, group.speedup_shared)
+        for group in groups
+        if group.speedup_shared is not None
+    ]
     if len(timed) < 2:
         return None
     (name, best), (other, second), *_ = sorted(timed, key=lambda found: -found[1].ratio)
@@ -232,10 +249,14 @@ def family_table(report: SurveyReport, most: int) -> Table:
     for group in report.summary.groups:
         if group.family is not None:
             found.setdefault(group.family, {})[group.variant] = group
-    families = sorted(found.items(), key=lambda each: (-sum(group.pieces for group in each[1].values()), each[0]))
+    families = sorted(
+        found.items(), key=lambda each: (-sum(group.pieces for group in each[1].values()), each[0])
+    )
     names = [variant.name for variant in report.variants]
     if len(names) == 1:
-        return group_table("family", [(family, own[names[0]]) for family, own in families], report.rows, most)
+        return group_table(
+            "family", [(family, own[names[0]]) for family, own in families], report.rows, most
+        )
     rows = (
         [Cell(Span(family)), *(_passed_cell(own.get(name), has_speedup=True) for name in names)]
         for family, own in families
@@ -258,14 +279,30 @@ def _passed_cell(group: SurveyGroup | None, *, has_speedup: bool = False) -> Cel
 
 
 def group_table(
-    heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow], most: int | None = None
+    heading: str,
+    named: Sequence[tuple[str, SurveyGroup]],
+    rows: Sequence[SurveyRow],
+    most: int | None = None,
 ) -> Table:
     """A row for each group; columns that are unknown for all are left out."""
     groups = [group for _, group in named]
-    shared = next((group.speedup_shared for group in groups if group.speedup_shared is not None), None)
-    is_compared = heading == "variant" and any(group.speedup != group.speedup_shared for group in groups)
+    shared = next(
+        (group.speedup_shared for group in groups if group.speedup_shared is not None), None
+    )
+    is_compared = heading == "variant" and any(
+        group.speedup != group.speedup_shared for group in groups
+    )
     same = "" if shared is None else f"same {_of_targets(shared.count)}"
-    names = (heading, "passed", "no breaks", "speed-up", same, "faster / slower", "cold compile", "exports")
+    names = (
+        heading,
+        "passed",
+        "no breaks",
+        "speed-up",
+        same,
+        "faster / slower",
+        "cold compile",
+        "exports",
+    )
     body = (
         (
             Span(name),
@@ -283,8 +320,12 @@ def group_table(
 
 
 def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
-    """How many have no breaks, skipped frames and functions over their limit, of those of which that is known."""
-    own = (row for row in rows if row.variant == group.variant and group.family in (None, row.family))
+    """How many have no breaks, skipped frames and functions over their limit, of those of which
+    that is known.
+    """
+    own = (
+        row for row in rows if row.variant == group.variant and group.family in (None, row.family)
+    )
     known = sum(row.is_whole is not None for row in own)
     return Cell(f"{group.whole:,} of {known:,}" if known else NOTHING)
 
@@ -304,7 +345,9 @@ def seconds_cell(seconds: float | None) -> str:
 
 def _exports_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
     """How many are exported of those for which that was tried."""
-    tried = [row.exports for row in rows if row.variant == group.variant and row.exports is not None]
+    tried = [
+        row.exports for row in rows if row.variant == group.variant and row.exports is not None
+    ]
     return Cell(f"{sum(tried):,} of {len(tried):,}" if tried else NOTHING)
 
 
@@ -324,8 +367,14 @@ def means_text(report: SurveyReport) -> str | None:
 
 
 def unjudged_texts(report: SurveyReport) -> list[tuple[str, str]]:
-    """What says nothing about torch.compile: names of variants, and how many rows of them came out how."""
-    unjudged = grouped((row.variant, outcome_text(row.status, row.stage)) for row in report.rows if not row.is_judged)
+    """What says nothing about torch.compile: names of variants, and how many rows of them came out
+    how.
+    """
+    unjudged = grouped(
+        (row.variant, outcome_text(row.status, row.stage))
+        for row in report.rows
+        if not row.is_judged
+    )
     known = ((each.name, Counter(unjudged.get(each.name, ()))) for each in report.variants)
     found = grouped((tuple(counts.most_common()), variant) for variant, counts in known if counts)
     return [
@@ -343,9 +392,15 @@ def options_text(found: Mapping[str, object]) -> str:
 
 
 def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> Card:
-    """A card of a cause, which says in how many lines of its function or in how many functions it is."""
+    """A card of a cause, which says in how many lines of its function or in how many functions it
+    is.
+    """
     functions = counted(cause.functions, "function")
-    where = functions if cause.functions > 1 else f"{counted(len(cause.lines), 'line')} of {cause.function}"
+    where = (
+        functions
+        if cause.functions > 1
+        else f"{counted(len(cause.lines), 'line')} of {cause.function}"
+    )
     head = f"{counted(len(cause.targets), 'target')}, {where}: {message}"
     rows = []
     if len(cause.places) > 1:
@@ -367,7 +422,9 @@ def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> C
 
 
 def cause_message(cause: SharedCause) -> str:
-    """What it is: of several functions what their rule finds, since the message of one speaks of its own line."""
+    """What it is: of several functions what their rule finds, since the message of one speaks of
+    its own line.
+    """
     if cause.functions > 1:
         from graphdoctor.rules.catalog import PAGES
 
@@ -378,9 +435,17 @@ def cause_message(cause: SharedCause) -> str:
 
 
 def cause_costs(cause: SurveyCause) -> str:
-    """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is known."""
-    left = f"{counted(cause.eager_frames, 'function')} left to eager mode" if cause.eager_frames else None
-    return join_texts(", ", left, None if cause.call_us is None else f"{duration(cause.call_us)} of calls")
+    """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is
+    known.
+    """
+    left = (
+        f"{counted(cause.eager_frames, 'function')} left to eager mode"
+        if cause.eager_frames
+        else None
+    )
+    return join_texts(
+        ", ", left, None if cause.call_us is None else f"{duration(cause.call_us)} of calls"
+    )
 
 
 # Failures, and rows to look at.
@@ -388,7 +453,9 @@ def cause_costs(cause: SurveyCause) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """Rows that failed in the same place with the same error, which has a sign where they differ."""
+    """Rows that failed in the same place with the same error, which has a sign where they
+    differ.
+    """
 
     status: SurveyStatus
     stage: SurveyStage | None
@@ -413,7 +480,8 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
     """
     failed = [(row, _pieces(row)) for row in rows if not row.is_passed]
     groups = grouped(
-        ((row.status, row.stage, row.error_type, tuple(_pattern(row, own))), (row, own)) for row, own in failed
+        ((row.status, row.stage, row.error_type, tuple(_pattern(row, own))), (row, own))
+        for row, own in failed
     )
     found = []
     for (status, stage, *_), together in groups.items():
@@ -431,11 +499,15 @@ def _own_name(row: SurveyRow) -> str:
 def _pieces(row: SurveyRow) -> list[str]:
     """Its error: the target's name, words, and what is between them."""
     name = _own_name(row)
-    return re.findall(rf"(?<!\w){re.escape(name)}(?!\w)|\w+|\W" if name else r"\w+|\W", failure_text(row) or "")
+    return re.findall(
+        rf"(?<!\w){re.escape(name)}(?!\w)|\w+|\W" if name else r"\w+|\W", failure_text(row) or ""
+    )
 
 
 def _pattern(row: SurveyRow, pieces: Iterable[str]) -> Iterator[str]:
-    """What errors of other targets must share with it: a sign stands for the target's own name, and for numbers."""
+    """What errors of other targets must share with it: a sign stands for the target's own name, and
+    for numbers.
+    """
     name = _own_name(row)
     letters = _letters(name)
     for piece in pieces:
@@ -448,7 +520,9 @@ def _letters(text: str) -> str:
 
 
 def failure_text(row: SurveyRow) -> str | None:
-    """Why a row doesn't pass, in one line with the name of the exception's type; None if it does, or says nothing."""
+    """Why a row doesn't pass, in one line with the name of the exception's type; None if it does,
+    or says nothing.
+    """
     kind = None if row.error_type is None else row.error_type.rpartition(".")[2]
     if row.is_passed or row.error is None or not row.error.strip():
         return None if row.is_passed else kind
@@ -516,7 +590,9 @@ _COUNT = "{:,.0f}".format
 
 @dataclass(frozen=True)
 class RowField:
-    """Something that is known of a row; with a heading, the table of all rows has a column of it."""
+    """Something that is known of a row; with a heading, the table of all rows has a column of
+    it.
+    """
 
     label: str
     text: Callable[[Any], str] = str
@@ -531,7 +607,13 @@ class RowField:
 
 def seconds_of(seconds: float) -> str:
     """How long a piece takes: ``3.2 s``, ``21 s``, ``4 min``."""
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 9.95
+        else f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+    )
 
 
 FIELDS = {
@@ -587,7 +669,9 @@ def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
         for name, field in FIELDS.items()
         if field.heading and name != ("compile_s" if has_cold else "compile_cold_s")
     ]
-    columns.append((Column(FINDING, is_number=False, rank=6), partial(_finding_cell, has_error=is_page)))
+    columns.append(
+        (Column(FINDING, is_number=False, rank=6), partial(_finding_cell, has_error=is_page))
+    )
     rows = ([cell(row) for _, cell in columns] for row in report.rows)
     most = 0 if len(report.rows) > _MAX_ROWS else None
     return Table((column for column, _ in columns), rows, "row", most, "All rows")
@@ -606,7 +690,9 @@ def field_cell(row: SurveyRow, name: str) -> Cell:
 
 def _finding_cell(row: SurveyRow, *, has_error: bool) -> Cell:
     """The first finding and where it is: ``GD101 masking.py:41``."""
-    found = NOTHING if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
+    found = (
+        NOTHING if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
+    )
     if not has_error or (error := failure_text(row)) is None:
         return Cell(found)
     return Cell("" if row.top is None else found, shortened(error, _CELL_ERROR))
@@ -615,13 +701,17 @@ def _finding_cell(row: SurveyRow, *, has_error: bool) -> Cell:
 def status_cell(row: SurveyRow) -> Cell:
     """How it came out."""
     order = SURVEY_STATUSES.index(row.status)
-    return Cell(STATUS_TEXTS[row.status], tone=_STATUS_TONES.get(row.status, "warning"), value=order)
+    return Cell(
+        STATUS_TEXTS[row.status], tone=_STATUS_TONES.get(row.status, "warning"), value=order
+    )
 
 
 def outcome_cell(row: SurveyRow) -> Cell:
     """How it came out; as its detail, what failed, and whether it is flaky or noisy."""
     flaky, noisy = "flaky" if row.is_flaky else None, "noisy" if row.is_noisy else None
-    return replace(status_cell(row), detail=join_texts(", ", _stage_text(row.status, row.stage), flaky, noisy))
+    return replace(
+        status_cell(row), detail=join_texts(", ", _stage_text(row.status, row.stage), flaky, noisy)
+    )
 
 
 def speedup_cell(row: SurveyRow) -> Cell:
@@ -630,12 +720,21 @@ def speedup_cell(row: SurveyRow) -> Cell:
         return Cell(NOTHING)
     if row.speedup_low is None or row.speedup_high is None:
         return Cell(factor_text(row.speedup), value=row.speedup)
-    tone: Tone | None = "good" if row.speedup_low > 1 and row.is_passed else "bad" if row.speedup_high < 1 else None
-    return Cell(factor_text(row.speedup), interval_text(row.speedup_low, row.speedup_high), tone, row.speedup)
+    tone: Tone | None = (
+        "good" if row.speedup_low > 1 and row.is_passed else "bad" if row.speedup_high < 1 else None
+    )
+    return Cell(
+        factor_text(row.speedup),
+        interval_text(row.speedup_low, row.speedup_high),
+        tone,
+        row.speedup,
+    )
 
 
 def short_text(row: SurveyRow) -> str:
-    """A row in one line: ``bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``, and why it failed."""
+    """A row in one line: ``bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``, and why it
+    failed.
+    """
     text = f"{row.name} {row.variant}: {', '.join(_parts(row))}"
     return text if (why := failure_text(row)) is None else f"{text}: {shortened(why, _SHORT_ERROR)}"
 

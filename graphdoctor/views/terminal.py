@@ -1,6 +1,7 @@
 """A view on a terminal, as wide as it is: the one place that knows how a part looks there.
 
-Comes in: a ``View``. Goes out: text, through rich. Text from outside is made safe by ``clean`` and its like.
+Comes in: a ``View``. Goes out: text, through rich. Text from outside is made safe by ``clean`` and
+its like.
 """
 
 from __future__ import annotations
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R")
 
-_TONES: dict[Tone | None, str] = {None: "", "good": "green", "warning": "yellow", "bad": "red", "dim": "dim"}
+_TONES: dict[Tone | None, str] = {
+    None: "",
+    "good": "green",
+    "warning": "yellow",
+    "bad": "red",
+    "dim": "dim",
+}
 SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _WIDEST_TEXT = 28
 """Cells of a text in a table that has more columns than there is room for."""
@@ -54,7 +61,8 @@ _ROOMS: dict[str, tuple[tuple[int, int | None], ...]] = {
     "guards": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 1)),
     "fixes": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (-1, 6), (-1, 3), (-1, 1)),
 }
-"""Of kinds of views that are shortened until they fit, lines for whole cards, and rows of what is cut, at each try.
+"""Of kinds of views that are shortened until they fit, lines for whole cards, and rows of what is
+cut, at each try.
 
 With -1, the first card isn't whole either.
 """
@@ -82,10 +90,16 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
             break
     console.file.write(text)
     if console.file.isatty() and text.count("\n") >= console.height:
-        for renderable in (Text(), *(_verdict(part) for part in view.parts if isinstance(part, parts.Verdict))):
+        for renderable in (
+            Text(),
+            *(_verdict(part) for part in view.parts if isinstance(part, parts.Verdict)),
+        ):
             write(console, renderable)
     if view.then is not None:
-        for renderable in (Text(), Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then))):
+        for renderable in (
+            Text(),
+            Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then)),
+        ):
             write(console, renderable)
 
 
@@ -121,7 +135,14 @@ def _bold(tone: Tone | None) -> str:
 class _Shown:
     """The parts that are shown, as what rich prints."""
 
-    def __init__(self, console: Console, *, is_verbose: bool, room: int = _MOST_LINES, most: int | None = None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        is_verbose: bool,
+        room: int = _MOST_LINES,
+        most: int | None = None,
+    ) -> None:
         self._console = console
         self._is_verbose = is_verbose
         self._room = room
@@ -131,14 +152,20 @@ class _Shown:
     def _is_shown(self, part: Part) -> bool:
         return part.show == "always" or (part.show == "long") == self._is_verbose
 
-    def blocks(self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True) -> Iterator[RenderableType]:
+    def blocks(
+        self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True
+    ) -> Iterator[RenderableType]:
         """What is printed, in order."""
         before: Part | None = None
         for part in blocks(body):
             found = list(self._part(part)) if self._is_shown(part) else []
             if is_at_margin and isinstance(part, _INDENTED):
                 found = [Indented(each, Text("  ")) for each in found]
-            if found and before is not None and (isinstance(part, _SPACED) or isinstance(before, _SPACED)):
+            if (
+                found
+                and before is not None
+                and (isinstance(part, _SPACED) or isinstance(before, _SPACED))
+            ):
                 yield Text()
             yield from found
             before = part if found else before
@@ -159,7 +186,9 @@ class _Shown:
             case parts.Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
             case parts.Source():
-                yield pointed(part.number, printable(part.text), part.start, part.end, self._console.width)
+                yield pointed(
+                    part.number, printable(part.text), part.start, part.end, self._console.width
+                )
             case parts.Figures():
                 yield Prose(_figures(part))
             case parts.Table(rows=rows) if rows:
@@ -204,8 +233,11 @@ class _Shown:
         for number, card in enumerate(shown):
             was_whole = room >= 0
             whole = Group(*self._part(card))
-            # After one that has no room, no later one is whole: they would stand out without being worse.
-            height = 0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
+            # After one that has no room, no later one is whole: they would stand out without being
+            # worse.
+            height = (
+                0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
+            )
             is_whole = self._is_verbose or height <= room or (number == 0 and room >= 0)
             room = max(room - height, 0) if is_whole else -1
             yield from (Text(),) if number and was_whole else ()
@@ -234,25 +266,35 @@ class _Shown:
             name = line(row[0].text, style=_bold(row[0].tone))
             table.add_row(Prose(above(name, line(row[0].detail, "dim"))), *figures)
         below = []
-        if hidden := [parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown]:
+        if hidden := [
+            parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown
+        ]:
             below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
         if len(rows) < len(part.rows):
             below.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
         return Group(table, *below) if below else table
 
     def _code_table(self, part: parts.Table) -> RenderableType | None:
-        """A table whose rows are code to paste that a column has no room for: each line whole, what it does below."""
+        """A table whose rows are code to paste that a column has no room for: each line whole, what
+        it does below.
+        """
         rows = self._few(list(part.rows), part.most)
         names = [row[0].text for row in rows]
         coded = [name.text for name in names if isinstance(name, Span) and name.mark == "code"]
-        if not part.columns[0].is_pasted or all(cell_len(text) <= self._console.width // 3 for text in coded):
+        if not part.columns[0].is_pasted or all(
+            cell_len(text) <= self._console.width // 3 for text in coded
+        ):
             return None
         lines: list[RenderableType] = []
         for name, (_, *cells) in zip(names, rows, strict=True):
             text = parts.plain_text(name)
             lines.append(Indented(code(text) if text in coded else Prose(line(name)), Text("  ")))
             told = [
-                line(cell.text if parts.plain_text(cell.text).startswith("(") else (column.heading, " ", cell.text))
+                line(
+                    cell.text
+                    if parts.plain_text(cell.text).startswith("(")
+                    else (column.heading, " ", cell.text)
+                )
                 for column, cell in zip(part.columns[1:], cells, strict=True)
                 if parts.plain_text(cell.text)
             ]
@@ -264,10 +306,15 @@ class _Shown:
     def _fitting(
         self, columns: tuple[parts.Column, ...], rows: Sequence[tuple[parts.Cell, ...]]
     ) -> tuple[list[int], dict[int, int]]:
-        """The columns that there is room for, and the widths of figures that would wrap beside texts that can."""
+        """The columns that there is room for, and the widths of figures that would wrap beside
+        texts that can.
+        """
         gap = grid(self._console.width).padding[1]
         room = self._console.width + gap
-        least = [self._least_width(column, [row[at] for row in rows]) + gap for at, column in enumerate(columns)]
+        least = [
+            self._least_width(column, [row[at] for row in rows]) + gap
+            for at, column in enumerate(columns)
+        ]
         shown = list(range(len(columns)))
         for at in sorted(shown, key=lambda at: -columns[at].rank):
             if sum(least[one] for one in shown) <= room or not columns[at].rank:
@@ -275,14 +322,18 @@ class _Shown:
             shown.remove(at)
         figures = [at for at in shown[1:] if columns[at].is_number]
         texts = len(shown) - len(figures)
-        whole = sum(max(least[at], cell_len(parts.plain_text(columns[at].heading)) + gap) for at in shown)
+        whole = sum(
+            max(least[at], cell_len(parts.plain_text(columns[at].heading)) + gap) for at in shown
+        )
         has_room = sum(least[at] for at in figures) + texts * _LEAST_TEXT <= room
         return shown, {at: least[at] - gap for at in figures} if whole > room and has_room else {}
 
     def _least_width(self, column: parts.Column, cells: Sequence[parts.Cell]) -> int:
         heading = longest_name(parts.plain_text(column.heading))
         lines = (
-            [parts.cell_line(cell)] if self._is_wide else map(parts.plain_text, (cell.text, cell.detail))
+            [parts.cell_line(cell)]
+            if self._is_wide
+            else map(parts.plain_text, (cell.text, cell.detail))
             for cell in cells
         )
         widest = max((cell_len(text) for found in lines for text in found), default=0)
@@ -292,10 +343,14 @@ class _Shown:
 def _card_lines(card: parts.Card) -> Iterator[Text]:
     """What it is about, and where."""
     for heading in card.headings:
-        yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(clean(heading.message, "bold"))
+        yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(
+            clean(heading.message, "bold")
+        )
     file = card.place.text or card.place.file
     where = Text("  ").append("--> ", "blue").append_text(clean(file, "bold"))
-    where.append(card.place.shown.removeprefix(file)).append(" in ").append_text(clean(card.function))
+    where.append(card.place.shown.removeprefix(file)).append(" in ").append_text(
+        clean(card.function)
+    )
     yield where.append_text(clean(f"  [{card.package}]", "magenta")) if card.package else where
 
 

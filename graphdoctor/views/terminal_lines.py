@@ -1,7 +1,7 @@
 """Lines of a terminal: prose, diffs and figures in its width, and code as it is, all safe to show.
 
-Text from outside, such as paths, messages and source lines, goes through ``clean`` and never through markup, so a path
-such as ``[red]/x.py`` is shown as it is.
+Text from outside, such as paths, messages and source lines, goes through ``clean`` and never
+through markup, so a path such as ``[red]/x.py`` is shown as it is.
 """
 
 from __future__ import annotations
@@ -47,13 +47,19 @@ _PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
 
 
 def write(console: Console, renderable: RenderableType) -> None:
-    """Print without markup and highlighting; a line of code that is too wide is left to the terminal."""
-    shown = Prose(renderable) if isinstance(renderable, Text) and not renderable.no_wrap else renderable
+    """Print without markup and highlighting; a line of code that is too wide is left to the
+    terminal.
+    """
+    shown = (
+        Prose(renderable) if isinstance(renderable, Text) and not renderable.no_wrap else renderable
+    )
     console.print(Indented(shown), markup=False, highlight=False, crop=False)
 
 
 class Indented:
-    """Anything after a label, or as much space; no line is cut or ends with spaces, so that code can be copied."""
+    """Anything after a label, or as much space; no line is cut or ends with spaces, so that code
+    can be copied.
+    """
 
     def __init__(self, shown: RenderableType, label: Text | None = None) -> None:
         self.shown = shown
@@ -76,7 +82,9 @@ class Indented:
 
 
 class Prose:
-    """Text in lines that fit, broken between words; ``least`` cells are what it needs in a table."""
+    """Text in lines that fit, broken between words; ``least`` cells are what it needs in a
+    table.
+    """
 
     def __init__(self, text: Text, least: int | None = None) -> None:
         self.text = text
@@ -117,7 +125,9 @@ def cut_lines(lines: Iterable[Text]) -> Text:
 
 
 def pointed(number: int, text: str, start: int | None, end: int, width: int) -> Text:
-    """A line of source with marks below an expression; where it doesn't fit, the part around the expression."""
+    """A line of source with marks below an expression; where it doesn't fit, the part around the
+    expression.
+    """
     margin = " " * (len(str(number)) + 3)
     room = max(width - len(margin) - len("│ "), 1)
     skipped = _skipped(text, start, end, room) if start is not None else 0
@@ -142,17 +152,23 @@ def _skipped(text: str, start: int, end: int, width: int) -> int:
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Text from outside, safe for a terminal: on one line, and without its middle if it is too long."""
+    """Text from outside, safe for a terminal: on one line, and without its middle if it is too
+    long.
+    """
     return Text(printable(without_middle(text, _MOST_CHARACTERS)), style=style)
 
 
 def clean_lines(text: str, style: str = "") -> Text:
-    """As ``clean``, for text that has several lines; to be shown indented, where no line can pass for one of ours."""
+    """As ``clean``, for text that has several lines; to be shown indented, where no line can pass
+    for one of ours.
+    """
     return Text(block(text), style=style)
 
 
 def block(text: str, most: int = _MOST_CHARACTERS) -> str:
-    """Text of several lines, safe for a terminal; each too long line, and the whole, without its middle."""
+    """Text of several lines, safe for a terminal; each too long line, and the whole, without its
+    middle.
+    """
     lines = printable_lines(without_middle(text, _MOST_OF_A_BLOCK)).split("\n")
     return "\n".join(without_middle(line, most) for line in lines)
 
@@ -161,10 +177,17 @@ def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
     """A diff, or its changed lines."""
     lines = diff.splitlines()
     if not is_whole:
-        changed = [line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
-        margin = min((len(line[1:]) - len(line[1:].lstrip()) for line in changed if line[1:].strip()), default=0)
+        changed = [
+            line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")
+        ]
+        margin = min(
+            (len(line[1:]) - len(line[1:].lstrip()) for line in changed if line[1:].strip()),
+            default=0,
+        )
         lines = [line[0] + line[1 + margin :] for line in changed[:_MAX_DIFF_LINES]]
-        lines += [f"… {len(changed) - _MAX_DIFF_LINES} more"] if len(changed) > _MAX_DIFF_LINES else []
+        lines += (
+            [f"… {len(changed) - _MAX_DIFF_LINES} more"] if len(changed) > _MAX_DIFF_LINES else []
+        )
     styles = {"+": "green", "-": "red", "@": "cyan"}
     return cut_lines([clean(line, styles.get(line[:1], "dim")) for line in lines])
 
@@ -178,10 +201,16 @@ def labeled_rows(rows: Sequence[tuple[str, RenderableType]], width: int) -> Iter
 
 
 def figure(text: Text, detail: Text, *, is_wide: bool) -> Prose:
-    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be."""
+    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it
+    must be.
+    """
     shown = text
     if detail:
-        shown = text.append(" (", "dim").append_text(detail).append(")", "dim") if is_wide else above(text, detail)
+        shown = (
+            text.append(" (", "dim").append_text(detail).append(")", "dim")
+            if is_wide
+            else above(text, detail)
+        )
     # What is no number can be wrapped.
     return Prose(
         shown,
@@ -200,7 +229,9 @@ def above(text: Text, detail: Text) -> Text:
 def grid(width: int) -> Table:
     """A table without lines, for a terminal of this width."""
     gap = 1 if width < NARROW else 2
-    return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+    return Table(
+        box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0)
+    )
 
 
 # Text in lines that fit.
@@ -209,8 +240,8 @@ def grid(width: int) -> Table:
 def prose_breaks(text: str, width: int) -> list[int]:
     """Where to break one line of prose so that each part fits.
 
-    A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is wider by
-    itself goes on in the next line.
+    A word that is wider than the line, such as a path, is broken beside a name in it; only a name
+    that is wider by itself goes on in the next line.
     """
     found: list[int] = []
     at = used = 0

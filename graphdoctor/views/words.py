@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
-    from graphdoctor.facts.recording import CaptureGap, Environment, Graph, GraphInput, Recording, TargetInfo
+    from graphdoctor.facts.recording import (
+        CaptureGap,
+        Environment,
+        Graph,
+        GraphInput,
+        Recording,
+        TargetInfo,
+    )
     from graphdoctor.facts.stack import StackEntry
     from graphdoctor.facts.trials import Attacked, Comparison
 
@@ -47,7 +54,8 @@ SAME_SPEED = "no measurable difference"
 """What stands in place of a ratio whose interval holds 1."""
 TOO_NOISY = "too noisy to say"
 ONE_RUN_EACH = "one run each: not compared"
-"""What stands in place of the ratio of two runs' times: as much lies between two runs of the same program."""
+"""What stands in place of the ratio of two runs' times: as much lies between two runs of the same
+program."""
 
 _COUNTS = {
     "break sites": "break_sites",
@@ -85,7 +93,9 @@ def repeated_text(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """A text's first paragraph on one line, without the stack that torch prints after a guard's reason."""
+    """A text's first paragraph on one line, without the stack that torch prints after a guard's
+    reason.
+    """
     paragraph = re.split(r"\n\s*\n|User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
 
@@ -101,24 +111,43 @@ def title_parts(found: Recording | Side) -> list[str]:
         parts.append(f"backend {arguments['backend']}")
     others = {name: arguments.get(name) for name in ("mode", "dynamic", "fullgraph")}
     parts += [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
-    regional = [": ".join(filter(None, ("regional", ", ".join(target.regions))))] if target.is_regional else []
+    regional = (
+        [": ".join(filter(None, ("regional", ", ".join(target.regions))))]
+        if target.is_regional
+        else []
+    )
     return [*parts, *_changes(target), *regional]
 
 
-def diagnosis_view(diagnosis: Diagnosis, kind: str, parts: Iterable[Block], then: str | None) -> View:
+def diagnosis_view(
+    diagnosis: Diagnosis, kind: str, parts: Iterable[Block], then: str | None
+) -> View:
     """Parts about a diagnosis, or a part of it, as a document, and the command to run next."""
-    return View(tuple(title_parts(diagnosis.recording)), kind, tuple(parts), diagnosis.graphdoctor_version, then)
+    return View(
+        tuple(title_parts(diagnosis.recording)),
+        kind,
+        tuple(parts),
+        diagnosis.graphdoctor_version,
+        then,
+    )
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
     """What a study ran, and where: target, class, torch, device."""
     environment = report.environment
-    where = [] if environment is None else [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
+    where = (
+        []
+        if environment is None
+        else [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
+    )
     return (*_target(report.target, "a program"), *where, *_changes(report.target))
 
 
 def study_view(
-    report: BenchReport | CureReport | ExportReport | ProfileReport, kind: str, parts: Iterable[Block], then: str | None
+    report: BenchReport | CureReport | ExportReport | ProfileReport,
+    kind: str,
+    parts: Iterable[Block],
+    then: str | None,
 ) -> View:
     """Parts about what a study found out as a document, and the command to run next."""
     return View(run_title(report), kind, tuple(parts), report.graphdoctor_version, then)
@@ -126,7 +155,9 @@ def study_view(
 
 def _target(target: TargetInfo, other: str) -> list[str]:
     text = target.text or other
-    return [text, target.class_name] if target.class_name and target.class_name not in text else [text]
+    return (
+        [text, target.class_name] if target.class_name and target.class_name not in text else [text]
+    )
 
 
 def _changes(target: TargetInfo) -> Iterator[str]:
@@ -140,14 +171,20 @@ def _changes(target: TargetInfo) -> Iterator[str]:
 
 def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
     """What torch or the recording couldn't tell."""
-    return Section("Unknown", Rows((Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap"))
+    return Section(
+        "Unknown", Rows((Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap")
+    )
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
     """What ran, how, and where."""
     given: dict[str, object] = {}
     if environment is not None:
-        given |= {"torch": environment.torch, "built for": environment.torch_build, "Python": environment.python}
+        given |= {
+            "torch": environment.torch,
+            "built for": environment.torch_build,
+            "Python": environment.python,
+        }
         given |= {"platform": environment.platform, "device": environment.device_name}
         given |= {"threads": environment.threads, "interpreter": environment.executable}
     given |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
@@ -187,7 +224,9 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     if summary.recompiles:
         total = summary.compile_time_s
         costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
-        share = f", {percent(min(sum(costs) / total, 1.0))} of compile time" if costs and total else ""
+        share = (
+            f", {percent(min(sum(costs) / total, 1.0))} of compile time" if costs and total else ""
+        )
         parts.append(f"{counted(summary.recompiles, 'recompile')}{share}")
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
     return " · ".join(parts) or "Nothing was compiled.", "bad" if is_bad else "warning"
@@ -196,23 +235,42 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
 def said_counts(diagnosis: Diagnosis) -> set[str]:
     """The fields of ``Counts`` whose numbers the verdict has."""
     summary, is_partial = diagnosis.summary, diagnosis.recording.is_partial
-    if nothing_compiled(diagnosis) is None and _plain_verdict(summary, is_partial=is_partial) is None:
+    if (
+        nothing_compiled(diagnosis) is None
+        and _plain_verdict(summary, is_partial=is_partial) is None
+    ):
         is_all = summary.graphs_per_call in (None, summary.graphs)
         said = {"break_sites", "skipped_frames", "recompiles"}
-        return said | {name for name, holds in (("graphs", is_all), ("coverage", summary.coverage)) if holds}
-    return {"coverage"} if summary.coverage == 0 else set() if summary.break_records else {"recompiles"}
+        return said | {
+            name for name, holds in (("graphs", is_all), ("coverage", summary.coverage)) if holds
+        }
+    return (
+        {"coverage"}
+        if summary.coverage == 0
+        else set()
+        if summary.break_records
+        else {"recompiles"}
+    )
 
 
 def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:
-    """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None otherwise.
+    """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None
+    otherwise.
 
     Half a run can't show that nothing is wrong.
     """
-    if summary.steadiness is not None and (unsettled := _unsettled_text(summary.steadiness)) is not None:
+    if (
+        summary.steadiness is not None
+        and (unsettled := _unsettled_text(summary.steadiness)) is not None
+    ):
         return unsettled, "bad"
-    if (said := uncompiled_text(summary)) is not None and (summary.coverage_detail is not None or not is_partial):
+    if (said := uncompiled_text(summary)) is not None and (
+        summary.coverage_detail is not None or not is_partial
+    ):
         return said, "bad"
-    is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
+    is_clean = not (
+        summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial
+    )
     if is_clean and summary.graphs:
         recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
         return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
@@ -231,23 +289,33 @@ def uncompiled_text(summary: Counts) -> str | None:
 
 
 def _unsettled_text(steadiness: Steadiness) -> str | None:
-    """That the program never settles, or what took it over the recompile limit; None if neither is so."""
+    """That the program never settles, or what took it over the recompile limit; None if neither is
+    so.
+    """
     name = f"`{steadiness.function}`" if steadiness.function else "a function"
     compiles, changing = steadiness.compiles_to_limit, steadiness.changing
     differs = "differs" if len(changing) == 1 else "differ"
     why = f"{names(changing)} {differs} in every call, and " if changing else ""
     if steadiness.state == "never":
-        end = "recompiles each time" if compiles is None else f"runs eagerly after {counted(compiles, 'compile')}"
+        end = (
+            "recompiles each time"
+            if compiles is None
+            else f"runs eagerly after {counted(compiles, 'compile')}"
+        )
         return f"Never settles: {why}{name} {end}."
     if steadiness.state == "over_limit":
         since = "" if steadiness.limit_call is None else f" from call {steadiness.limit_call} on"
         after = counted(compiles or 0, "compile")
-        return f"Over the recompile limit{since}: {why}torch stopped compiling {name} after {after}."
+        return (
+            f"Over the recompile limit{since}: {why}torch stopped compiling {name} after {after}."
+        )
     return None
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a recording without calls is empty, if it is: it's the verdict. Beside calls it's one gap of several."""
+    """Why a recording without calls is empty, if it is: it's the verdict. Beside calls it's one gap
+    of several.
+    """
     return None if diagnosis.recording.calls else diagnosis.recording.gap("nothing_compiled")
 
 
@@ -264,16 +332,24 @@ def coverage_text(summary: Counts) -> str:
         return "coverage unknown"
     if summary.coverage is None:
         return "no tensor operations"
-    return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {detail.op_count} operations)"
+    return (
+        f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {detail.op_count} operations)"
+    )
 
 
 # Findings and fixes.
 
 
 def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
-    """Findings on one line with one cause, shown as one card: a break and the skipped frame it caused."""
-    causes = ((one.location, one.torch_id if one.reasons else one.fingerprint, one) for one in findings)
-    order = grouped(((location.file, location.line, cause), finding) for location, cause, finding in causes)
+    """Findings on one line with one cause, shown as one card: a break and the skipped frame it
+    caused.
+    """
+    causes = (
+        (one.location, one.torch_id if one.reasons else one.fingerprint, one) for one in findings
+    )
+    order = grouped(
+        ((location.file, location.line, cause), finding) for location, cause, finding in causes
+    )
     # The cause comes before its effect, whatever their severities.
     yield from (sorted(cluster, key=lambda finding: finding.code) for cluster in order.values())
 
@@ -283,7 +359,11 @@ def cost_text(cost: Cost) -> str:
     parts = []
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
     if (call := duration(abs(call_us))) != duration(0.0):
-        share = f" ({percent(abs(cost.share))})" if cost.share is not None and abs(cost.share) <= 1 else ""
+        share = (
+            f" ({percent(abs(cost.share))})"
+            if cost.share is not None and abs(cost.share) <= 1
+            else ""
+        )
         change = "saves" if call_us >= 0 else "adds"
         said = {
             "fix": f"fixing it {change} {call} per call{share}, timed with the verified fix",
@@ -298,7 +378,9 @@ def cost_text(cost: Cost) -> str:
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
     """The suggestions that no trial has ruled out, in their order."""
-    return [fix for fix in fixes if fix.verdict in WORKING or fix.verdict in ("unproven", "not tried")]
+    return [
+        fix for fix in fixes if fix.verdict in WORKING or fix.verdict in ("unproven", "not tried")
+    ]
 
 
 def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | None:
@@ -311,16 +393,25 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     computed += ["text"] * TEXTS.issubset(kinds)
     torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
     own = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
-    return f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{own}" if computed else None
+    return (
+        f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{own}"
+        if computed
+        else None
+    )
 
 
 def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[tuple[str, str]]:
-    """The settings and changes of the call among the fixes that were applied, together by where they go.
+    """The settings and changes of the call among the fixes that were applied, together by where
+    they go.
 
     ``is_by_hand``: without what the edits write.
     """
     settings = () if is_by_hand and treatment.settings_file is not None else treatment.settings
-    places = {fix.snippet: fix.snippet_place for fix in treatment.tried if fix.is_applied and fix.snippet is not None}
+    places = {
+        fix.snippet: fix.snippet_place
+        for fix in treatment.tried
+        if fix.is_applied and fix.snippet is not None
+    }
     found = grouped(
         ("" if (place := places.get(snippet)) is None else place_text(place), snippet)
         for snippet in (*settings, *treatment.calls)
@@ -347,7 +438,9 @@ def place_text(place: SnippetPlace) -> str:
 
 
 def measured_speed(measured: PairedTime) -> str:
-    """How much faster or slower the call became, if the measurements tell; otherwise that they don't."""
+    """How much faster or slower the call became, if the measurements tell; otherwise that they
+    don't.
+    """
     if not measured.is_clear:
         return SAME_SPEED
     if (ratio := measured.shown_ratio) is None:
@@ -358,7 +451,9 @@ def measured_speed(measured: PairedTime) -> str:
 
 
 def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:
-    """Label, before, after and change of each count that is known and isn't 0 on both sides, then of coverage."""
+    """Label, before, after and change of each count that is known and isn't 0 on both sides, then
+    of coverage.
+    """
     for label, name in _COUNTS.items():
         was, now = getattr(before, name), getattr(after, name)
         if None not in (was, now) and (was or now):
@@ -370,14 +465,20 @@ def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
     """The times that they change together: label, before, after, and by how much."""
     if (cold := treatment.cold_compile) is not None:
         seconds = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
-        yield f"compiling, {cold.backend}", *seconds, ONE_RUN_EACH if seconds[0] != seconds[1] else ""
+        yield (
+            f"compiling, {cold.backend}",
+            *seconds,
+            ONE_RUN_EACH if seconds[0] != seconds[1] else "",
+        )
     for timed in treatment.times:
         label, change = f"steady call, {timed.backend}", measured_speed(timed)
         yield label, duration(timed.before_us), duration(timed.after_us), change
 
 
 def share_changes(before: float | None, after: float | None) -> tuple[str, str]:
-    """Two shares in percent, or that they're unknown, in as many digits as show that they differ."""
+    """Two shares in percent, or that they're unknown, in as many digits as show that they
+    differ.
+    """
     if before is not None and after is not None:
         return percents(before, after)
     return share_text(before), share_text(after)
@@ -389,7 +490,8 @@ def share_text(share: float | None) -> str:
 
 
 def step(change: GuardChange) -> str | None:
-    """A changed value in the function's last call and now, with what the entry was compiled for unless it's the same.
+    """A changed value in the function's last call and now, with what the entry was compiled for
+    unless it's the same.
 
     None if no value is known.
     """
@@ -403,7 +505,8 @@ def step(change: GuardChange) -> str | None:
 
 
 def inputs_text(graph: Graph) -> str:
-    """The arguments of a graph, those of one dtype and shape together, and how many parameters and buffers it takes.
+    """The arguments of a graph, those of one dtype and shape together, and how many parameters and
+    buffers it takes.
 
     A dynamic size of an argument is in its shape, and isn't named again.
     """
@@ -411,11 +514,17 @@ def inputs_text(graph: Graph) -> str:
     if inputs is None:
         return "not recorded"
     parameters = sum(item.is_parameter is True for item in inputs)
-    sizes = tuple(f"{item.source}.{size}()" for item in inputs if item.kind == "tensor" for size in ("size", "stride"))
+    sizes = tuple(
+        f"{item.source}.{size}()"
+        for item in inputs
+        if item.kind == "tensor"
+        for size in ("size", "stride")
+    )
     arguments = [
         item
         for item in inputs
-        if not item.is_parameter and not (item.kind == "symbol" and (item.source or "").startswith(sizes))
+        if not item.is_parameter
+        and not (item.kind == "symbol" and (item.source or "").startswith(sizes))
     ]
     named = grouped(
         (_described(item), expression(item.source, graph.resumes_at) if item.source else item.name)

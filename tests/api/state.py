@@ -1,4 +1,5 @@
-"""What a recording in this process may change: looked at from outside, by names that graphdoctor does not share."""
+"""What a recording in this process may change: looked at from outside, by names that graphdoctor
+does not share."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ import numpy as np
 import torch
 
 HOOKED = {
-    "torch._dynamo.convert_frame": ("CheckFunctionManager", "get_and_maybe_log_recompilation_reasons"),
+    "torch._dynamo.convert_frame": (
+        "CheckFunctionManager",
+        "get_and_maybe_log_recompilation_reasons",
+    ),
     "torch._dynamo.output_graph": ("OutputGraph.call_user_compiler",),
     "torch._inductor.compiler_bisector": ("CompilerBisector.get_backend",),
     "torch._logging._internal": ("_init_logs", "trace_structured"),
@@ -30,7 +34,8 @@ HOOKED = {
 
 
 def process_state() -> dict[str, Any]:
-    """Everything in this process that a recording touches, in a form that compares by value or by identity."""
+    """Everything in this process that a recording touches, in a form that compares by value or by
+    identity."""
     gc.collect()
     structured = importlib.import_module("torch._logging.structured")
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
@@ -40,18 +45,34 @@ def process_state() -> dict[str, Any]:
         "loggers": {name: _logger_state(logger) for name, logger in _loggers().items()},
         "disabled below": logging.root.manager.disable,
         "strings": dict(structured.INTERN_TABLE),
-        "config": {name: _config(name) for name in ("torch._dynamo.config", "torch._inductor.config")},
-        "hooks": {f"{module}.{name}": _identity(module, name) for module, names in HOOKED.items() for name in names},
+        "config": {
+            name: _config(name) for name in ("torch._dynamo.config", "torch._inductor.config")
+        },
+        "hooks": {
+            f"{module}.{name}": _identity(module, name)
+            for module, names in HOOKED.items()
+            for name in names
+        },
         "bytecode hooks": dict(convert_frame._bytecode_hooks),
         "always compiled": set(eval_frame.always_optimize_code_objects.refs),
         "counters": copy.deepcopy(dict(utils.counters)),
-        "random": (random.getstate(), _hashable(np.random.get_state()), torch.get_rng_state().tolist()),
-        "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
+        "random": (
+            random.getstate(),
+            _hashable(np.random.get_state()),
+            torch.get_rng_state().tolist(),
+        ),
+        "grad mode": (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.get_default_dtype(),
+        ),
         "streams": (id(sys.stdout), id(sys.stderr), sys.getprofile(), sys.gettrace()),
         "paths": (list(sys.path), list(sys.meta_path), _environment(), Path.cwd()),
         "warnings": list(warnings.filters),
         "threads": threading.active_count(),
-        "files": len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else None,
+        "files": len(list(Path("/proc/self/fd").iterdir()))
+        if Path("/proc/self/fd").is_dir()
+        else None,
         "folders": sorted(path.name for path in Path(tempfile.gettempdir()).glob("graphdoctor-*")),
     }
 
@@ -80,7 +101,11 @@ def living(*names: str) -> list[str]:
     """Objects of graphdoctor's probe that are still alive, by class name."""
     gc.collect()
     kinds = [type(item) for item in gc.get_objects()]
-    return sorted(k.__name__ for k in kinds if k.__name__ in names and str(k.__module__).startswith("graphdoctor"))
+    return sorted(
+        k.__name__
+        for k in kinds
+        if k.__name__ in names and str(k.__module__).startswith("graphdoctor")
+    )
 
 
 def _is_ours(value: object) -> bool:
@@ -88,12 +113,16 @@ def _is_ours(value: object) -> bool:
     module = getattr(owner, "__module__", "")
     code = value.__code__ if isinstance(value, FunctionType) else None
     file = code.co_filename if code is not None else ""
-    return (isinstance(module, str) and module.startswith("graphdoctor")) or "/graphdoctor/probe/" in file
+    return (
+        isinstance(module, str) and module.startswith("graphdoctor")
+    ) or "/graphdoctor/probe/" in file
 
 
 def _loggers() -> dict[str, logging.Logger]:
     known = {
-        name: found for name, found in logging.root.manager.loggerDict.items() if isinstance(found, logging.Logger)
+        name: found
+        for name, found in logging.root.manager.loggerDict.items()
+        if isinstance(found, logging.Logger)
     }
     return {"": logging.root, **known}
 
@@ -106,7 +135,11 @@ def _logger_state(logger: logging.Logger) -> tuple[Any, ...]:
         vars(logger).get("isEnabledFor"),
         # torch's own handler takes itself away when it has nowhere to write to.
         [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None],
-        [list(handler.filters) for handler in logger.handlers if getattr(handler, "root_dir", "") is not None],
+        [
+            list(handler.filters)
+            for handler in logger.handlers
+            if getattr(handler, "root_dir", "") is not None
+        ],
         list(logger.filters),
     )
 
@@ -124,7 +157,8 @@ def _identity(module: str, name: str) -> int:
 
 
 def _environment() -> dict[str, str]:
-    # Inductor itself puts its folder of caches there (``torch/_inductor/runtime/cache_dir_utils.py``, 2.13).
+    # Inductor itself puts its folder of caches there
+    # (``torch/_inductor/runtime/cache_dir_utils.py``, 2.13).
     return {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
 
 

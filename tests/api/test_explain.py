@@ -16,11 +16,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import graphdoctor  # noqa: E402
-from graphdoctor import Explainer, GraphDoctorError  # noqa: E402
-from graphdoctor.facts.reading import plain  # noqa: E402
-from graphdoctor.probe.target.targets import find_calls, find_target, import_target  # noqa: E402
-from tests.conftest import REPOSITORY, clean_environment  # noqa: E402
+import graphdoctor
+from graphdoctor import Explainer, GraphDoctorError
+from graphdoctor.facts.reading import plain
+from graphdoctor.probe.target.targets import find_calls, find_target, import_target
+from tests.conftest import REPOSITORY, clean_environment
 
 pytestmark = pytest.mark.slow
 SINGLE_CALLS = (
@@ -54,7 +54,17 @@ def known(document: dict[str, Any]) -> list[Any]:
         each([recording], "gaps", "compile_calls", "is_partial"),
         each([recording["target"]], "file", "compile_arguments"),
         each(recording["calls"], "inputs", "outcome"),
-        each(findings, "code", "message", "count", "fingerprint", "user_stack", "effects", "compile_ids", "fixes"),
+        each(
+            findings,
+            "code",
+            "message",
+            "count",
+            "fingerprint",
+            "user_stack",
+            "effects",
+            "compile_ids",
+            "fixes",
+        ),
         each(findings, "torch_id", "location"),
         each(recording["graphs"], "compile_id", "op_count", "inputs", "function", "nodes"),
     ]
@@ -88,7 +98,11 @@ def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
 
 
 def test_options_are_torch_compiles() -> None:
-    report = quietly(lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(f, torch.ones(2)))
+    report = quietly(
+        lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(
+            f, torch.ones(2)
+        )
+    )
 
     assert report.diagnosis.recording.target.compile_arguments["fullgraph"] is True
     assert report.diagnosis.findings[0].break_effects == ("raised",)
@@ -127,8 +141,12 @@ def test_a_profiler_of_the_programs_goes_on() -> None:
     assert any("runs a profiler" in gap.message for gap in report.diagnosis.recording.gaps)
 
 
-def test_without_the_place_where_graphs_run_coverage_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphdoctor.probe.steps.workload.GraphGlobals", lambda _latest: torch.no_such_place)
+def test_without_the_place_where_graphs_run_coverage_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "graphdoctor.probe.steps.workload.GraphGlobals", lambda _latest: torch.no_such_place
+    )
     report = quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
     assert report.diagnosis.summary.coverage is None
     [message] = [gap.message for gap in report.diagnosis.recording.gaps if gap.kind == "coverage"]
@@ -163,12 +181,16 @@ def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:
 
 
 def test_a_wrong_option_is_refused_in_the_words_of_the_api() -> None:
-    with pytest.raises(GraphDoctorError, match="no floating-point output requires a gradient") as caught:
+    with pytest.raises(
+        GraphDoctorError, match="no floating-point output requires a gradient"
+    ) as caught:
         quietly(lambda: Explainer(backward=True).explain(f, torch.ones(2)))
     assert "--" not in caught.value.message + str(caught.value.hint)
     with pytest.raises(GraphDoctorError, match="calls must be at least 1, not 0"):
         Explainer(calls=0).explain(f, torch.ones(2))
-    with pytest.raises(GraphDoctorError, match="backend must be the name of a backend, not a function"):
+    with pytest.raises(
+        GraphDoctorError, match="backend must be the name of a backend, not a function"
+    ):
         Explainer(backend=f).explain(f, torch.ones(2))  # type: ignore[arg-type]
 
 
@@ -178,7 +200,9 @@ def test_only_one_at_a_time() -> None:
         return x
 
     report = quietly(lambda: graphdoctor.explain(torch.compiler.disable(nested), torch.ones(2)))
-    assert "graphdoctor.explain or graphdoctor.record is already running" in (report.traceback or "")
+    assert "graphdoctor.explain or graphdoctor.record is already running" in (
+        report.traceback or ""
+    )
 
     with graphdoctor.record():
         caught: list[BaseException] = []
@@ -204,18 +228,28 @@ def run_cell(name: str, source: str, namespace: dict[str, Any]) -> None:
     exec(compile(source, name, "exec"), namespace)
 
 
-@pytest.mark.parametrize("name", ["<ipython-input-1-0123456789ab>", "/tmp/ipykernel_4242/1234567890.py"])
+@pytest.mark.parametrize(
+    "name", ["<ipython-input-1-0123456789ab>", "/tmp/ipykernel_4242/1234567890.py"]
+)
 def test_a_cell_of_a_notebook_has_its_source_in_the_report(name: str) -> None:
     namespace: dict[str, Any] = {"torch": torch, "graphdoctor": graphdoctor, "__name__": "__main__"}
     cell = "def f(x):\n    y = x * 2\n    print('a break')  # seen\n    return torch.relu(y)\n"
     run_cell(name, cell, namespace)
-    call = "<ipython-input-2-0123456789ab>" if name.startswith("<") else "/tmp/ipykernel_4242/9876543210.py"
+    call = (
+        "<ipython-input-2-0123456789ab>"
+        if name.startswith("<")
+        else "/tmp/ipykernel_4242/9876543210.py"
+    )
 
     quietly(lambda: run_cell(call, "report = graphdoctor.explain(f, torch.ones(3))\n", namespace))
 
     report = namespace["report"]
     (finding,) = report.diagnosis.findings
-    assert (finding.location.file, finding.location.line, finding.location.origin) == (name, 3, "user")
+    assert (finding.location.file, finding.location.line, finding.location.origin) == (
+        name,
+        3,
+        "user",
+    )
     assert finding.location.text == "print('a break')  # seen"
     assert [entry.file for entry in finding.user_stack if entry.file == call] == []
     assert "# seen" in report._repr_markdown_()
@@ -231,7 +265,9 @@ def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path: Path
         "assert 'torch' not in sys.modules\n"
         "try:\n    graphdoctor.nothing\nexcept AttributeError as error:\n    assert 'nothing' in str(error)\n"
     )
-    subprocess.run([sys.executable, "-c", code], env=clean_environment(), cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code], env=clean_environment(), cwd=tmp_path, check=True, timeout=60
+    )
 
 
 def test_leaving_the_process_is_nobodys_error() -> None:

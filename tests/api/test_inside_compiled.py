@@ -1,4 +1,5 @@
-"""The API called inside a function that is being compiled: it runs as Python, and finds what it finds elsewhere."""
+"""The API called inside a function that is being compiled: it runs as Python, and finds what it
+finds elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import graphdoctor  # noqa: E402
+import graphdoctor
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,5 @@
-"""A recording in this process leaves nothing behind: neither in torch, nor in Python, nor in the program's objects."""
+"""A recording in this process leaves nothing behind: neither in torch, nor in Python, nor in the
+program's objects."""
 
 from __future__ import annotations
 
@@ -15,13 +16,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import graphdoctor  # noqa: E402
-from graphdoctor import Explainer  # noqa: E402
-from tests.api import state  # noqa: E402
+import graphdoctor
+from graphdoctor import Explainer
+from tests.api import state
 
 pytestmark = pytest.mark.slow
 
-PROBE_OBJECTS = ("TraceListener", "TraceFile", "RecompileRecorder", "Workload", "GraphGlobals", "_Seen", "CompileWatch")
+PROBE_OBJECTS = (
+    "TraceListener",
+    "TraceFile",
+    "RecompileRecorder",
+    "Workload",
+    "GraphGlobals",
+    "_Seen",
+    "CompileWatch",
+)
 
 
 class Net(torch.nn.Module):
@@ -50,11 +59,17 @@ class Net(torch.nn.Module):
 def module_state(net: torch.nn.Module) -> dict[str, Any]:
     return {
         "tensors": {name: value.tolist() for name, value in net.state_dict().items()},
-        "identities": {name: id(value) for name, value in [*net.named_parameters(), *net.named_buffers()]},
-        "gradients": {name: None if p.grad is None else p.grad.tolist() for name, p in net.named_parameters()},
+        "identities": {
+            name: id(value) for name, value in [*net.named_parameters(), *net.named_buffers()]
+        },
+        "gradients": {
+            name: None if p.grad is None else p.grad.tolist() for name, p in net.named_parameters()
+        },
         "gradient identities": {name: id(p.grad) for name, p in net.named_parameters()},
         "versions": {name: p._version for name, p in net.named_parameters()},
-        "attributes": {name: repr(value) for name, value in vars(net).items() if not name.startswith("_")},
+        "attributes": {
+            name: repr(value) for name, value in vars(net).items() if not name.startswith("_")
+        },
         "names": sorted(vars(net)),
         "training": [module.training for module in net.modules()],
     }
@@ -68,7 +83,8 @@ def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_is_warm() -> None:
-    """torch imports more of itself, and makes more loggers, at the first compile and the first profile."""
+    """torch imports more of itself, and makes more loggers, at the first compile and the first
+    profile."""
     Explainer(lanes=True).explain(Net(), torch.randn(4, 8))
 
 
@@ -119,7 +135,9 @@ def net_and_input() -> tuple[Net, Any]:
 
 
 @pytest.mark.parametrize(
-    "way", [plainly, with_everything, with_an_error, with_a_wrong_backend, interrupted], ids=lambda way: way.__name__
+    "way",
+    [plainly, with_everything, with_an_error, with_a_wrong_backend, interrupted],
+    ids=lambda way: way.__name__,
 )
 def test_explain_leaves_nothing(
     way: Callable[[Any, Any], None], net_and_input: Any, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +180,10 @@ def test_record_leaves_nothing_but_what_the_program_compiled(is_failing: bool) -
     after = state.process_state()
 
     # Those are Dynamo's own accounts of the program's compiles.
-    assert {name for name in before if before[name] != after[name]} - {"counters", "always compiled"} == set()
+    assert {name for name in before if before[name] != after[name]} - {
+        "counters",
+        "always compiled",
+    } == set()
     assert state.foreign_objects() == []
     assert state.living(*PROBE_OBJECTS) == alive
     entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(f)
@@ -229,7 +250,9 @@ def test_what_cannot_be_put_back_is_said() -> None:
     assert any("can't be restored" in gap.message for gap in report.diagnosis.recording.gaps)
 
 
-def test_the_extra_calls_print_nothing(capsys: pytest.CaptureFixture[str], net_and_input: Any) -> None:
+def test_the_extra_calls_print_nothing(
+    capsys: pytest.CaptureFixture[str], net_and_input: Any
+) -> None:
     capsys.readouterr()
     graphdoctor.explain(*net_and_input)
     assert capsys.readouterr().out == "a break\n"
@@ -257,7 +280,9 @@ class Written(logging.Handler):
         if "dynamo_start" in metadata:
             self.compiles += 1
             self.unknown += [
-                e["filename"] for e in metadata["dynamo_start"]["stack"] if e["filename"] not in self.strings
+                e["filename"]
+                for e in metadata["dynamo_start"]["stack"]
+                if e["filename"] not in self.strings
             ]
 
 
@@ -315,10 +340,15 @@ def test_a_loop_of_explains_does_not_grow() -> None:
 
 def test_blocks_are_as_before_whichever_way_they_were_compiled() -> None:
     layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    layers = [torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False), *(Inner() for _ in range(3))]
+    layers = [
+        torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False),
+        *(Inner() for _ in range(3)),
+    ]
     net = torch.nn.Sequential(*layers).eval()
     before = {name: dict(vars(module)) for name, module in net.named_modules()}
-    report = Explainer(regional=True, no_grad=True, coverage=False).explain(net, torch.randn(2, 3, 8))
+    report = Explainer(regional=True, no_grad=True, coverage=False).explain(
+        net, torch.randn(2, 3, 8)
+    )
     assert report.diagnosis.recording.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
     assert report.diagnosis.summary.graphs == 2
     assert {name: dict(vars(module)) for name, module in net.named_modules()} == before

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import graphdoctor  # noqa: E402
-from graphdoctor import GraphDoctorError  # noqa: E402
+import graphdoctor
+from graphdoctor import GraphDoctorError
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,9 @@ def test_two_functions_and_a_recompile(capsys: pytest.CaptureFixture[str]) -> No
     assert event.call_site.line == line_of("# another rank")
     assert [call.compiled for call in diagnosis.recording.compile_calls] == ["first", "second"]
     assert diagnosis.recording.compile_calls[0].arguments == {"backend": "'eager'"}
-    assert [f.location.line for f in diagnosis.findings if f.code == "GD101"] == [line_of('    print("a break")')]
+    assert [f.location.line for f in diagnosis.findings if f.code == "GD101"] == [
+        line_of('    print("a break")')
+    ]
     assert diagnosis.recording.target.kind == "block"
     assert diagnosis.recording.graphs[0].backend == "eager"
     # Of the stack above the block, which is the test runner's, nothing is shown.

@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import graphdoctor  # noqa: E402
-from graphdoctor import GraphDoctorError, Report  # noqa: E402
-from graphdoctor.facts.reading import plain  # noqa: E402
+import graphdoctor
+from graphdoctor import GraphDoctorError, Report
+from graphdoctor.facts.reading import plain
 
 pytestmark = pytest.mark.slow
 HOSTILE = """"' srcdoc="x" onload='alert(1)'></iframe></script><script>alert(2)</script>&quot;&amp;amp;<!-- é 🔥"""
@@ -38,7 +38,9 @@ def test_a_cell_holds_a_short_report_without_markup_of_the_program(report: Repor
     assert len(text.encode()) <= 30_000
 
 
-def test_what_a_cell_has_no_room_for_is_said(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_cell_has_no_room_for_is_said(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = report._repr_markdown_()
     monkeypatch.setattr("graphdoctor.api.report._MOST_IN_A_CELL", 700)
     cut = report._repr_markdown_()
@@ -48,7 +50,9 @@ def test_what_a_cell_has_no_room_for_is_said(report: Report, monkeypatch: pytest
     assert cut.count("\n```") % 2 == 0
 
 
-def test_text_json_and_html_are_written_in_place_of_what_was_there(report: Report, tmp_path: Path) -> None:
+def test_text_json_and_html_are_written_in_place_of_what_was_there(
+    report: Report, tmp_path: Path
+) -> None:
     for name in ("out.txt", "out.json", "out.html"):
         (tmp_path / name).write_text("old")
         report.save(tmp_path / name)
@@ -74,7 +78,9 @@ def test_what_cannot_be_written_is_refused(report: Report, tmp_path: Path, name:
         report.save(tmp_path / name)
 
 
-def test_show_prints_what_the_command_line_prints(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_what_the_command_line_prints(
+    report: Report, capsys: pytest.CaptureFixture[str]
+) -> None:
     report.show()
     brief = capsys.readouterr().out
     report.show(verbose=True)
@@ -85,7 +91,9 @@ def test_show_prints_what_the_command_line_prints(report: Report, capsys: pytest
 
 def test_str_and_repr_are_short(report: Report) -> None:
     assert len(str(report).splitlines()) <= 3
-    assert re.fullmatch(r"<graphdoctor\.Report of .*: 1 call, 2 graphs, 1 break site, .*>", repr(report))
+    assert re.fullmatch(
+        r"<graphdoctor\.Report of .*: 1 call, 2 graphs, 1 break site, .*>", repr(report)
+    )
 
 
 def test_the_recording_lives_as_long_as_the_report() -> None:

@@ -19,7 +19,9 @@ def folder(tmp_path):
 
 
 def test_a_code_in_per_path_ignores_that_no_rule_has_is_named(folder, run_here):
-    (folder / "pyproject.toml").write_text('[tool.graphdoctor.per-path-ignores]\n"a" = ["E501"]\n' + TARGET)
+    (folder / "pyproject.toml").write_text(
+        '[tool.graphdoctor.per-path-ignores]\n"a" = ["E501"]\n' + TARGET
+    )
     assert "No rule's code begins with 'E501'" in run_here("check").stderr
 
 

@@ -21,7 +21,10 @@ f = torch.compile(lambda x, o: x * o.scale, backend="eager")
 for scale in (2.5, 3.5): print(float(f(torch.ones(2), Options(scale)).sum()))
 """
 PROGRAMS: dict[str, tuple[str, str]] = {
-    "an object whose repr raises": (OPTIONS.format('def __repr__(self): raise RuntimeError("no repr")'), "o.scale"),
+    "an object whose repr raises": (
+        OPTIONS.format('def __repr__(self): raise RuntimeError("no repr")'),
+        "o.scale",
+    ),
     "an object whose repr prints and sleeps": (
         OPTIONS.format(
             'def __repr__(self): print("x" * 10_000_000); time.sleep(600); return "o"\n    __str__ = __repr__'
@@ -90,17 +93,24 @@ print("done")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_cause_is_told_and_the_program_prints_the_same(run_cli: RunCli, tmp_path: Path, name: str) -> None:
+def test_the_cause_is_told_and_the_program_prints_the_same(
+    run_cli: RunCli, tmp_path: Path, name: str
+) -> None:
     code, expression = PROGRAMS[name]
     # The same program in eager mode says what must be printed.
     eager = "compile_ = lambda f, **_: f\n" + code.replace("torch.compile", "compile_")
     (tmp_path / "program.py").write_text(HEAD + eager)
     expected = run_script(tmp_path / "program.py", cwd=tmp_path, env=clean_environment()).stdout
     (tmp_path / "program.py").write_text(HEAD + code)
-    assert run_cli("run", "-q", "--report", "out.json", "program.py", timeout=300, status=0).stdout == expected
+    assert (
+        run_cli("run", "-q", "--report", "out.json", "program.py", timeout=300, status=0).stdout
+        == expected
+    )
     document: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())
     assert document["recompiles"]
     said = [change["expression"] for report in document["recompiles"] for change in report["cause"]]
     assert any(expression in text for text in said), said
     assert len(json.dumps(document["recompiles"])) < 200_000
-    assert not any("could not be looked at" in gap["message"] for gap in document["recording"]["gaps"])
+    assert not any(
+        "could not be looked at" in gap["message"] for gap in document["recording"]["gaps"]
+    )

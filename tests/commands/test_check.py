@@ -33,7 +33,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reached(*files: str) -> dict[str, tuple[list[str], tuple[str, ...]]]:
     found = reached_projects(load_project(Path.cwd()), files, None)
-    return {project.root.name: ([target.name for target in one.targets], one.skipped) for project, one in found}
+    return {
+        project.root.name: ([target.name for target in one.targets], one.skipped)
+        for project, one in found
+    }
 
 
 RUNS, SKIPPED = (["net"], ()), ([], ("net",))
@@ -56,7 +59,9 @@ def test_files_run_the_targets_of_their_packages_and_of_those_that_import_them(f
     assert reached(*files) == {"a": a, "b": b}
 
 
-def test_in_a_package_only_its_own_targets_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_package_only_its_own_targets_run(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(repository / "packages" / "a")
     assert reached("model.py") == {"a": RUNS}
     assert reached("model.py", "../b/model.py") == {"a": RUNS, "b": RUNS}
@@ -69,18 +74,31 @@ def test_without_any_target_it_is_said(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def report(root: Path, **facts: object) -> CheckReport:
-    target = check_target(with_prints((5, "a")), name="net", target="model.py", comments={}, policy=Policy())
+    target = check_target(
+        with_prints((5, "a")), name="net", target="model.py", comments={}, policy=Policy()
+    )
     return CheckReport(graphdoctor_version="1", targets=(target,), root=str(root), **facts)
 
 
 def test_one_report_names_targets_and_files_by_their_projects() -> None:
     root = Path("/repository")
     merged = merged_report(
-        [report(root / "a", baseline="/repository/a/b.json"), report(root / "b", skipped=("other",))], root
+        [
+            report(root / "a", baseline="/repository/a/b.json"),
+            report(root / "b", skipped=("other",)),
+        ],
+        root,
     )
     assert [target.name for target in merged.targets] == ["a: net", "b: net"]
-    assert [target.new[0].location.file for target in merged.targets] == ["a/model.py", "b/model.py"]
-    assert (merged.skipped, merged.baseline, merged.root) == (("b: other",), "/repository/a/b.json", "/repository")
+    assert [target.new[0].location.file for target in merged.targets] == [
+        "a/model.py",
+        "b/model.py",
+    ]
+    assert (merged.skipped, merged.baseline, merged.root) == (
+        ("b: other",),
+        "/repository/a/b.json",
+        "/repository",
+    )
     alone = report(root / "a")
     assert merged_report([alone], root) is alone
 

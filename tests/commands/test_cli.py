@@ -1,4 +1,5 @@
-"""What holds for every command: help, output files, colours, exit codes; and that the parent never imports torch."""
+"""What holds for every command: help, output files, colours, exit codes; and that the parent never
+imports torch."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def trace(tmp_path: Path) -> Path:
 
 
 def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run code that has ``sys`` and ``main`` (the command line's entry), with the arguments of the command."""
+    """Run code that has ``sys`` and ``main`` (the command line's entry), with the arguments of the
+    command."""
     prelude = "import sys\nfrom graphdoctor.commands import main\n"
     return subprocess.run(
         [sys.executable, "-P", "-c", prelude + code, *map(str, args)],
@@ -57,10 +59,16 @@ def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProce
 def test_help_names_every_command(run_here):
     process = run_here("--help", status=0)
     assert process.stderr == ""
-    modules = {path.stem.removesuffix("_") for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
+    modules = {
+        path.stem.removesuffix("_")
+        for path in COMMAND_FOLDER.glob("*.py")
+        if defines_a_command(path)
+    }
     assert modules == set(NAMES)
     for command in NAMES:
-        shown = rf"^ +{command} " if command not in FOR_TOOLS else rf"(?s)For tools: .*\b{command}\b"
+        shown = (
+            rf"^ +{command} " if command not in FOR_TOOLS else rf"(?s)For tools: .*\b{command}\b"
+        )
         assert re.search(shown, process.stdout, re.MULTILINE)
 
 
@@ -99,9 +107,16 @@ def test_a_report_goes_where_its_output_and_its_format_say(tmp_path, run_here, t
     # What has a name overrules the ending; a trace of Chrome's has no ending of its own.
     assert run_here("report", trace, "-o", "out.txt", "--format", "json", "--force").returncode == 0
     assert json.loads((tmp_path / "out.txt").read_text())
-    assert run_here("report", trace, "-o", "out.json", "--format", "chrome-trace", "--force").returncode == 0
+    assert (
+        run_here(
+            "report", trace, "-o", "out.json", "--format", "chrome-trace", "--force"
+        ).returncode
+        == 0
+    )
     written = (tmp_path / "out.json").read_text()
-    assert {"entire_frame_compile", "build_guards"} <= {event["name"] for event in json.loads(written)["traceEvents"]}
+    assert {"entire_frame_compile", "build_guards"} <= {
+        event["name"] for event in json.loads(written)["traceEvents"]
+    }
     assert run_here("report", trace, "-o", "-", "--format", "chrome-trace").stdout == written
     assert {path.name for path in tmp_path.iterdir()} == {"out.json", "out.txt", "trace"}
 
@@ -165,11 +180,15 @@ def test_no_color_takes_the_colours_and_nothing_else(run_here, trace):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"TERM": "dumb"}, False)], ids=str)
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"), [({}, True), ({"TERM": "dumb"}, False)], ids=str
+)
 def test_colours_on_a_terminal(tmp_path, trace, variables, is_coloured):
     ours, theirs = pty.openpty()
     environment = clean_environment(**{"TERM": "xterm-256color", **variables})
-    process = subprocess.Popen(command_line("report", trace), cwd=tmp_path, env=environment, stdout=theirs)
+    process = subprocess.Popen(
+        command_line("report", trace), cwd=tmp_path, env=environment, stdout=theirs
+    )
     os.close(theirs)
     assert (b"\x1b[" in read_all(ours)) is is_coloured
     assert process.wait() == 0
@@ -190,12 +209,16 @@ def read_all(descriptor: int) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str)
+@pytest.mark.parametrize(
+    "variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str
+)
 def test_a_terminal_may_lack_signs(run_cli, trace, variables):
     shown = run_cli("report", trace, env=clean_environment(**variables), status=0).stdout
     assert "torch 2.13.0" in shown
     assert "?" not in shown
-    assert json.loads(run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout)
+    assert json.loads(
+        run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout
+    )
 
 
 def test_signs_that_an_encoding_lacks_keep_their_meaning():
@@ -212,10 +235,25 @@ def test_signs_that_an_encoding_lacks_keep_their_meaning():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_stages_of_a_log_from_elsewhere(tmp_path, run_here, version):
     log = TRACES.parent / version / "lowered.bare"
-    process = run_here("report", log, "--stages", "--stage", "joint", "--stage", "fusion", "--graph", "0/0", status=0)
-    shown = re.findall(r"^((?:joint|fusion|forward|backward)(?:, \w+)?): ", process.stdout, re.MULTILINE)
+    process = run_here(
+        "report",
+        log,
+        "--stages",
+        "--stage",
+        "joint",
+        "--stage",
+        "fusion",
+        "--graph",
+        "0/0",
+        status=0,
+    )
+    shown = re.findall(
+        r"^((?:joint|fusion|forward|backward)(?:, \w+)?): ", process.stdout, re.MULTILINE
+    )
     assert shown == ["joint", "fusion, forward", "fusion, backward"]
-    assert "kernels: cpp_fused_mul_native_layer_norm_relu_sum_0, extern_kernels.mm" in process.stdout
+    assert (
+        "kernels: cpp_fused_mul_native_layer_norm_relu_sum_0, extern_kernels.mm" in process.stdout
+    )
     assert "torch didn't log which operations went into which kernel" in process.stdout
 
     assert run_here("report", log, "--stages", "-o", "out.json").returncode == 0
@@ -230,7 +268,9 @@ def test_stages_of_a_log_from_elsewhere(tmp_path, run_here, version):
 
 
 @pytest.mark.slow
-def test_report_says_what_explain_said_and_the_schema_describes_it_and_a_failure(tmp_path, run_cli, recorded):
+def test_report_says_what_explain_said_and_the_schema_describes_it_and_a_failure(
+    tmp_path, run_cli, recorded
+):
     process = run_cli("report", cwd=recorded)
     assert process.stdout.startswith("clean.py · Net"), process.stderr
     assert "No graph breaks." in process.stdout
@@ -242,7 +282,9 @@ def test_report_says_what_explain_said_and_the_schema_describes_it_and_a_failure
     validate(document)
     with pytest.raises(jsonschema.ValidationError):
         validate({**document, "summary": {}})
-    (tmp_path / "file.py").write_text("import torch\ndef f(x): raise ValueError\nexample_inputs = (torch.ones(2),)\n")
+    (tmp_path / "file.py").write_text(
+        "import torch\ndef f(x): raise ValueError\nexample_inputs = (torch.ones(2),)\n"
+    )
     process = run_cli("explain", "file.py", "--format", "json", status=2)
     validate(json.loads(process.stdout))
 
@@ -257,7 +299,8 @@ def test_recordings_are_pruned_to_the_configured_number(tmp_path, clean_target, 
 
 def test_ignore_says_how_much_it_hides(run_here, trace):
     shown, hidden = (
-        json.loads(run_here("report", trace, "--format", "json", *more).stdout) for more in ((), ("--ignore", "gd1"))
+        json.loads(run_here("report", trace, "--format", "json", *more).stdout)
+        for more in ((), ("--ignore", "gd1"))
     )
     assert [finding["code"] for finding in shown["findings"]] == ["GD101"]
     assert hidden["findings"] == []
@@ -275,7 +318,9 @@ def test_rules_are_explained_by_their_codes_and_by_how_these_begin(run_here):
     listed = json.loads(run_here("rule", "--all", "--format", "json").stdout)
     assert [rule["code"] for rule in listed] == list(PAGES)
     rules = json.loads(run_here("rule", "GD2", "--format", "json").stdout)
-    assert {rule["code"] for rule in rules} == {code for code in ALL_RULES if code.startswith("GD2")}
+    assert {rule["code"] for rule in rules} == {
+        code for code in ALL_RULES if code.startswith("GD2")
+    }
 
 
 # Trouble.
@@ -339,11 +384,15 @@ def test_prints_of_the_program_stay_off_standard_output(tmp_path, run_cli):
 
 @pytest.mark.slow
 def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_here: RunCli) -> None:
-    (tmp_path / "train.py").write_text("print('trained')\nimport torch\nfor _ in range(1):\n    torch.ones(1)\n")
+    (tmp_path / "train.py").write_text(
+        "print('trained')\nimport torch\nfor _ in range(1):\n    torch.ones(1)\n"
+    )
     assert "trained" in run_here("train.py", status=0).stdout
     assert "There is no file modle.py." in run_here("modle.py", status=2).stderr
     assert "train has no Net" in run_here("train.py:Net", status=2).stderr
-    assert "No such command 'exlpain'. Did you mean 'explain'?" in run_here("exlpain", status=2).stderr
+    assert (
+        "No such command 'exlpain'. Did you mean 'explain'?" in run_here("exlpain", status=2).stderr
+    )
 
 
 @pytest.mark.slow

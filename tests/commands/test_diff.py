@@ -13,7 +13,9 @@ import pytest
 from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, run_command
 
 RECORDINGS = RECORDED_LOGS
-BROKEN_TARGET = CLEAN_TARGET.replace("        return torch", '        print("here")\n        return torch')
+BROKEN_TARGET = CLEAN_TARGET.replace(
+    "        return torch", '        print("here")\n        return torch'
+)
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +29,13 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Two recordings of two torches below ``.graphdoctor``; the one of the later torch is the last."""
+    """Two recordings of two torches below ``.graphdoctor``; the one of the later torch is the
+    last."""
     folder = tmp_path / ".graphdoctor"
     for number, version in enumerate(("2.13.0", "2.15.0"), start=1):
-        shutil.copytree(RECORDINGS / version / "item", folder / f"20261121-04290{number}-000000-item")
+        shutil.copytree(
+            RECORDINGS / version / "item", folder / f"20261121-04290{number}-000000-item"
+        )
     (folder / "last").write_text("20261121-042902-000000-item\n")
     return tmp_path
 
@@ -46,12 +51,16 @@ def compared(process: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_fix_shows_as_a_finding_that_is_gone_though_another_checkout_was_recorded(run_cli, broken, recorded):
+def test_a_fix_shows_as_a_finding_that_is_gone_though_another_checkout_was_recorded(
+    run_cli, broken, recorded
+):
     text = run_cli("diff", only_recording(broken), only_recording(recorded), cwd=recorded, status=0)
     assert "0 new findings, 1 gone, 0 in both." in text.stdout
     assert "GD101  clean.py:6" in text.stdout
     assert "Differences" not in text.stdout
-    back = compared(run_cli("diff", only_recording(recorded), only_recording(broken), "--format", "json"))
+    back = compared(
+        run_cli("diff", only_recording(recorded), only_recording(broken), "--format", "json")
+    )
     (finding,) = back["new"]
     assert (finding["location"]["file"], back["gone"], back["mismatches"]) == ("clean.py", [], [])
     sides = [back[side]["summary"] for side in ("before", "after")]
@@ -82,14 +91,19 @@ def test_a_trace_folder_and_its_log_are_the_same(run_here):
 
 
 def test_select_compares_less_and_says_so(store, run_here):
-    result = compared(run_here("diff", "20261121-042901-000000-item", "--select", "GD1", "--format", "json"))
+    result = compared(
+        run_here("diff", "20261121-042901-000000-item", "--select", "GD1", "--format", "json")
+    )
     assert [pair["after"]["code"] for pair in result["same"]] == ["GD103"]
     assert (result["before"]["hidden_findings"], result["after"]["hidden_findings"]) == (1, 1)
     assert [mismatch["aspect"] for mismatch in result["mismatches"]] == ["torch"]
 
 
 def test_the_last_recording_is_not_compared_with_itself(store, run_here):
-    assert "is itself the last recording" in run_here("diff", "20261121-042902-000000-item", status=2).stderr
+    assert (
+        "is itself the last recording"
+        in run_here("diff", "20261121-042902-000000-item", status=2).stderr
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -97,4 +111,6 @@ def test_an_unreadable_file_is_refused_by_name(store, run_here):
     path = store / "locked.json"
     path.write_text("{}")
     path.chmod(0)
-    assert "locked.json cannot be read: Permission denied" in run_here("diff", path, status=2).stderr
+    assert (
+        "locked.json cannot be read: Permission denied" in run_here("diff", path, status=2).stderr
+    )

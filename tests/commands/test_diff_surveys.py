@@ -1,4 +1,5 @@
-"""``graphdoctor diff`` of two surveys from the outside: what it exits with, what it writes, what it refuses."""
+"""``graphdoctor diff`` of two surveys from the outside: what it exits with, what it writes, what it
+refuses."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ def test_it_exits_as_check_does(
 
 
 def test_a_result_is_written_though_it_fails(tmp_path: Path, run_here: RunCli) -> None:
-    before, after = written(tmp_path, "a.parquet", [row()]), written(tmp_path, "b.parquet", [row(break_sites=1)])
+    before, after = (
+        written(tmp_path, "a.parquet", [row()]),
+        written(tmp_path, "b.parquet", [row(break_sites=1)]),
+    )
     found = run_here("diff", before, after, "-o", "diff.md")
     assert (found.returncode, found.stdout, found.stderr) == (1, "", "Wrote diff.md\n")
     assert "break sites 0 → 1" in (tmp_path / "diff.md").read_text()
@@ -102,7 +106,9 @@ def store(tmp_path: Path) -> Path:
     (folder / "survey.json").write_text(json.dumps(described))
     with (folder / "rows.jsonl").open("w") as stream:
         for one in made.rows:
-            stream.write(json.dumps({"row": plain(one), "plan": "p", "files": {}, "limits": []}) + "\n")
+            stream.write(
+                json.dumps({"row": plain(one), "plan": "p", "files": {}, "limits": []}) + "\n"
+            )
     return folder
 
 
@@ -116,6 +122,8 @@ def test_the_last_survey_is_the_default_and_its_folder_can_be_named(
     assert "10 pieces compared: no regressions, 1 better." in found.stdout
 
 
-def test_the_last_survey_is_not_compared_with_itself(tmp_path: Path, run_here: RunCli, store: Path) -> None:
+def test_the_last_survey_is_not_compared_with_itself(
+    tmp_path: Path, run_here: RunCli, store: Path
+) -> None:
     survey = written(tmp_path, "a.parquet", started="2026-11-30T01:20:00Z")
     assert "error: a.parquet is itself the last survey." in refused(run_here("diff", survey))

@@ -56,8 +56,12 @@ def test_ranks_are_the_same_with_any_number_of_jobs(run_here: RunCli, job: Path,
     assert said(run_here, "report", job, "--format", form) == alone
 
 
-@pytest.mark.parametrize("command", [("report",), ("recompiles",), ("guards",), ("report", "--format", "html")])
-def test_a_log_in_parts_says_the_same(run_here: RunCli, small_parts: None, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("report",), ("recompiles",), ("guards",), ("report", "--format", "html")]
+)
+def test_a_log_in_parts_says_the_same(
+    run_here: RunCli, small_parts: None, command: tuple[str, ...]
+) -> None:
     alone = said(run_here, command[0], BARE, "--jobs", 1, *command[1:])
     assert said(run_here, command[0], BARE, "--jobs", 2, *command[1:]) == alone
 
@@ -65,9 +69,13 @@ def test_a_log_in_parts_says_the_same(run_here: RunCli, small_parts: None, comma
 @pytest.mark.slow
 def test_both_sides_of_a_diff_are_read_side_by_side(run_here: RunCli, job: Path) -> None:
     sides = (ITEM, BARE, "--format", "json")
-    assert said(run_here, "diff", *sides, "--jobs", 2) == said(run_here, "diff", *sides, "--jobs", 1)
+    assert said(run_here, "diff", *sides, "--jobs", 2) == said(
+        run_here, "diff", *sides, "--jobs", 1
+    )
     ranks = (job, "--rank", 0, "--rank", 2, "--format", "json")
-    assert said(run_here, "diff", *ranks, "--jobs", 2) == said(run_here, "diff", *ranks, "--jobs", 1)
+    assert said(run_here, "diff", *ranks, "--jobs", 2) == said(
+        run_here, "diff", *ranks, "--jobs", 1
+    )
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: Path) -> None:
@@ -76,7 +84,9 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: P
         address = f"ray://127.0.0.1:{server.getsockname()[1]}"
     done = run_here("report", job, "--on", address)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"There is no answer from a Ray cluster at {address}: Connection refused." in " ".join(done.stderr.split())
+    assert f"There is no answer from a Ray cluster at {address}: Connection refused." in " ".join(
+        done.stderr.split()
+    )
 
 
 class Lost:
@@ -85,7 +95,9 @@ class Lost:
     jobs = 1
     elsewhere = "the Ray cluster at ray://head:10001"
 
-    def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:
+    def run(
+        self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None
+    ) -> Iterator[Outcome[Any]]:
         for index in range(len(pieces)):
             yield (index, Failure("lost", "Ray gave it up: the worker died."))
 
@@ -98,18 +110,27 @@ def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
     )
 
 
-def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.MonkeyPatch, job: Path) -> None:
+def test_a_rank_that_a_worker_could_not_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, job: Path
+) -> None:
     from graphdoctor.executors.local import Local
     from graphdoctor.studies.ranks.job import job_report
     from graphdoctor.trace.folder import ranks_at
 
     class LosesOne(Local):
-        def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:
+        def run(
+            self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None
+        ) -> Iterator[Outcome[Any]]:
             for index, found in super().run(work, pieces, ahead=ahead):
                 yield index, Failure("ended", "its process ended twice") if index == 1 else found
 
-    (gap,) = [gap for gap in job_report(job, ranks_at(job), LosesOne(1)).gaps if gap.kind == "rank_unread"]
-    assert (gap.code, gap.message) == ("GD907", "Rank 1 couldn't be read, so it is left out: its process ended twice.")
+    (gap,) = [
+        gap for gap in job_report(job, ranks_at(job), LosesOne(1)).gaps if gap.kind == "rank_unread"
+    ]
+    assert (gap.code, gap.message) == (
+        "GD907",
+        "Rank 1 couldn't be read, so it is left out: its process ended twice.",
+    )
 
 
 def test_help_says_what_reads_logs(run_here: RunCli) -> None:

@@ -1,4 +1,5 @@
-"""``graphdoctor fix``: fixes are tried on the very program, judged, put together, and written only when asked."""
+"""``graphdoctor fix``: fixes are tried on the very program, judged, put together, and written only
+when asked."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ QUICK = ("--no-timing", "--jobs", "2")
 def tried(folder: Path, name: str, *options: str, is_forked: bool = True) -> dict[str, Any]:
     """The document of ``fix``."""
     quick = () if "--no-try" in options else QUICK
-    done = run_command("fix", name, *quick, "--format", "json", *options, cwd=folder, is_forked=is_forked)
+    done = run_command(
+        "fix", name, *quick, "--format", "json", *options, cwd=folder, is_forked=is_forked
+    )
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -67,7 +70,11 @@ def test_rounds_go_on_until_nothing_is_left(peeled):
     assert (after["break_sites"], after["skipped_frames"], after["graphs"]) == (0, 0, 1)
     assert after["coverage"] == 1.0
     assert treatment["left"] == []
-    assert [case["code"] for case in treatment["tried"] if case["is_applied"]] == ["GD101", "GD101", "GD102"]
+    assert [case["code"] for case in treatment["tried"] if case["is_applied"]] == [
+        "GD101",
+        "GD101",
+        "GD102",
+    ]
     rounds = [case["round"] for case in treatment["tried"] if case["is_applied"]]
     assert rounds[0] == rounds[1] == 1 < rounds[2]
 
@@ -88,7 +95,9 @@ def test_the_counts_before_are_those_of_explain_and_results_are_compared_in_ever
 def test_places_are_lines_of_the_file_on_disk(peeled):
     folder, document = peeled
     lines = (folder / "model.py").read_text().splitlines()
-    later = [fix for fix in document["recording"]["treatment"]["tried"] if not fix["is_on_untouched"]]
+    later = [
+        fix for fix in document["recording"]["treatment"]["tried"] if not fix["is_on_untouched"]
+    ]
     assert later
     # The fixes of the first round add lines above the `if`, which a later round is about.
     places = {fix["code"]: lines[int(fix["place"].rpartition(":")[2]) - 1].strip() for fix in later}
@@ -99,7 +108,10 @@ def test_nothing_is_written_without_apply(peeled):
     folder, document = peeled
     text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
     assert (folder / "model.py").read_text() == text
-    assert "+        x = x / torch.where(x.max() > 10.0, x.max(), 1)" in document["recording"]["treatment"]["diff"]
+    assert (
+        "+        x = x / torch.where(x.max() > 10.0, x.max(), 1)"
+        in document["recording"]["treatment"]["diff"]
+    )
 
 
 def test_findings_carry_their_verdicts(peeled):
@@ -117,13 +129,20 @@ def test_each_trial_is_a_recording_of_its_own_and_report_shows_what_was_tried(pe
     recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
     trials = sorted(path.name for path in (recording / "fixes").iterdir())
     assert len(trials) == document["recording"]["treatment"]["trial_count"]
-    report = run_command("report", recording / "fixes" / "untouched", "--format", "json", cwd=folder)
-    assert json.loads(report.stdout)["summary"]["graphs"] == document["recording"]["treatment"]["before"]["graphs"]
+    report = run_command(
+        "report", recording / "fixes" / "untouched", "--format", "json", cwd=folder
+    )
+    assert (
+        json.loads(report.stdout)["summary"]["graphs"]
+        == document["recording"]["treatment"]["before"]["graphs"]
+    )
     report = run_command("report", "--format", "json", cwd=folder)
     assert json.loads(report.stdout)["recording"]["treatment"] == document["recording"]["treatment"]
     # Only the recording itself keeps the text of files.
     for pattern, is_kept in (("trace/*.log", True), ("fixes/*/trace/*.log", False)):
-        assert {b'"graphdoctor_file"' in log.read_bytes() for log in recording.glob(pattern)} == {is_kept}
+        assert {b'"graphdoctor_file"' in log.read_bytes() for log in recording.glob(pattern)} == {
+            is_kept
+        }
 
 
 def test_what_is_written_is_all_that_torch_needs(tmp_path):
@@ -132,7 +151,10 @@ def test_what_is_written_is_all_that_torch_needs(tmp_path):
     program.write_text(text)
     run_command("fix", "model.py", *QUICK, "--unsafe-fixes", "--apply", cwd=tmp_path, status=0)
     # The setting stands after the imports.
-    assert "nn\n\ntorch.compiler.config.reorderable_logging_functions.add(print)\n\n\nclass" in program.read_text()
+    assert (
+        "nn\n\ntorch.compiler.config.reorderable_logging_functions.add(print)\n\n\nclass"
+        in program.read_text()
+    )
     found = ask_torch([program])[program]
     assert (found["sites"], found["error"]) == ([], None)
     assert "To write" not in run_command("report", cwd=tmp_path, status=0).stdout
@@ -164,11 +186,16 @@ def example_inputs():
 
 def test_torch_traces_the_backward_pass_of_a_training_step(tmp_path):
     (tmp_path / "model.py").write_text(TRAINING)
-    treatment = tried(tmp_path, "model.py", "--unsafe-fixes", "--apply", "--force")["recording"]["treatment"]
+    treatment = tried(tmp_path, "model.py", "--unsafe-fixes", "--apply", "--force")["recording"][
+        "treatment"
+    ]
     assert [fix["title"] for fix in treatment["tried"] if fix["is_applied"]] == [
         "Let torch trace the backward pass, and detach `loss` after it"
     ]
-    assert "        loss.backward()\n        loss = loss.detach()\n" in (tmp_path / "model.py").read_text()
+    assert (
+        "        loss.backward()\n        loss = loss.detach()\n"
+        in (tmp_path / "model.py").read_text()
+    )
     # Plain torch agrees: two lines break, the backward pass isn't one of them.
     found = ask_torch([tmp_path / "model.py"])[tmp_path / "model.py"]
     assert (len(found["sites"]), found["error"]) == (2, None)
@@ -179,7 +206,10 @@ def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
     text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
     path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
     path.chmod(0o640)
-    assert f"Wrote {path}" in run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0).stderr
+    assert (
+        f"Wrote {path}"
+        in run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0).stderr
+    )
     guard = "\t\tif not torch.compiler.is_compiling():\n\t"
     wanted = text.replace('\t\tprint("café"', f'{guard}\t\tprint("café"')
     assert path.read_bytes() == wanted.replace("\n", "\r\n").encode("latin-1")
@@ -202,23 +232,29 @@ def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_p
 
 
 def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
-    (tmp_path / "model.py").write_text((REPOSITORY / "sample_models" / "explicit_graph_break.py").read_text())
+    (tmp_path / "model.py").write_text(
+        (REPOSITORY / "sample_models" / "explicit_graph_break.py").read_text()
+    )
     document = tried(tmp_path, "model.py")
-    [case] = [case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"]
+    [case] = [
+        case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"
+    ]
     assert (case["verdict"], case["is_safe"]) == ("not tried", False)
     assert "--unsafe-fixes" in case["reason"]
     assert document["recording"]["treatment"]["after"] is None
 
 
 def test_no_try_runs_the_target_once_and_its_diff_is_a_patch_that_git_takes(tmp_path):
-    counting = (
-        'import pathlib\n\nwith pathlib.Path(__file__).with_name("runs").open("a") as runs:\n    runs.write("x")\n'
-    )
+    counting = 'import pathlib\n\nwith pathlib.Path(__file__).with_name("runs").open("a") as runs:\n    runs.write("x")\n'
     (tmp_path / "model.py").write_text(counting + SPEAKING)
     patch = run_command("fix", "model.py", "--no-try", "--diff", cwd=tmp_path).stdout
     assert (tmp_path / "runs").read_text() == "x"
-    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["recording"]["treatment"]
-    assert {case["verdict"] for case in treatment["tried"] if case["kind"] == "code"} == {"not tried"}
+    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)[
+        "recording"
+    ]["treatment"]
+    assert {case["verdict"] for case in treatment["tried"] if case["kind"] == "code"} == {
+        "not tried"
+    }
     assert treatment["after"] is None
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
     assert (tmp_path / "model.py").read_text() == counting + GUARDED
@@ -236,21 +272,29 @@ def test_what_could_not_be_tried_is_not_written(tmp_path):
 TROUBLE = {
     "an import that fails": ("raise ImportError('not me')", "ImportError: not me"),
     "a hang": ("import time; time.sleep(600)", "Stopped"),
-    "memory": ("hoard = bytearray(b'x' * 1_500_000_000); import time; time.sleep(600)", "too much memory"),
+    "memory": (
+        "hoard = bytearray(b'x' * 1_500_000_000); import time; time.sleep(600)",
+        "too much memory",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TROUBLE)
 def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name):
     statement, says = TROUBLE[name]
-    # The program compares its own text as Python sees it with the one on disk, so only an edited one misbehaves.
-    guard = 'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
+    # The program compares its own text as Python sees it with the one on disk, so only an edited
+    # one misbehaves.
+    guard = (
+        'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
+    )
     (tmp_path / "model.py").write_text(f"{guard}{statement}\n{SPEAKING}")
     limits = ["--trial-timeout", "5" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
     [case] = [
-        case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code" and case["is_safe"]
+        case
+        for case in document["recording"]["treatment"]["tried"]
+        if case["kind"] == "code" and case["is_safe"]
     ]
     assert case["verdict"] == "failed"
     assert says in case["reason"]
@@ -301,15 +345,19 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
 def test_a_program_that_is_not_deterministic_proves_nothing(tmp_path):
     noise = "y = torch.relu(self.linear(x)) + int.from_bytes(self.noise)"
     text = SPEAKING.replace("y = torch.relu(self.linear(x))", noise).replace(
-        "        self.linear =", "        self.noise = __import__('os').urandom(2)\n        self.linear ="
+        "        self.linear =",
+        "        self.noise = __import__('os').urandom(2)\n        self.linear =",
     )
     (tmp_path / "model.py").write_text(text)
     document = tried(tmp_path, "model.py")
-    case = next(case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code")
+    case = next(
+        case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"
+    )
     assert case["verdict"] == "unproven"
     assert "differ from run to run" in case["reason"]
     assert any(
-        "two runs without torch.compile differ in" in note for note in document["recording"]["treatment"]["notes"]
+        "two runs without torch.compile differ in" in note
+        for note in document["recording"]["treatment"]["notes"]
     )
     assert document["recording"]["treatment"]["after"] is None
 
@@ -337,8 +385,12 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
         py_compile.compile(str(helper), str(tmp_path / "speaking.pyc"), doraise=True)
         helper.unlink()
     text = f"import torch\n{SOURCELESS[name]}\n\n\ndef forward(x):\n    return speak(x.sin()) + 1\n\n\n"
-    (tmp_path / "model.py").write_text(f"{text}def example_inputs():\n    return (torch.randn(4),)\n")
-    done = run_command("fix", "model.py:forward", "--no-try", "--format", "json", cwd=tmp_path, status=0)
+    (tmp_path / "model.py").write_text(
+        f"{text}def example_inputs():\n    return (torch.randn(4),)\n"
+    )
+    done = run_command(
+        "fix", "model.py:forward", "--no-try", "--format", "json", cwd=tmp_path, status=0
+    )
     document = json.loads(done.stdout)
     assert document["findings"]
     assert document["recording"]["treatment"]["diff"] == ""
@@ -347,7 +399,9 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
 
 def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
-    document = json.loads(run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path).stdout)
+    document = json.loads(
+        run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path).stdout
+    )
     treatment = document["recording"]["treatment"]
     assert [times["backend"] for times in treatment["times"]] == ["inductor"]
     for times in treatment["times"]:
@@ -365,7 +419,8 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
     assert applied["times"] == treatment["times"]
     # What Inductor compiled for timing is where nothing else finds it, and gone.
     asked = {
-        path.parent.name: json.loads(path.read_text())["trial"] for path in tmp_path.glob("*/*/fixes/*/request.json")
+        path.parent.name: json.loads(path.read_text())["trial"]
+        for path in tmp_path.glob("*/*/fixes/*/request.json")
     }
     timed = {name for name in asked if name.startswith("time-")}
     assert {name for name, trial in asked.items() if trial.get("compiled")} == timed
@@ -375,11 +430,15 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
 
 def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
-    printed, said = interrupted("fix", "model.py", cwd=tmp_path, once=".graphdoctor/*/fixes/time*/probe.jsonl")
+    printed, said = interrupted(
+        "fix", "model.py", cwd=tmp_path, once=".graphdoctor/*/fixes/time*/probe.jsonl"
+    )
     assert "interrupted before everything was tried" in " ".join(printed.split())
     assert said.endswith("Interrupted. The same command tries first what was verified.\n")
     assert (tmp_path / "model.py").read_text() == SPEAKING
-    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["recording"]["treatment"]
+    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)[
+        "recording"
+    ]["treatment"]
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in note for note in treatment["notes"])
@@ -419,7 +478,10 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_verdicts_are_printed_as_they_come_and_nothing_else(verified):
     _, said = verified
-    assert re.fullmatch(r"(trial \d · [a-z ]+ · model\.py:\d+ · .+\n)+", re.sub(r"^hidden .*\n", "", said, flags=re.M))
+    assert re.fullmatch(
+        r"(trial \d · [a-z ]+ · model\.py:\d+ · .+\n)+",
+        re.sub(r"^hidden .*\n", "", said, flags=re.M),
+    )
     assert "trial 1 · verified · model.py:25 · Skip `print(…)` while compiling" in said
 
 
@@ -429,7 +491,9 @@ def test_what_python_reads_is_noted(verified):
     for run in (recording, *recording.glob("fixes/*")):
         reads = json.loads((run / "reads.json").read_text())
         own = {
-            Path(file).name for file in reads["files"] if file.startswith(str(folder)) and ".graphdoctor" not in file
+            Path(file).name
+            for file in reads["files"]
+            if file.startswith(str(folder)) and ".graphdoctor" not in file
         }
         assert own - {"log.txt"} == {"model.py", "helper.py", "data.csv"}
         assert str(folder / "optional.json") in reads["missing"]
@@ -445,7 +509,8 @@ def test_apply_after_fix_tries_nothing_again(verified):
     for extra in (("--diff",), ("--format", "json"), ("--format", "markdown"), ()):
         again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder, status=0)
         assert re.search(
-            r"Verified \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.", again.stderr
+            r"Verified \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.",
+            again.stderr,
         )
     quiet = run_command("fix", "model.py", *QUICK, "-q", "--diff", cwd=folder)
     assert quiet.stderr == ""
@@ -470,7 +535,9 @@ def test_what_changed_since_is_named_and_tried_anew(verified):
         done = run_command("fix", "model.py", *QUICK, "--diff", cwd=folder)
     finally:
         (folder / "data.csv").write_text("1,2\n")
-    assert re.search(r"Trying anew what was tried \d+ seconds? ago: data\.csv changed\.", done.stderr)
+    assert re.search(
+        r"Trying anew what was tried \d+ seconds? ago: data\.csv changed\.", done.stderr
+    )
     assert "trial 1 · verified" in done.stderr
     assert len(list(folder.glob(".graphdoctor/2*"))) == 2
 
@@ -488,7 +555,9 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
 @pytest.mark.parametrize("options", [(), ("--diff",), ("--format", "json")])
 def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path, options):
     (tmp_path / "model.py").write_text(
-        SPEAKING.replace("def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs")
+        SPEAKING.replace(
+            "def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs"
+        )
     )
     done = run_command("fix", "model.py", *options, cwd=tmp_path, status=2)
     assert done.stdout == "" or options[:1] == ("--format",)
@@ -507,9 +576,14 @@ def test_an_interpreter_that_is_not_there_leaves_no_recording(tmp_path):
 def test_fixes_are_matched_wherever_the_recording_is_read(peeled, tmp_path):
     folder, document = peeled
     recording = max(path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
-    read = json.loads(run_command("report", recording, "--format", "json", cwd=tmp_path, status=0).stdout)
+    read = json.loads(
+        run_command("report", recording, "--format", "json", cwd=tmp_path, status=0).stdout
+    )
     verdicts, there = (
-        {finding["fingerprint"]: [fix["verdict"] for fix in finding["fixes"]] for finding in one["findings"]}
+        {
+            finding["fingerprint"]: [fix["verdict"] for fix in finding["fixes"]]
+            for finding in one["findings"]
+        }
         for one in (document, read)
     )
     assert there == verdicts
@@ -521,5 +595,7 @@ def test_what_was_timed_and_verified_is_written_without_running_anything_again(t
     # With its timing, which compiles with Inductor, and as a person runs it.
     run_command("fix", "model.py", cwd=tmp_path, is_forked=False, status=0)
     written = run_command("fix", "model.py", "--apply", cwd=tmp_path, is_forked=False, status=0)
-    assert re.match(r"Verified \d+ seconds? ago, and nothing changed since: ", written.stderr), written.stderr
+    assert re.match(r"Verified \d+ seconds? ago, and nothing changed since: ", written.stderr), (
+        written.stderr
+    )
     assert (tmp_path / "model.py").read_text() != SPEAKING

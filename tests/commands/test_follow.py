@@ -32,7 +32,15 @@ def followed(tmp_path: Path, *options: str):
     out, err = tmp_path / "out", tmp_path / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "graphdoctor", "report", str(tmp_path / "logs"), "--follow", *options],
+            [
+                sys.executable,
+                "-m",
+                "graphdoctor",
+                "report",
+                str(tmp_path / "logs"),
+                "--follow",
+                *options,
+            ],
             stdout=stdout,
             stderr=stderr,
             env={**os.environ, "COLUMNS": "100"},

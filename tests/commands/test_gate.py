@@ -1,4 +1,5 @@
-"""``check`` and ``baseline`` as a user has them, from red to green and back; test_bad_gate has what starts no probe."""
+"""``check`` and ``baseline`` as a user has them, from red to green and back; test_bad_gate has what
+starts no probe."""
 
 from __future__ import annotations
 
@@ -78,12 +79,17 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
 
     written = project.run("baseline", "prints")
     assert written.returncode == 0, written.stderr
-    assert "prints: 1 finding added, 0 dropped\n  + GD101 my models/prints.py Net.forward" in written.stdout
+    assert (
+        "prints: 1 finding added, 0 dropped\n  + GD101 my models/prints.py Net.forward"
+        in written.stdout
+    )
     before = project.baseline.read_bytes()
     (torch,) = json.loads(before)["targets"]["prints"]
 
     # One break more, above the known one, whose line moves; from a folder below, by name.
-    more = PRINTS.replace("        x = torch.relu(x)\n", "        x = torch.relu(x)\n        print('new')\n")
+    more = PRINTS.replace(
+        "        x = torch.relu(x)\n", "        x = torch.relu(x)\n        print('new')\n"
+    )
     project.prints(more)
     red = project.run("check", "prints", "-q", cwd=project.models)
     assert red.returncode == 1, red.stderr
@@ -94,7 +100,8 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     assert (refused.returncode, project.baseline.read_bytes()) == (2, before)
     assert "--update" in refused.stderr
 
-    # Both gone: one was never known, the other is fixed until the file says so. The other target has gone too.
+    # Both gone: one was never known, the other is fixed until the file says so. The other target
+    # has gone too.
     (project.folder / "pyproject.toml").write_text(SETTINGS[SETTINGS.rindex("[[") :])
     project.prints(CLEAN_TARGET + "\n\n# graphdoctor: ignore[GD101] long ago\n")
     green = project.run("check", "-q")
@@ -103,7 +110,10 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     assert "GD101  my models/prints.py in Net.forward" in green.stdout
     assert "my models/prints.py:13 ignore[GD101] matches no finding" in green.stdout
     assert "graphdoctor baseline --update removes the fixed findings." in green.stdout
-    assert "prints: 0 findings added, 1 dropped" in project.run("baseline", "--update", "-q", "prints").stdout
+    assert (
+        "prints: 0 findings added, 1 dropped"
+        in project.run("baseline", "--update", "-q", "prints").stdout
+    )
     assert json.loads(project.baseline.read_text())["targets"] == {"prints": {torch: []}}
 
 
@@ -113,7 +123,11 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
         ("", "TORCH_COMPILE_DISABLE", "TORCH_COMPILE_DISABLE is set."),
         ("", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DISABLE is set."),
         ("torch._dynamo.config.disable = True", None, "torch._dynamo.config.disable is True."),
-        ('torch.compiler.set_stance("force_eager")', None, 'torch.compiler.set_stance("force_eager") is in effect.'),
+        (
+            'torch.compiler.set_stance("force_eager")',
+            None,
+            'torch.compiler.set_stance("force_eager") is in effect.',
+        ),
         ("torch.compile = lambda model, **_: model", None, "prints.py:3) replaced torch.compile."),
     ],
 )
@@ -124,11 +138,27 @@ def test_where_torch_compile_is_off_nothing_passes_and_nothing_is_written_down(
     before = project.baseline.read_bytes()
     project.prints(PRINTS.replace("import torch\n", f"import torch\n\n{line}\n", 1))
     environment = clean_environment() | ({variable: "1"} if variable else {})
-    off = run_command("check", "prints", "-q", cwd=project.folder, env=environment, is_forked=not variable, status=2)
-    assert f"torch.compile {'compiled nothing' if 'replaced' in why else 'was off'}:" in " ".join(off.stdout.split())
+    off = run_command(
+        "check",
+        "prints",
+        "-q",
+        cwd=project.folder,
+        env=environment,
+        is_forked=not variable,
+        status=2,
+    )
+    assert f"torch.compile {'compiled nothing' if 'replaced' in why else 'was off'}:" in " ".join(
+        off.stdout.split()
+    )
     assert why.replace(" ", "") in "".join(off.stdout.split())
     refused = run_command(
-        "baseline", "--update", "prints", "-q", cwd=project.folder, env=environment, is_forked=not variable
+        "baseline",
+        "--update",
+        "prints",
+        "-q",
+        cwd=project.folder,
+        env=environment,
+        is_forked=not variable,
     )
     assert (refused.returncode, project.baseline.read_bytes()) == (2, before)
     assert "--allow-empty" in refused.stderr
@@ -136,7 +166,9 @@ def test_where_torch_compile_is_off_nothing_passes_and_nothing_is_written_down(
 
 def test_a_run_in_which_nothing_compiles_fails_until_it_is_allowed(project: Project) -> None:
     project.run("baseline", "prints", "-q")
-    project.prints(PRINTS.replace("    def forward", "    @torch.compiler.disable\n    def forward"))
+    project.prints(
+        PRINTS.replace("    def forward", "    @torch.compiler.disable\n    def forward")
+    )
     empty = project.run("check", "prints", "-q")
     assert empty.returncode == 1, empty.stdout
     shown = " ".join(empty.stdout.split())
@@ -183,14 +215,21 @@ def test_a_known_finding_that_skips_one_more_function_fails(project: Project) ->
     project.run("baseline", "prints", "-q")
     green = project.run("check", "prints", "-q")
     assert green.returncode == 0, green.stdout
-    project.prints(STEP.replace("        x = self.step(x)", "        with Timed():\n            x = self.step(x)"))
+    project.prints(
+        STEP.replace(
+            "        x = self.step(x)", "        with Timed():\n            x = self.step(x)"
+        )
+    )
     worse = project.run("check", "prints", "-q")
     shown = " ".join(worse.stdout.split())
     assert worse.returncode == 1, worse.stdout
     assert "2 worse, 2 known" in shown
     assert "Worse in prints" in shown
     assert "torch skips `Net.forward` and `Net.step`; in the baseline it skips `Net.step`" in shown
-    assert "coverage is 0% (3 of 3 operations run eagerly); in the baseline it is 67% (1 of 3)" in shown
+    assert (
+        "coverage is 0% (3 of 3 operations run eagerly); in the baseline it is 67% (1 of 3)"
+        in shown
+    )
 
 
 def test_what_crashes_is_never_green_and_never_written_down(project: Project) -> None:
@@ -214,13 +253,21 @@ def test_a_target_without_configuration_is_held_to_budgets(tmp_path: Path) -> No
         PRINTS.replace('print("seen")', 'print("seen")  # graphdoctor: ignore[GD101] wanted')
     )
     found = run_command(
-        "check", "prints.py", "--max-breaks", 0, "--min-coverage", 1, "--format", "json", cwd=tmp_path, status=1
+        "check",
+        "prints.py",
+        "--max-breaks",
+        0,
+        "--min-coverage",
+        1,
+        "--format",
+        "json",
+        cwd=tmp_path,
+        status=1,
     )
     (target,) = json.loads(found.stdout)["targets"]
-    assert [(budget["name"], budget["value"], budget["is_kept"]) for budget in target["budgets"]] == [
-        ("max-breaks", 1, False),
-        ("min-coverage", 1, True),
-    ]
+    assert [
+        (budget["name"], budget["value"], budget["is_kept"]) for budget in target["budgets"]
+    ] == [("max-breaks", 1, False), ("min-coverage", 1, True)]
     assert [(item["by"], item["reason"]) for item in target["ignored"]] == [("comment", "wanted")]
     assert (target["name"], target["new"]) == ("prints.py", [])
 
@@ -231,9 +278,13 @@ def test_changed_files_of_two_packages_are_checked_in_one_call(tmp_path: Path) -
         folder = tmp_path / "packages" / name
         folder.mkdir(parents=True)
         (folder / "net.py").write_text(text)
-        (folder / "pyproject.toml").write_text('[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "net.py"\n')
+        (folder / "pyproject.toml").write_text(
+            '[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "net.py"\n'
+        )
     files = ("packages/a/net.py", "packages/b/net.py")
-    red = run_command("check", "--output", "sarif=check.sarif", "--files", *files, cwd=tmp_path, status=1)
+    red = run_command(
+        "check", "--output", "sarif=check.sarif", "--files", *files, cwd=tmp_path, status=1
+    )
     assert re.search(r"packages/a: net +failed +1 ", red.stdout)
     assert re.search(r"packages/b: net +passed", red.stdout)
     assert "--> packages/a/net.py:7:9 in Net.forward" in red.stdout

@@ -52,7 +52,8 @@ torch.compile(model, backend="eager")(*example_inputs())
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
-    """A folder in which the guards of a model were measured, the document, and what it printed on standard error."""
+    """A folder in which the guards of a model were measured, the document, and what it printed on
+    standard error."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "net.py").write_text(NET)
     (folder / "script.py").write_text(SCRIPT)
@@ -69,7 +70,11 @@ def model_set(document: dict[str, Any]) -> dict[str, Any]:
 def test_each_compile_has_its_guards_in_words(guarded) -> None:
     _, document, _ = guarded
     found = model_set(document)
-    nodes = {node["expression"]: node for node in found["nodes"] if node["kind"] in ("EQUALS_MATCH", "TENSOR_MATCH")}
+    nodes = {
+        node["expression"]: node
+        for node in found["nodes"]
+        if node["kind"] in ("EQUALS_MATCH", "TENSOR_MATCH")
+    }
     assert nodes["mode"]["expected"] == "'plain'"
     assert nodes["mode"]["location"]["text"] == 'return x if mode == "plain" else -x'
     assert nodes["mode"]["location"]["origin"] == "user"
@@ -88,9 +93,15 @@ def test_the_cost_is_that_of_the_steady_call(guarded) -> None:
     assert guards["share"] == pytest.approx(guards["searches_us"] / guards["call_us"])
     assert guards["warm_share"] == pytest.approx(guards["checks_us"] / guards["call_us"])
     assert guards["searches_low_us"] <= guards["searches_us"] <= guards["searches_high_us"]
-    assert {found["search_us"] is None for found in guards["sets"] if found["runs_per_call"]} == {False}
+    assert {found["search_us"] is None for found in guards["sets"] if found["runs_per_call"]} == {
+        False
+    }
     assert guards["checks_us"] == pytest.approx(
-        sum(found["check_us"] * found["runs_per_call"] for found in guards["sets"] if found["runs_per_call"])
+        sum(
+            found["check_us"] * found["runs_per_call"]
+            for found in guards["sets"]
+            if found["runs_per_call"]
+        )
     )
     parts = {part["path"]: part for part in model_set(document)["bill"]}
     assert {"x", "mode", "self", "self.blocks", "self.blocks[0]", "self.blocks[0].fc"} <= set(parts)
@@ -116,7 +127,9 @@ def test_the_last_recording_is_shown_again_without_running(guarded) -> None:
     for width in (80, 140):
         shown = run_command("guards", "-v", cwd=folder, env=clean_environment(COLUMNS=str(width)))
         # Code to paste is never broken.
-        assert all("guard_filter_fn" in line for line in shown.stdout.splitlines() if len(line) > width)
+        assert all(
+            "guard_filter_fn" in line for line in shown.stdout.splitlines() if len(line) > width
+        )
         assert "Guard checks take" in shown.stdout
         assert "6 alike" in shown.stdout
 
@@ -140,14 +153,20 @@ def test_a_log_of_others_has_the_same_guards(guarded, tmp_path: Path, run_cli: R
     other = json.loads(run_cli("guards", tmp_path / "trace", "--format", "json").stdout)
 
     def checked(of: dict[str, Any]) -> list[tuple[str, str]]:
-        return [(node["expression"], node["expected"]) for node in model_set(of)["nodes"] if node["path"] != "globals"]
+        return [
+            (node["expression"], node["expected"])
+            for node in model_set(of)["nodes"]
+            if node["path"] != "globals"
+        ]
 
     assert checked(other) == checked(document)
     assert other["recording"]["guards"]["share"] is None
 
 
 @pytest.mark.slow
-def test_a_call_that_always_compiles_has_a_gap_in_place_of_a_cost(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_call_that_always_compiles_has_a_gap_in_place_of_a_cost(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
     (tmp_path / "f.py").write_text(
         "import itertools, torch\n"
         "names = itertools.count()\n"
@@ -162,10 +181,15 @@ def test_a_call_that_always_compiles_has_a_gap_in_place_of_a_cost(tmp_path: Path
         "    return torch.compiler.disable(call, recursive=False)\n"
         "def example_inputs():\n    return (torch.ones(2),)\n"
     )
-    process = run_cli("guards", "f.py", "--config", "torch._dynamo.config.recompile_limit=64", "--format", "json")
+    process = run_cli(
+        "guards", "f.py", "--config", "torch._dynamo.config.recompile_limit=64", "--format", "json"
+    )
     document = json.loads(process.stdout)
     assert document["recording"]["guards"]["call_us"] is None
-    assert any("cost of guard checks was not measured" in gap["message"] for gap in document["recording"]["gaps"])
+    assert any(
+        "cost of guard checks was not measured" in gap["message"]
+        for gap in document["recording"]["gaps"]
+    )
 
 
 @pytest.mark.slow
@@ -177,5 +201,7 @@ def test_a_failing_target_still_shows_its_guards(tmp_path: Path, run_cli: RunCli
     document = json.loads(run_cli("guards", "f.py", "--format", "json", status=2).stdout)
     assert document["recording"]["is_partial"]
     assert any(
-        node["expression"] == "n" for found in document["recording"]["guards"]["sets"] for node in found["nodes"]
+        node["expression"] == "n"
+        for found in document["recording"]["guards"]["sets"]
+        for node in found["nodes"]
     )

@@ -28,17 +28,23 @@ IS_GATE = {"check", "try"}
 
 
 EXAMPLES: dict[str, list[str]] = {
-    command: re.findall(r"^ +(graphdoctor .*): ", command_of(command).__doc__ or "", re.MULTILINE) for command in NAMES
+    command: re.findall(r"^ +(graphdoctor .*): ", command_of(command).__doc__ or "", re.MULTILINE)
+    for command in NAMES
 }
-SUMMARIES = {name: summary for group in (*COMMANDS.values(), FOR_TOOLS) for name, summary in group.items()}
+SUMMARIES = {
+    name: summary for group in (*COMMANDS.values(), FOR_TOOLS) for name, summary in group.items()
+}
 IS_LONG = {"cure", "survey", "bench", "fix", "export"}
 """Their own tests run them; the examples wait for the night."""
 
 
 @pytest.mark.parametrize("command", NAMES)
-def test_help_fits_on_two_screens_and_counts_what_help_all_has(run_here: RunCli, command: str) -> None:
+def test_help_fits_on_two_screens_and_counts_what_help_all_has(
+    run_here: RunCli, command: str
+) -> None:
     short, whole = (
-        run_here(command, option, env=clean_environment(COLUMNS="80")).stdout for option in ("--help", "--help-all")
+        run_here(command, option, env=clean_environment(COLUMNS="80")).stdout
+        for option in ("--help", "--help-all")
     )
     assert short.count("\n") <= 50
     flags = [re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE) for text in (short, whole)]
@@ -92,7 +98,9 @@ def _marked(example: str) -> object:
     return pytest.param(example, marks=pytest.mark.nightly if is_long else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("example", [_marked(line) for examples in EXAMPLES.values() for line in examples])
+@pytest.mark.parametrize(
+    "example", [_marked(line) for examples in EXAMPLES.values() for line in examples]
+)
 def test_each_example_runs_as_it_stands(project: Path, tmp_path: Path, example: str) -> None:
     _, command, *rest = shlex.split(example)
     folder = shutil.copytree(project, tmp_path / "project")
@@ -110,13 +118,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     speaking = CLEAN_TARGET.replace("return", "print(1)\n        return", 1)
     (folder / "model.py").write_text(speaking)
-    guarded = speaking.replace("print(1)", "if not torch.compiler.is_compiling():\n            print(1)")
+    guarded = speaking.replace(
+        "print(1)", "if not torch.compiler.is_compiling():\n            print(1)"
+    )
     (folder / "PATCH.diff").write_text(unified(speaking.encode(), guarded.encode(), "model.py"))
     (folder / "train.py").write_text(SCRIPT)
     (folder / "pyproject.toml").write_text(PROJECT)
     for command in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m x"):
         subprocess.run(["git", *command.split()], cwd=folder, check=True, capture_output=True)
-    for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",), ("keep", "nightly")):
+    for arguments in (
+        ("explain", "model.py", "-o", "before.json"),
+        ("baseline",),
+        ("keep", "nightly"),
+    ):
         run_command(*arguments, cwd=folder, status=0)
     shutil.copy(folder / "before.json", folder / "after.json")
     shutil.copytree(next((folder / ".graphdoctor").glob("*/trace")), folder / "logs")

@@ -1,4 +1,5 @@
-"""A log whose every name is hostile, under a hostile name, through the command line: the bytes that a terminal gets."""
+"""A log whose every name is hostile, under a hostile name, through the command line: the bytes that
+a terminal gets."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ NAME = "a\x1b[31mb\u202e\u009b\n" + FORGED
 def changed(value: Any, change: Callable[[str], str]) -> Any:
     """A JSON value with every text in it changed, but for the names of kinds."""
     if isinstance(value, dict):
-        return {key: each if key == "encoding" else changed(each, change) for key, each in value.items()}
+        return {
+            key: each if key == "encoding" else changed(each, change) for key, each in value.items()
+        }
     if isinstance(value, list):
         return [changed(each, change) for each in value]
     return change(value) if isinstance(value, str) else value
@@ -34,13 +37,21 @@ def changed(value: Any, change: Callable[[str], str]) -> Any:
 
 def in_headers(text: str) -> str:
     """A name in a record's header, where JSON can hold newlines."""
-    return text.replace(DEMO, f"{PACKAGE}{EVIL}/").replace("forward", f"for{EVIL}ward").replace("+cpu", f"+{EVIL}cpu")
+    return (
+        text.replace(DEMO, f"{PACKAGE}{EVIL}/")
+        .replace("forward", f"for{EVIL}ward")
+        .replace("+cpu", f"+{EVIL}cpu")
+    )
 
 
 def in_payloads(text: str) -> str:
     """A name in a record's payload, whose lines are torch's."""
     evil = CONTROLS.replace("\x00", "")
-    return text.replace(DEMO, f"{PACKAGE}{evil}/").replace("`print`", f"`pr{evil}int`").replace("forward", f"for{evil}")
+    return (
+        text.replace(DEMO, f"{PACKAGE}{evil}/")
+        .replace("`print`", f"`pr{evil}int`")
+        .replace("forward", f"for{evil}")
+    )
 
 
 def hostile(source: Path, name: str, log: Path) -> Path:
@@ -59,7 +70,9 @@ def hostile(source: Path, name: str, log: Path) -> Path:
             continue
         record = json.loads(found[2])
         is_artifact = "artifact" in record
-        record = {key: each if is_artifact else changed(each, in_headers) for key, each in record.items()}
+        record = {
+            key: each if is_artifact else changed(each, in_headers) for key, each in record.items()
+        }
         if payload:
             text = "\n".join(payload)
             if is_artifact and record["artifact"]["name"] == "torch_version":
@@ -99,7 +112,10 @@ def theirs(shown: bytes) -> list[bytes]:
 def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, args):
     process = subprocess.run(
         command_line(
-            args[0], logs["print_in_helper"], *args[1:], *(["-o", tmp_path / "out"] if args[0] == "unpack" else [])
+            args[0],
+            logs["print_in_helper"],
+            *args[1:],
+            *(["-o", tmp_path / "out"] if args[0] == "unpack" else []),
         ),
         cwd=tmp_path,
         env=clean_environment(COLUMNS="80"),
@@ -146,11 +162,20 @@ def test_every_view_of_it_is_safe(logs, tmp_path, run_here, program, args):
 
 @pytest.mark.parametrize(
     "args",
-    [["check"], ["report", f"--{NAME}"], [NAME], ["rule", NAME], ["explain", f"{NAME}.py"], ["run", NAME]],
+    [
+        ["check"],
+        ["report", f"--{NAME}"],
+        [NAME],
+        ["rule", NAME],
+        ["explain", f"{NAME}.py"],
+        ["run", NAME],
+    ],
     ids=["setting", "option", "command", "rule", "variable", "script"],
 )
 def test_what_was_typed_or_set_is_shown_safely(tmp_path, run_here, args):
     (tmp_path / "pyproject.toml").write_text(f"[tool.graphdoctor]\n{json.dumps(NAME)} = 1\n")
-    done = run_here(*args, env=clean_environment(GRAPHDOCTOR_TIMEOUT=NAME if args[0] == "explain" else None))
+    done = run_here(
+        *args, env=clean_environment(GRAPHDOCTOR_TIMEOUT=NAME if args[0] == "explain" else None)
+    )
     assert done.returncode == 2, args
     assert theirs(done.stderr.encode()) == []

@@ -24,12 +24,24 @@ INPUTS = "def example_inputs():\n    return (torch.ones(2),)\n"
     [
         (NET + INPUTS, "Net and example_inputs()"),
         (NET + INPUTS.replace("example", "get"), "Net and get_inputs()"),
-        (NET + "class Other(Net):\n    def __init__(self, n): ...\n" + INPUTS, "Net and example_inputs()"),
+        (
+            NET + "class Other(Net):\n    def __init__(self, n): ...\n" + INPUTS,
+            "Net and example_inputs()",
+        ),
         (NET + "def build():\n    return Net()\n" + INPUTS, "build() and example_inputs()"),
-        (NET + "def build():\n    return Net(), (torch.ones(2),)\n", "build() returns the inputs too"),
+        (
+            NET + "def build():\n    return Net(), (torch.ones(2),)\n",
+            "build() returns the inputs too",
+        ),
         (NET + "    dummy_inputs = {}\n", "Net.dummy_inputs"),
-        (NET + "    @property\n    def dummy_inputs(self):\n        return {}\n", "Net.dummy_inputs"),
-        (NET.replace("x):\n", "x):\n        self.example_input_array = x\n"), "Net.example_input_array"),
+        (
+            NET + "    @property\n    def dummy_inputs(self):\n        return {}\n",
+            "Net.dummy_inputs",
+        ),
+        (
+            NET.replace("x):\n", "x):\n        self.example_input_array = x\n"),
+            "Net.example_input_array",
+        ),
         ("import torch\ndef f(x):\n    return x\n" + INPUTS, "f() and example_inputs()"),
         (NET + "class B(Net): ...\nmodel = B()\n" + INPUTS, "model and example_inputs()"),
         (NET, None),
@@ -45,7 +57,9 @@ INPUTS = "def example_inputs():\n    return (torch.ones(2),)\n"
 )
 def test_only_what_needs_nothing_more_is_ready(tmp_path, text, why):
     (tmp_path / "model.py").write_text(text)
-    assert [candidate.why for candidate in discover(tmp_path, limit=10).ready] == ([] if why is None else [why])
+    assert [candidate.why for candidate in discover(tmp_path, limit=10).ready] == (
+        [] if why is None else [why]
+    )
 
 
 def test_a_file_that_only_compiles_is_told_apart_and_environments_are_passed_over(tmp_path):
@@ -70,7 +84,9 @@ def test_the_sample_models_are_ready():
     assert len(discover(REPOSITORY / "sample_models", limit=100).ready) >= 20
 
 
-@pytest.mark.parametrize("before", ["", "[project]\nname = 'x'\n", "[tool.ruff]\r\nline-length = 100", "# ünï\n"])
+@pytest.mark.parametrize(
+    "before", ["", "[project]\nname = 'x'\n", "[tool.ruff]\r\nline-length = 100", "# ünï\n"]
+)
 def test_the_section_is_added_and_the_rest_stays(tmp_path, run_here, before):
     path = tmp_path / "pyproject.toml"
     path.write_bytes(before.encode())
@@ -92,11 +108,18 @@ def test_without_a_file_one_is_made_and_all_that_is_commented_is_valid_too(tmp_p
     assert run_here("init").returncode == 0
     assert load_project(tmp_path, {}).targets == ()
     lines = (tmp_path / "pyproject.toml").read_text().splitlines()
-    shown = [line.removeprefix("# ") for line in lines if line.startswith(("# [", '# "')) or " = " in line]
+    shown = [
+        line.removeprefix("# ")
+        for line in lines
+        if line.startswith(("# [", '# "')) or " = " in line
+    ]
     settings = [line for line in shown if not line.startswith(("mode", "max-breaks,"))]
     (tmp_path / "pyproject.toml").write_text("\n".join(settings))
     project = load_project(tmp_path, {})
-    assert (project.targets[0].name, project.settings.per_path_ignores) == ("model", (("experiments/**", ("GD1",)),))
+    assert (project.targets[0].name, project.settings.per_path_ignores) == (
+        "model",
+        (("experiments/**", ("GD1",)),),
+    )
 
 
 @pytest.mark.parametrize("text", ["tool = { ruff = 1 }\n", "[tool\n"])
@@ -132,8 +155,16 @@ def test_measured_budgets_hold_and_what_was_not_measured_is_said(tmp_path):
     assert "# Not measured: Nothing was compiled" in with_them.section
     add_section(with_them)
     first, *others = load_project(tmp_path).targets
-    assert (first.max_breaks, first.max_recompiles, first.max_graphs, first.min_coverage) == (1, 0, 1, 0.66)
-    assert [(target.max_breaks, target.min_coverage) for target in others] == [(None, None), (None, None)]
+    assert (first.max_breaks, first.max_recompiles, first.max_graphs, first.min_coverage) == (
+        1,
+        0,
+        1,
+        0.66,
+    )
+    assert [(target.max_breaks, target.min_coverage) for target in others] == [
+        (None, None),
+        (None, None),
+    ]
 
 
 @pytest.mark.slow

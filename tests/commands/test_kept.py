@@ -12,17 +12,28 @@ from graphdoctor.fixes.search import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 from tests.each import for_each
 
-COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+COUNTS = Counts(
+    break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
+)
 
 
 @for_each(
     "age_s, says",
-    [(0.2, "0 seconds"), (40.4, "40 seconds"), (600.0, "10 minutes"), (9000.0, "2 hours"), (260_000.0, "3 days")],
+    [
+        (0.2, "0 seconds"),
+        (40.4, "40 seconds"),
+        (600.0, "10 minutes"),
+        (9000.0, "2 hours"),
+        (260_000.0, "3 days"),
+    ],
 )
 def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
     result = SearchResult(Treatment(tried=(), before=COUNTS))
     said = _said_before(KeptFixes(Path("/project/.graphdoctor/20261122-1-model"), age_s, result))
-    assert said == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
+    assert (
+        said
+        == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
+    )
 
 
 @for_each("change, why", [
@@ -41,4 +52,7 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
 def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
     if change is not None:
         change = Change(change.kind, change.name.format(cwd=Path.cwd()))
-    assert _said_before(OutdatedFixes(40.0, change)) == f"Trying anew what was tried 40 seconds ago: {why}."
+    assert (
+        _said_before(OutdatedFixes(40.0, change))
+        == f"Trying anew what was tried 40 seconds ago: {why}."
+    )

@@ -46,19 +46,32 @@ RunHere = RunCli
 def test_findings_are_lines_that_editors_understand(tmp_path: Path, run_here: RunHere) -> None:
     (tmp_path / "my model.py").write_text(BAD)
     done = run_here("lint", "my model.py", status=1)
-    assert "my model.py:6:5: GD101 `print` has a side effect, so torch can't put it in a graph" in done.stdout
-    assert "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
+    assert (
+        "my model.py:6:5: GD101 `print` has a side effect, so torch can't put it in a graph"
+        in done.stdout
+    )
+    assert (
+        "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
+    )
     assert "help: Skip" in done.stdout
-    assert done.stdout.endswith("2 findings in 1 compiled function of 1 file.\nNext: graphdoctor rule GD101\n")
+    assert done.stdout.endswith(
+        "2 findings in 1 compiled function of 1 file.\nNext: graphdoctor rule GD101\n"
+    )
     assert "\x1b" not in done.stdout
 
 
 def test_github_gets_an_annotation_for_each_new_finding(tmp_path: Path, run_here: RunHere) -> None:
     (tmp_path / "broken.py").write_text("def f(:\n")
-    (tmp_path / "model.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
-    found = run_here("lint", "model.py", "broken.py", "--format", "github", status=2).stdout.splitlines()
+    (tmp_path / "model.py").write_text(
+        "import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n"
+    )
+    found = run_here(
+        "lint", "model.py", "broken.py", "--format", "github", status=2
+    ).stdout.splitlines()
     assert found[0].startswith("::error title=graphdoctor lint::broken.py:1 ")
-    assert found[1].startswith("::warning file=model.py,line=6,endLine=6,col=5,endColumn=13,title=GD101 print-or-log::")
+    assert found[1].startswith(
+        "::warning file=model.py,line=6,endLine=6,col=5,endColumn=13,title=GD101 print-or-log::"
+    )
     assert len(found) == 2
 
 
@@ -71,7 +84,10 @@ def test_a_clean_file_exits_with_0(tmp_path: Path, run_here: RunHere) -> None:
 def test_json_has_each_finding_with_its_columns(tmp_path: Path, run_here: RunHere) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     findings = json.loads(run_here("lint", "bad.py", "--format", "json").stdout)["findings"]
-    assert [(found["code"], found["location"]["end_column"]) for found in findings] == [("GD101", 15), ("GD103", 30)]
+    assert [(found["code"], found["location"]["end_column"]) for found in findings] == [
+        ("GD101", 15),
+        ("GD103", 30),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,9 @@ def test_a_broken_file_is_named_and_the_others_are_linted(
 
 
 def test_comments_and_selection_leave_findings_out(tmp_path: Path, run_here: RunHere) -> None:
-    (tmp_path / "bad.py").write_text(BAD.replace('"a")', '"a")  # graphdoctor: ignore[GD101] wanted'))
+    (tmp_path / "bad.py").write_text(
+        BAD.replace('"a")', '"a")  # graphdoctor: ignore[GD101] wanted')
+    )
     done = run_here("lint", "bad.py")
     assert "GD101" not in done.stdout and "GD103" in done.stdout
     assert "1 ignored" in done.stdout
@@ -116,7 +134,9 @@ def test_comments_and_selection_leave_findings_out(tmp_path: Path, run_here: Run
         ('"""Do not set capture_scalar_outputs."""', {"GD101", "GD103"}),
     ],
 )
-def test_what_a_setting_of_the_project_mends_is_left_out(setting: str, left: set[str], tmp_path: Path) -> None:
+def test_what_a_setting_of_the_project_mends_is_left_out(
+    setting: str, left: set[str], tmp_path: Path
+) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     (tmp_path / "train.py").write_text(setting)
     report = lint_files([tmp_path / "bad.py"], root=tmp_path, version="0")
@@ -158,7 +178,10 @@ def baseline_of(findings: list[dict[str, Any]], **changed: str) -> str:
     ]
     return write_baseline(
         read_baseline(
-            json.dumps({"graphdoctor_baseline": "1.0", "targets": {"net": {"2.13.0": entries}}}).encode(), "it"
+            json.dumps(
+                {"graphdoctor_baseline": "1.0", "targets": {"net": {"2.13.0": entries}}}
+            ).encode(),
+            "it",
         )
     )
 
@@ -168,13 +191,17 @@ def known(tmp_path: Path, run_here: RunHere) -> list[dict[str, Any]]:
     """The findings of a project that knows the first of them, in a file below a folder."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "bad.py").write_text(BAD)
-    found: list[dict[str, Any]] = json.loads(run_here("lint", "src", "--format", "json").stdout)["findings"]
+    found: list[dict[str, Any]] = json.loads(run_here("lint", "src", "--format", "json").stdout)[
+        "findings"
+    ]
     (tmp_path / "pyproject.toml").write_text("[tool.graphdoctor]\nkeep-recordings = 3\n")
     (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(found[:1]))
     return found
 
 
-def test_what_the_baseline_knows_is_not_new(tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]) -> None:
+def test_what_the_baseline_knows_is_not_new(
+    tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
+) -> None:
     done = run_here("lint", "src", status=1)
     assert "GD101" not in done.stdout and "GD103" in done.stdout
     assert "1 new finding in 1 compiled function of 1 file, 1 in the baseline." in done.stdout
@@ -191,7 +218,9 @@ def test_what_the_baseline_knows_is_not_new(tmp_path: Path, run_here: RunHere, k
 def test_the_verdict_does_not_depend_on_the_working_directory(
     folder: str, tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
 ) -> None:
-    document = json.loads(run_here("lint", tmp_path / "src", "--format", "json", cwd=tmp_path / folder).stdout)
+    document = json.loads(
+        run_here("lint", tmp_path / "src", "--format", "json", cwd=tmp_path / folder).stdout
+    )
     assert [one["fingerprint"] for one in document["findings"]] == [known[1]["fingerprint"]]
     assert [one["fingerprint"] for one in document["known"]] == [known[0]["fingerprint"]]
     shown = Path(tmp_path / folder, document["findings"][0]["location"]["file"])
@@ -201,9 +230,13 @@ def test_the_verdict_does_not_depend_on_the_working_directory(
 def test_a_break_is_known_by_its_place_where_another_torch_named_it(
     tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
 ) -> None:
-    (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(known, fingerprint="0" * 16, code="GD100"))
+    (tmp_path / "graphdoctor-baseline.json").write_text(
+        baseline_of(known, fingerprint="0" * 16, code="GD100")
+    )
     assert run_here("lint", "src").returncode == 0
-    (tmp_path / "src" / "bad.py").write_text(BAD.replace('    print("a")\n', '    print("a")\n    print("a")\n'))
+    (tmp_path / "src" / "bad.py").write_text(
+        BAD.replace('    print("a")\n', '    print("a")\n    print("a")\n')
+    )
     done = run_here("lint", "src")
     assert done.returncode == 1 and "src/bad.py:7:5: GD101" in done.stdout, "a second one is new"
 
@@ -211,7 +244,11 @@ def test_a_break_is_known_by_its_place_where_another_torch_named_it(
 @pytest.mark.parametrize(
     ("configured", "code", "words"),
     [
-        ('[tool.graphdoctor]\nfail-on = "error"\n', 0, "2 findings in 1 compiled function of 1 file, 2 below fail-on."),
+        (
+            '[tool.graphdoctor]\nfail-on = "error"\n',
+            0,
+            "2 findings in 1 compiled function of 1 file, 2 below fail-on.",
+        ),
         (
             '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\ntarget = "a.py"\nfail-on = "error"\n'
             '[[tool.graphdoctor.targets]]\ntarget = "b.py"\n',
@@ -232,7 +269,9 @@ def test_lint_lets_pass_what_the_configuration_lets_pass(
     assert (done.returncode, words in done.stdout) == (code, True), done.stdout
 
 
-def test_each_file_is_judged_by_its_own_project(tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]) -> None:
+def test_each_file_is_judged_by_its_own_project(
+    tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
+) -> None:
     package = tmp_path / "package"
     (package / "src").mkdir(parents=True)
     (package / "src" / "bad.py").write_text(BAD)
@@ -240,7 +279,9 @@ def test_each_file_is_judged_by_its_own_project(tmp_path: Path, run_here: RunHer
     (package / "graphdoctor-baseline.json").write_text(baseline_of(known))
     document = json.loads(run_here("lint", ".", "--format", "json").stdout)
     assert [one["location"]["file"] for one in document["findings"]] == ["src/bad.py"]
-    assert [one["location"]["file"] for one in document["known"]] == ["package/src/bad.py"] * 2 + ["src/bad.py"]
+    assert [one["location"]["file"] for one in document["known"]] == ["package/src/bad.py"] * 2 + [
+        "src/bad.py"
+    ]
 
 
 @pytest.mark.slow
@@ -252,18 +293,30 @@ def test_lint_agrees_with_the_run_that_was_recorded(
     # The file has changed since: what was compiled is known by its name.
     (tmp_path / "plain.py").write_text("import os\n" + PLAIN)
     document = json.loads(run_here("lint", "plain.py", "--format", "json").stdout)
-    assert [one["fingerprint"] for one in document["findings"]] == [one["fingerprint"] for one in seen]
+    assert [one["fingerprint"] for one in document["findings"]] == [
+        one["fingerprint"] for one in seen
+    ]
     assert document["findings"][0]["location"]["line"] == seen[0]["location"]["line"] + 1
-    assert document["recording"] == f".graphdoctor/{(tmp_path / '.graphdoctor' / 'last').read_text().strip()}"
-    assert f"note: includes what {document['recording']} saw compiled" in run_here("lint", "plain.py").stdout
+    assert (
+        document["recording"]
+        == f".graphdoctor/{(tmp_path / '.graphdoctor' / 'last').read_text().strip()}"
+    )
+    assert (
+        f"note: includes what {document['recording']} saw compiled"
+        in run_here("lint", "plain.py").stdout
+    )
     done = run_here("lint", "plain.py", "--no-recording")
     assert (done.returncode, "note" in done.stdout) == (0, False)
 
 
 @pytest.mark.slow
 def test_lint_passes_where_the_gate_passes(tmp_path: Path, run_here: RunHere) -> None:
-    (tmp_path / "net.py").write_text(BAD + "\n\ndef example_inputs():\n    return (torch.ones(4),)\n")
-    (tmp_path / "pyproject.toml").write_text('[[tool.graphdoctor.targets]]\ntarget = "net.py:step"\n')
+    (tmp_path / "net.py").write_text(
+        BAD + "\n\ndef example_inputs():\n    return (torch.ones(4),)\n"
+    )
+    (tmp_path / "pyproject.toml").write_text(
+        '[[tool.graphdoctor.targets]]\ntarget = "net.py:step"\n'
+    )
     assert run_here("lint", "net.py").returncode == 1
     assert run_here("baseline").returncode == 0
     assert run_here("check").returncode == 0
@@ -274,7 +327,9 @@ def test_lint_passes_where_the_gate_passes(tmp_path: Path, run_here: RunHere) ->
     )
 
 
-def test_without_files_those_of_the_configured_targets_are_linted(tmp_path: Path, run_here: RunCli) -> None:
+def test_without_files_those_of_the_configured_targets_are_linted(
+    tmp_path: Path, run_here: RunCli
+) -> None:
     (tmp_path / "model.py").write_text(BAD)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "net.py").write_text(BAD)

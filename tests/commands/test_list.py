@@ -44,7 +44,9 @@ def test_it_says_what_ran_and_what_came_out(folder: Path, run_here: RunCli) -> N
 def test_a_study_is_listed_and_shown_again_as_what_it_was(
     folder: Path, run_here: RunCli, file: str, found: CureReport, said: str
 ) -> None:
-    (folder / ".graphdoctor" / name_in(folder) / file).write_text(json_text(found), encoding="utf-8")
+    (folder / ".graphdoctor" / name_in(folder) / file).write_text(
+        json_text(found), encoding="utf-8"
+    )
     assert said in run_here("list", status=0).stdout
     answer = found.text if isinstance(found, CureReport) else found.verdict.text
     assert answer.split(":")[0] in " ".join(run_here("report", status=0).stdout.split())
@@ -54,7 +56,9 @@ def test_a_study_is_listed_and_shown_again_as_what_it_was(
 
 
 def test_a_profile_is_listed_as_one(folder: Path, run_here: RunCli) -> None:
-    (folder / ".graphdoctor" / name_in(folder) / "profile.json").write_text(json_text(profiled()), encoding="utf-8")
+    (folder / ".graphdoctor" / name_in(folder) / "profile.json").write_text(
+        json_text(profiled()), encoding="utf-8"
+    )
     assert "profile clean.py · " in run_here("list", status=0).stdout
 
 
@@ -70,11 +74,15 @@ def test_a_name_keeps_a_recording_and_finds_it(folder: Path, run_here: RunCli) -
     name = name_in(folder)
     assert f"{name} is kept as before." in run_here("keep", "before", status=0).stderr
     assert "before" in run_here("list", status=0).stdout
-    assert run_here("report", "before", status=0).stdout == run_here("report", name, status=0).stdout
+    assert (
+        run_here("report", "before", status=0).stdout == run_here("report", name, status=0).stdout
+    )
     assert run_here("keep", "before", name, status=0).returncode == 0
     run_here("keep", "--drop", "before", status=0)
     assert "There is no recording" in run_here("report", "before", status=2).stderr
-    assert "No recording is kept as before." in run_here("keep", "--drop", "before", status=2).stderr
+    assert (
+        "No recording is kept as before." in run_here("keep", "--drop", "before", status=2).stderr
+    )
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "..", "-x", "a b", "x" * 61])
@@ -88,7 +96,10 @@ def test_a_name_that_is_taken_is_not_moved(folder: Path, run_here: RunCli) -> No
     other = folder / ".graphdoctor" / "20260101-000000-000000-other"
     shutil.copytree(folder / ".graphdoctor" / name, other)
     run_here("keep", "before", status=0)
-    assert f"{name} is kept as before already." in run_here("keep", "before", other.name, status=2).stderr
+    assert (
+        f"{name} is kept as before already."
+        in run_here("keep", "before", other.name, status=2).stderr
+    )
     assert f"{name} is a recording." in run_here("keep", name, status=2).stderr
 
 

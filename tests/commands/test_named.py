@@ -18,7 +18,8 @@ NAME = "20261121-042901-000000-item"
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with one recording in its ``.graphdoctor/``, a log under another name, and a JSON document."""
+    """A folder with one recording in its ``.graphdoctor/``, a log under another name, and a JSON
+    document."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RECORDINGS / "item", tmp_path / ".graphdoctor" / NAME)
     log = next((RECORDINGS / "print_in_helper.bare").glob("*.log"))

@@ -1,4 +1,5 @@
-"""What ``explain`` says of edits is what ``fix`` says: why there is none, and nothing where there may be one."""
+"""What ``explain`` says of edits is what ``fix`` says: why there is none, and nothing where there
+may be one."""
 
 from __future__ import annotations
 
@@ -69,8 +70,12 @@ def project(folder: Path, *names: str) -> Path:
     (folder / "model.py").write_text(MAIN.format(imports=imports, names=", ".join(names)))
     for name in names:
         encoding = "latin-1" if name == "latin" else "utf-8"
-        function = f"def {name}(x, counts):\n{textwrap.indent(PARTS[name], '    ')}\n    return x * 2\n"
-        (folder / f"{name}.py").write_text(f"# coding: {encoding}\n{HEAD}\n\n{function}", encoding=encoding)
+        function = (
+            f"def {name}(x, counts):\n{textwrap.indent(PARTS[name], '    ')}\n    return x * 2\n"
+        )
+        (folder / f"{name}.py").write_text(
+            f"# coding: {encoding}\n{HEAD}\n\n{function}", encoding=encoding
+        )
     return folder
 
 
@@ -87,12 +92,21 @@ def test_explain_says_why_there_is_no_edit_as_fix_does(tmp_path: Path) -> None:
     treatment = asked(folder, "fix", "model.py:f", "--no-try")["recording"]["treatment"]
     said: dict[str, str] = explained["recording"]["declined"]["reasons"]
     edited = {tried["fingerprint"] for tried in treatment["tried"] if tried["diff"]}
-    places = {found["fingerprint"]: Path(found["location"]["file"]).stem for found in explained["findings"]}
+    places = {
+        found["fingerprint"]: Path(found["location"]["file"]).stem
+        for found in explained["findings"]
+    }
     assert {places[one] for one in edited} == {"selected", "chosen", "printed", "broken"}
     # What equals the sum of the counts is learned in trials.
     assert {one: treatment["declined"][one] for one in said} == said
     assert {places[one] for one in treatment["declined"].keys() - said} == {"repeated"}
-    assert {places[one] for one in said} == PARTS.keys() - {"selected", "chosen", "printed", "broken", "repeated"}
+    assert {places[one] for one in said} == PARTS.keys() - {
+        "selected",
+        "chosen",
+        "printed",
+        "broken",
+        "repeated",
+    }
     for found in explained["findings"]:
         in_code = [fix for fix in found["fixes"] if fix["kind"] == "code"]
         if in_code and found["fingerprint"] in said:

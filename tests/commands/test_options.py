@@ -1,4 +1,5 @@
-"""Options: one that has no effect is refused with the one that would give it one; formats are those of the registry."""
+"""Options: one that has no effect is refused with the one that would give it one; formats are those
+of the registry."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ ITEM = RECORDED_LOGS / "2.13.0" / "item"
 """A recording."""
 
 
-@for_each("text, name", [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")])
+@for_each(
+    "text, name",
+    [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")],
+)
 def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -> None:
     assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
 
@@ -50,7 +54,9 @@ DOCUMENTS = {
 @pytest.mark.parametrize("command", NAMES)
 def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) -> None:
     text = " ".join(run_here(command, "--help-all").stdout.split())
-    offered = re.search(r"--format FORMAT (?:What to write to standard output: )?(.*?)\.(?: |$)", text)
+    offered = re.search(
+        r"--format FORMAT (?:What to write to standard output: )?(.*?)\.(?: |$)", text
+    )
     if command not in DOCUMENTS:
         assert offered is None
         return
@@ -60,13 +66,19 @@ def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) 
 
 def test_a_run_is_declared_once() -> None:
     assert {*RUN_OPTIONS} == {field.name for field in fields(RunSpec)} - {"target"}
-    defaults = {field.name: getattr(RunSpec(), field.name) for field in fields(RunSpec) if field.name in RUN_OPTIONS}
+    defaults = {
+        field.name: getattr(RunSpec(), field.name)
+        for field in fields(RunSpec)
+        if field.name in RUN_OPTIONS
+    }
     assert run_spec({**defaults, "inputs": None, "options": None, "config": None}) == RunSpec()
 
 
 def test_values_of_options_are_read() -> None:
     values = {name: getattr(RunSpec(), name) for name in RUN_OPTIONS}
-    spec = run_spec({**values, "inputs": ["int:1"], "options": ["a=1"], "config": ["b=true"], "calls": 3})
+    spec = run_spec(
+        {**values, "inputs": ["int:1"], "options": ["a=1"], "config": ["b=true"], "calls": 3}
+    )
     assert spec == RunSpec(inputs=("int:1",), options={"a": 1}, config={"b": True}, calls=3)
     with pytest.raises(GraphDoctorError, match="--config"):
         run_spec({**values, "config": ["b"]})
@@ -76,7 +88,10 @@ def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None
     plain = run_here("report", ITEM)
     found = run_here("report", ITEM, env=clean_environment(GRAPHDOCTOR_SELCT="GD1"))
     assert (found.returncode, found.stdout) == (0, plain.stdout)
-    assert found.stderr == "warning: graphdoctor doesn't read GRAPHDOCTOR_SELCT. Did you mean GRAPHDOCTOR_SELECT?\n"
+    assert (
+        found.stderr
+        == "warning: graphdoctor doesn't read GRAPHDOCTOR_SELCT. Did you mean GRAPHDOCTOR_SELECT?\n"
+    )
 
 
 def test_an_option_whose_metavar_is_its_name_says_how_it_is_written() -> None:

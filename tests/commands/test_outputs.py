@@ -40,7 +40,9 @@ def test_one_report_is_written_as_all_formats(tmp_path, capfd):
     assert {path.name for path in tmp_path.iterdir()} == set(CHECK.names)
     assert read_fact(CheckReport, json.loads((tmp_path / "json").read_bytes())) == failed_report()
     assert json.loads((tmp_path / "sarif").read_bytes())["version"] == "2.1.0"
-    assert capfd.readouterr().err.splitlines() == [f"Wrote {tmp_path / name}" for name in CHECK.names]
+    assert capfd.readouterr().err.splitlines() == [
+        f"Wrote {tmp_path / name}" for name in CHECK.names
+    ]
 
 
 def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypatch):
@@ -49,5 +51,7 @@ def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypa
 
     monkeypatch.setattr("graphdoctor.views.junit.render_junit", broken)
     with pytest.raises(ValueError, match="broken"):
-        write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", f"junit={tmp_path / 'b'}"]))
+        write_outputs(
+            failed_report(), parse_outputs([f"json={tmp_path / 'a'}", f"junit={tmp_path / 'b'}"])
+        )
     assert list(tmp_path.iterdir()) == []

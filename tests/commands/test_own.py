@@ -46,14 +46,19 @@ def example_inputs():
 def site(tmp_path: Path) -> Path:
     """Two installed packages ; ``my_shop`` is installed under another name."""
     site = tmp_path / "lib" / "site-packages"
-    packages = (("my_shop", "prices.py", SHOP, "Fancy.Shop"), ("other_shop", "__init__.py", OTHER, "other"))
+    packages = (
+        ("my_shop", "prices.py", SHOP, "Fancy.Shop"),
+        ("other_shop", "__init__.py", OTHER, "other"),
+    )
     for package, file, text, distribution in packages:
         (site / package).mkdir(parents=True)
         (site / package / "__init__.py").touch()
         (site / package / file).write_text(text)
         metadata = site / f"{distribution}-1.0.dist-info"
         metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
+        )
         (metadata / "top_level.txt").write_text(package)
         (metadata / "RECORD").write_text(f"{package}/{file},,\n")
     (tmp_path / "order.py").write_text(TARGET)
@@ -73,11 +78,19 @@ def test_only_the_named_package_is_edited(site: Path, run_cli: RunCli):
 
 
 def test_a_package_is_named_as_it_is_installed(site: Path, run_cli: RunCli):
-    explained = run_cli("explain", "order.py", "--own", "fancy-shop", "--format", "json", env=with_packages(site))
+    explained = run_cli(
+        "explain", "order.py", "--own", "fancy-shop", "--format", "json", env=with_packages(site)
+    )
     document = json.loads(explained.stdout)
-    owners = {Path(found["location"]["file"]).parent.name: found["location"] for found in document["findings"]}
+    owners = {
+        Path(found["location"]["file"]).parent.name: found["location"]
+        for found in document["findings"]
+    }
     assert owners["my_shop"]["origin"] == "user"
-    assert (owners["other_shop"]["origin"], owners["other_shop"]["package"]) == ("third_party", "other_shop")
+    assert (owners["other_shop"]["origin"], owners["other_shop"]["package"]) == (
+        "third_party",
+        "other_shop",
+    )
     assert document["recording"]["environment"]["own_packages"] == ["my_shop"]
 
 
@@ -89,7 +102,18 @@ def test_an_unknown_package_is_refused(site: Path, run_cli: RunCli):
 
 def test_a_script_s_own_packages_are_named_too(site: Path, run_cli: RunCli):
     script = site.parent.parent / "script.py"
-    script.write_text(f"{TARGET}\nimport torch\n\ntorch.compile(order, backend='eager')(torch.randn(4, 8))\n")
-    run_cli("run", "--own", "fancy-shop", "--report", "run.json", "script.py", env=with_packages(site), status=0)
+    script.write_text(
+        f"{TARGET}\nimport torch\n\ntorch.compile(order, backend='eager')(torch.randn(4, 8))\n"
+    )
+    run_cli(
+        "run",
+        "--own",
+        "fancy-shop",
+        "--report",
+        "run.json",
+        "script.py",
+        env=with_packages(site),
+        status=0,
+    )
     document = json.loads((script.parent / "run.json").read_text())
     assert document["recording"]["environment"]["own_packages"] == ["my_shop"]

@@ -34,7 +34,10 @@ def test_a_line_of_ours_begins_on_a_line_of_its_own(capfd: pytest.CaptureFixture
         progress.setup(None, None).on_output(b"done\n")
         progress.say("third\x1b[2J")
         progress.setup(None, None).on_output(b"open")
-    assert capfd.readouterr().err == "first\n50%\nsecond\ndone\nthird\N{REPLACEMENT CHARACTER}[2J\nopen\n"
+    assert (
+        capfd.readouterr().err
+        == "first\n50%\nsecond\ndone\nthird\N{REPLACEMENT CHARACTER}[2J\nopen\n"
+    )
 
 
 def test_verdicts_are_plain_lines_off_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +92,10 @@ def test_what_is_left_comes_from_the_last_run_and_never_grows() -> None:
     phases = Phases((), EARLIER, clock=clock)
     phases.show("importing torch")
     clock.now += 2
-    assert (shown(phases), phases.share) == ("importing torch · 0:02 · about 20 seconds left", pytest.approx(0.1))
+    assert (shown(phases), phases.share) == (
+        "importing torch · 0:02 · about 20 seconds left",
+        pytest.approx(0.1),
+    )
     phases.show("call 1")
     phases.show("call 1, compiling 0/0")
     clock.now += 9
@@ -163,7 +169,9 @@ def test_another_torch_takes_another_time(store: Store, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"command": 3, "phases": []}', "\xff"])
 def test_what_cannot_be_read_estimates_nothing(store: Store, text: str) -> None:
-    (run_once(store, "explain", "model.py", took_s=30) / "phases.json").write_text(text, encoding="latin-1")
+    (run_once(store, "explain", "model.py", took_s=30) / "phases.json").write_text(
+        text, encoding="latin-1"
+    )
     assert left_s(store, "explain", "model.py") is None
 
 

@@ -63,7 +63,10 @@ def test_findings_are_chosen_as_for_one_rank(run_here: RunCli, logs: Path) -> No
     assert {finding["code"][:3] for finding in every["findings"]} >= {"GD1"}
     assert not [finding for finding in some["findings"] if finding["code"].startswith("GD1")]
     assert some["hidden_findings"] > 0
-    assert "hidden by --own-code, --select or --ignore" in run_here("report", logs, "--ignore", "GD1").stdout
+    assert (
+        "hidden by --own-code, --select or --ignore"
+        in run_here("report", logs, "--ignore", "GD1").stdout
+    )
 
 
 def test_one_rank_of_a_job_is_shown_by_itself(run_here: RunCli, logs: Path) -> None:

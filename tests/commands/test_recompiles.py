@@ -127,7 +127,9 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(run_cli: RunCli, batches: Path) -> None:
+def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(
+    run_cli: RunCli, batches: Path
+) -> None:
     done = run_cli("recompiles", "net.py", "--format", "json", cwd=batches, status=0)
     document: dict[str, Any] = json.loads(done.stdout)
     (report,) = document["recompiles"]
@@ -142,35 +144,52 @@ def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(run_cli: 
 
 
 @pytest.mark.slow
-def test_a_log_of_others_names_the_same_cause_from_torchs_text(run_cli: RunCli, batches: Path, tmp_path: Path) -> None:
+def test_a_log_of_others_names_the_same_cause_from_torchs_text(
+    run_cli: RunCli, batches: Path, tmp_path: Path
+) -> None:
     environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
     run_script(batches / "train.py", cwd=batches, env=environment)
-    (report,) = json.loads(run_cli("recompiles", tmp_path / "trace", "--format", "json").stdout)["recompiles"]
+    (report,) = json.loads(run_cli("recompiles", tmp_path / "trace", "--format", "json").stdout)[
+        "recompiles"
+    ]
     assert len(report["compile_ids"]) == 4
     (cause,) = report["cause"]
     assert (cause["expression"], cause["old"], cause["new"]) == ("x.shape[0]", "4", "8")
     assert not report["is_exact"]
     assert report["call_site"]["file"].endswith("train.py")
     assert report["call_site"]["line"] == 6
-    assert "first failed guard" in " ".join(run_cli("recompiles", tmp_path / "trace").stdout.split())
+    assert "first failed guard" in " ".join(
+        run_cli("recompiles", tmp_path / "trace").stdout.split()
+    )
 
 
 @pytest.mark.slow
 @for_each("target", ["net", "added"])
-def test_an_argument_has_its_own_name_whatever_a_decorator_takes(run_cli: RunCli, tmp_path: Path, target: str) -> None:
+def test_an_argument_has_its_own_name_whatever_a_decorator_takes(
+    run_cli: RunCli, tmp_path: Path, target: str
+) -> None:
     (tmp_path / "model.py").write_text(DECORATED)
     done = run_cli("recompiles", f"model.py:{target}", "--format", "json", cwd=tmp_path, status=0)
-    snippets = [fix["snippet"] for finding in json.loads(done.stdout)["findings"] for fix in finding["fixes"]]
+    snippets = [
+        fix["snippet"]
+        for finding in json.loads(done.stdout)["findings"]
+        for fix in finding["fixes"]
+    ]
     assert "torch._dynamo.mark_dynamic(y, 0)" in snippets
 
 
 @pytest.mark.slow
-def test_a_size_of_which_the_code_makes_a_constant_is_not_learned(run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_size_of_which_the_code_makes_a_constant_is_not_learned(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
     (tmp_path / "model.py").write_text(PARTLY_CONSTANT)
     done = run_cli("recompiles", "model.py:net", "--format", "json", cwd=tmp_path, status=0)
     document = json.loads(done.stdout)
     assert [finding["code"] for finding in document["findings"]] == ["GD202"]
-    graphs = [{item["source"]: item["shape"] for item in graph["inputs"]} for graph in document["recording"]["graphs"]]
+    graphs = [
+        {item["source"]: item["shape"] for item in graph["inputs"]}
+        for graph in document["recording"]["graphs"]
+    ]
     assert [graph["L['x']"] for graph in graphs] == [[4], [6]]
 
 

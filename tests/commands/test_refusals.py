@@ -1,4 +1,5 @@
-"""What the command line refuses, before anything runs: each ends with 2, in words; ``refusals.txt`` has them all."""
+"""What the command line refuses, before anything runs: each ends with 2, in words; ``refusals.txt``
+has them all."""
 
 from __future__ import annotations
 
@@ -85,7 +86,11 @@ def test_what_is_refused_is_refused_in_words_and_nothing_runs(
         if (found.returncode, found.stdout, "Traceback" in found.stderr) != (2, "", False):
             wrong.append(line[1])
         said = found.stderr.replace(str(folder), "…")
-        said = "".join(f"{part}\n" for part in said.splitlines() if part and not part.startswith(("Usage: ", "Try '")))
+        said = "".join(
+            f"{part}\n"
+            for part in said.splitlines()
+            if part and not part.startswith(("Usage: ", "Try '"))
+        )
         return f"$ graphdoctor {line[1]}\n{said}"
 
     expected = REFUSALS.read_text(encoding="utf-8")

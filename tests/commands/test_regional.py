@@ -68,15 +68,21 @@ def model(tmp_path: Path) -> Path:
 def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
     model: Path, explain_json: Callable[..., dict[str, Any]], run_cli: RunCli
 ) -> None:
-    found = explain_json("model.py:Net", "--regional", "--eval", "--no-grad", "--backend", "aot_eager")
+    found = explain_json(
+        "model.py:Net", "--regional", "--eval", "--no-grad", "--backend", "aot_eager"
+    )
     target, summary = found["recording"]["target"], found["summary"]
     assert target["is_regional"]
-    assert [(known["class_name"], known["kinds"], known["compiled_as"]) for known in target["blocks"]] == [
-        ("Block", 1, "module"),
-        ("TransformerEncoderLayer", 1, "forward"),
-    ]
+    assert [
+        (known["class_name"], known["kinds"], known["compiled_as"]) for known in target["blocks"]
+    ] == [("Block", 1, "module"), ("TransformerEncoderLayer", 1, "forward")]
     assert target["blocks"][0]["paths"] == PATHS
-    assert (summary["graphs"], summary["compiles"], summary["recompiles"], summary["break_sites"]) == (2, 2, 0, 0)
+    assert (
+        summary["graphs"],
+        summary["compiles"],
+        summary["recompiles"],
+        summary["break_sites"],
+    ) == (2, 2, 0, 0)
     assert summary["graphs_per_call"] == 15
     # Outside graphs runs the last layer alone.
     assert (summary["coverage_detail"]["eager_ops"], found["findings"]) == (1, [])
@@ -87,7 +93,9 @@ def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
     assert found["recording"]["frames"][1]["file"].endswith("model.py")
     assert len(found["recording"]["compiles"]) == 2
     assert all(compile_["duration_s"] > 0 for compile_ in found["recording"]["compiles"])
-    assert "regional: 12 Block, 3 TransformerEncoderLayer" in " ".join(run_cli("report").stdout.split())
+    assert "regional: 12 Block, 3 TransformerEncoderLayer" in " ".join(
+        run_cli("report").stdout.split()
+    )
 
 
 def test_a_call_that_fails_is_tried_without_torch_compile(
@@ -101,11 +109,16 @@ def test_a_call_that_fails_is_tried_without_torch_compile(
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("model.py:Small", "--regional: no class of modules repeats in Small: none has 3 instances with the same"),
+        (
+            "model.py:Small",
+            "--regional: no class of modules repeats in Small: none has 3 instances with the same",
+        ),
         ("model.py:example_inputs", "--regional: example_inputs isn't a module"),
     ],
 )
-def test_a_target_without_blocks_is_refused(model: Path, run_cli: RunCli, target: str, message: str) -> None:
+def test_a_target_without_blocks_is_refused(
+    model: Path, run_cli: RunCli, target: str, message: str
+) -> None:
     refused = run_cli("explain", target, "--regional")
     assert (refused.returncode, message in refused.stderr) == (2, True)
 

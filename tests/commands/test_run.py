@@ -1,4 +1,5 @@
-"""``graphdoctor run``: a program behaves as under ``python``, and what torch.compile did in it is recorded."""
+"""``graphdoctor run``: a program behaves as under ``python``, and what torch.compile did in it is
+recorded."""
 
 from __future__ import annotations
 
@@ -170,7 +171,9 @@ def finish(process: subprocess.Popen[str], text: str = "") -> subprocess.Complet
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-def run(folder: Path, *args: object, text: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *args: object, text: str = "", **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Everything starts anew, for how a program begins, ends and gets its signals."""
     return finish(start(folder, *command_line("run", *args), **options), text)
 
@@ -215,7 +218,11 @@ def assert_alike(folder: Path, *args: object) -> None:
     # The prelude of the test: python would find graphdoctor's checkout too.
     plain = finish(start(folder, PYTHON, *args), text)
     ours = run(folder, "-q", *args, text=text)
-    assert (ours.stdout, ours.stderr, ours.returncode) == (plain.stdout, plain.stderr, plain.returncode)
+    assert (ours.stdout, ours.stderr, ours.returncode) == (
+        plain.stdout,
+        plain.stderr,
+        plain.returncode,
+    )
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -245,7 +252,9 @@ def test_a_module_a_folder_a_path_with_spaces_and_standard_input_are_run_as_pyth
     assert_alike(tmp_path, "a script.py")
     assert_alike(tmp_path, package / "module.py")
     assert_alike(tmp_path, "-m", "package.nothing")
-    assert run(tmp_path, "-q", "-", "x", text="import sys; print(sys.argv)").stdout == "['-', 'x']\n"
+    assert (
+        run(tmp_path, "-q", "-", "x", text="import sys; print(sys.argv)").stdout == "['-', 'x']\n"
+    )
 
 
 def test_everything_behind_the_script_is_the_scripts(tmp_path):
@@ -319,7 +328,9 @@ def test_open_files_and_the_environments_own_sitecustomize_are_kept(tmp_path):
     for command in ([PYTHON, "script.py"], command_line("run", "-q", "script.py")):
         reading, writing = os.pipe()
         os.write(writing, b"inherited")
-        results.append(finish(start(tmp_path, *command, reading, env=environment, pass_fds=(reading,))).stdout)
+        results.append(
+            finish(start(tmp_path, *command, reading, env=environment, pass_fds=(reading,))).stdout
+        )
         os.close(reading)
         os.close(writing)
     assert "theirs" in results[0]
@@ -360,7 +371,9 @@ def test_a_script_without_torch_is_told_so_and_becomes_the_last_recording(tmp_pa
 
 
 def test_trouble_with_the_report_leaves_the_scripts_exit_status(tmp_path):
-    (tmp_path / "script.py").write_text("import shutil, sys\nshutil.rmtree('.graphdoctor')\nsys.exit(9)\n")
+    (tmp_path / "script.py").write_text(
+        "import shutil, sys\nshutil.rmtree('.graphdoctor')\nsys.exit(9)\n"
+    )
     process = run(tmp_path, "script.py")
 
     assert process.returncode == 9
@@ -409,7 +422,10 @@ def test_other_ways_to_compile_are_recorded(tmp_path):
         "torch.compiler.compile(net, options={'max_autotune': False})\n"
     )
     document = report(tmp_path, "script.py")
-    assert [(call["line"], call["compiled"], call["arguments"]) for call in document["recording"]["compile_calls"]] == [
+    assert [
+        (call["line"], call["compiled"], call["arguments"])
+        for call in document["recording"]["compile_calls"]
+    ] == [
         (6, "Net", {"dynamic": "True", "backend": "'eager'"}),
         (8, "f", {"backend": "<lambda>", "mode": "'max-autotune'"}),
         (10, "Net", {"options": "{max_autotune: False}"}),
@@ -426,7 +442,10 @@ def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_pa
     )
     document = report(tmp_path, "script.py", is_forked=False)
 
-    places = [(finding["location"]["line"], finding["location"]["column"]) for finding in document["findings"]]
+    places = [
+        (finding["location"]["line"], finding["location"]["column"])
+        for finding in document["findings"]
+    ]
     assert places == [(9, column(9)), (9, column(9))]
     assert document["summary"]["skipped_frames"] == 1
     assert len(list((tmp_path / "theirs").glob("*.log"))) == 1
@@ -478,7 +497,10 @@ def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
     [
         ("", "the script did not call torch.compile"),
         ("torch.compile(lambda x: x)\n", "its result was not called"),
-        ("torch._dynamo.config.disable = True\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n", "was disabled"),
+        (
+            "torch._dynamo.config.disable = True\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n",
+            "was disabled",
+        ),
     ],
 )
 def test_a_script_that_compiles_nothing_is_told_why(tmp_path, body, says):
@@ -495,7 +517,11 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
     document = report(tmp_path, "script.py", method)
 
     assert len(logs(tmp_path)) == 3
-    assert {compile_["process"] for compile_ in document["recording"]["compiles"]} == {None, "p2", "p3"}
+    assert {compile_["process"] for compile_ in document["recording"]["compiles"]} == {
+        None,
+        "p2",
+        "p3",
+    }
     assert (
         len({compile_["compile_id"] for compile_ in document["recording"]["compiles"]})
         == len(document["recording"]["compiles"])
@@ -504,10 +530,20 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
     # A forked child has its parent's compiled code: there the same compiles are recompiles.
     assert document["summary"]["recompiles"] == (4 if method == "fork" else 0)
     (site,) = [finding for finding in document["findings"] if finding["code"] == "GD101"]
-    assert (site["location"]["line"], site["location"]["column"], site["count"]) == (9, column(5), 3)
+    assert (site["location"]["line"], site["location"]["column"], site["count"]) == (
+        9,
+        column(5),
+        3,
+    )
     assert {graph["op_count"] for graph in document["recording"]["graphs"]} == {1}
-    assert {frame["file"] for frame in document["recording"]["frames"]} == {str(tmp_path / "script.py")}
-    assert sorted(call["process"] or "" for call in document["recording"]["compile_calls"]) == ["", "p2", "p3"]
+    assert {frame["file"] for frame in document["recording"]["frames"]} == {
+        str(tmp_path / "script.py")
+    }
+    assert sorted(call["process"] or "" for call in document["recording"]["compile_calls"]) == [
+        "",
+        "p2",
+        "p3",
+    ]
     assert "3 processes compiled" in said(document)
 
 

@@ -1,4 +1,5 @@
-"""Standard streams that are closed or full, files that can't be written: a sentence, and the right exit code."""
+"""Standard streams that are closed or full, files that can't be written: a sentence, and the right
+exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +42,12 @@ CLOSED = "error: Standard output can't be written: it is closed.\n"
         ("> /dev/full", ("report", RECORDING, "--format", "json"), 2, FULL),
         ("> /dev/full", ("rule", "GD101"), 2, FULL),
         ("> /dev/full", ("--help",), 2, FULL),
-        (">&-", ("report", RECORDING), 2, "error: Standard output is closed.\nhint: Name a file: -o FILE.\n"),
+        (
+            ">&-",
+            ("report", RECORDING),
+            2,
+            "error: Standard output is closed.\nhint: Name a file: -o FILE.\n",
+        ),
         (">&-", ("rule", "GD101"), 2, CLOSED),
         (">&-", ("report", RECORDING, "-q", "-o", "out.json"), 0, ""),
         ("2>&-", ("report", RECORDING, "-o", "out.json"), 0, ""),
@@ -59,7 +65,10 @@ def test_a_stream_that_takes_nothing(tmp_path, redirections, args, status, said)
 
 def test_a_device_is_written_to_and_stays(tmp_path):
     process = run(tmp_path, "", "report", RECORDING, "--format", "json", "-o", "/dev/full")
-    assert (process.returncode, process.stderr) == (2, "error: Can't write /dev/full: No space left on device.\n")
+    assert (process.returncode, process.stderr) == (
+        2,
+        "error: Can't write /dev/full: No space left on device.\n",
+    )
     assert Path("/dev/full").is_char_device()
     process = run(tmp_path, "", "report", RECORDING, "--format", "json", "-o", "/dev/stdout", "-q")
     assert (process.returncode, process.stdout[:3]) == (0, "{\n ")
@@ -88,7 +97,10 @@ def test_a_recording_that_the_program_removes_is_missed(tmp_path, run_cli):
 
 
 def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run_cli):
-    program = MODEL.replace("REMOVED", "True") + "for _ in example_inputs():\n    pass\nraise SystemExit(3)\n"
+    program = (
+        MODEL.replace("REMOVED", "True")
+        + "for _ in example_inputs():\n    pass\nraise SystemExit(3)\n"
+    )
     (tmp_path / "script.py").write_text(program)
     process = run_cli("run", "script.py", status=3)
     assert "was removed while the program ran." in process.stderr
@@ -109,7 +121,10 @@ def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
 def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run_cli, clean_target):
     run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner", status=0)
     assert not (tmp_path / ".graphdoctor").exists()
-    assert "1 graph" in run_cli("report", env=clean_environment(GRAPHDOCTOR_RECORDINGS="there/inner")).stdout
+    assert (
+        "1 graph"
+        in run_cli("report", env=clean_environment(GRAPHDOCTOR_RECORDINGS="there/inner")).stdout
+    )
     shutil.rmtree(tmp_path / "there")
     (tmp_path / "there").write_text("")
     process = run_cli("explain", clean_target, "--recordings", "there/inner", status=2)
@@ -126,7 +141,13 @@ def limited(folder: Path, limit: str, *args: object) -> subprocess.CompletedProc
     """Run the command under a limit of the shell's."""
     command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", *command_line(*args)]
     return subprocess.run(
-        command, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -144,7 +165,10 @@ def test_half_a_section_is_taken_back(tmp_path, clean_target, before):
     if before is not None:
         config.write_text(before)
     process = limited(tmp_path, "-f 1" if before else "-f 0", "init")
-    assert (process.returncode, process.stderr) == (2, f"error: {config} can't be written: File too large.\n")
+    assert (process.returncode, process.stderr) == (
+        2,
+        f"error: {config} can't be written: File too large.\n",
+    )
     assert (config.read_text() if config.exists() else None) == before
 
 

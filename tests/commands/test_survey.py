@@ -1,4 +1,5 @@
-"""``graphdoctor survey`` on real programs: one list of awkward ones, and what is asked of its table."""
+"""``graphdoctor survey`` on real programs: one list of awkward ones, and what is asked of its
+table."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ SHARES = GOOD.replace("import torch\n", "import torch\n\nfrom helper import larg
 EAGER_FAILS = GOOD.replace("torch.randn(4, 8)", "torch.randn(4, 7)")
 NO_INPUTS = GOOD.partition("def example_inputs")[0]
 EXITS = "import sys\n\nsys.exit(3)\n"
-CRASHES = GOOD.replace("        return", "        import ctypes; ctypes.string_at(0)\n        return")
+CRASHES = GOOD.replace(
+    "        return", "        import ctypes; ctypes.string_at(0)\n        return"
+)
 HANGS = GOOD.replace("        return", "        import time; time.sleep(1000)\n        return")
 NO_EXPORT = (
     GOOD.replace("return torch.relu(self.linear(x))", "return Out(torch.relu(self.linear(x)))")
@@ -125,7 +128,17 @@ def _cli(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def ran(folder: Path) -> subprocess.CompletedProcess[str]:
     return _cli(
-        folder, "survey", "survey.toml", "-o", "table.json", "-o", "table.parquet", "-o", "table.html", "--jobs", "2"
+        folder,
+        "survey",
+        "survey.toml",
+        "-o",
+        "table.json",
+        "-o",
+        "table.parquet",
+        "-o",
+        "table.html",
+        "--jobs",
+        "2",
     )
 
 
@@ -137,8 +150,12 @@ def table(folder: Path, ran: subprocess.CompletedProcess[str]) -> dict[str, dict
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_page_leads_to_the_pages_of_pieces_which_are_beside_it(folder: Path, table: dict[str, Any]) -> None:
-    links = re.findall(r'href="\./(table-files/[^"]+)"', (folder / "table.html").read_text(encoding="utf-8"))
+def test_the_page_leads_to_the_pages_of_pieces_which_are_beside_it(
+    folder: Path, table: dict[str, Any]
+) -> None:
+    links = re.findall(
+        r'href="\./(table-files/[^"]+)"', (folder / "table.html").read_text(encoding="utf-8")
+    )
     assert len({*links}) == sum(row["report"] is not None for row in table.values()) > 0
     assert all((folder / unquote(link)).is_file() for link in links)
 
@@ -170,22 +187,37 @@ def test_each_way_to_fail_is_a_row(table, name, status, stage):
 @pytest.mark.slow
 def test_counts_are_those_of_explain(folder, table):
     for name in ("good", "breaks"):
-        summary = json.loads(_cli(folder, "explain", f"{name}.py", "--format", "json").stdout)["summary"]
-        for key in ("calls", "break_sites", "skipped_frames", "recompiles", "graphs", "frames_over_limit"):
+        summary = json.loads(_cli(folder, "explain", f"{name}.py", "--format", "json").stdout)[
+            "summary"
+        ]
+        for key in (
+            "calls",
+            "break_sites",
+            "skipped_frames",
+            "recompiles",
+            "graphs",
+            "frames_over_limit",
+        ):
             assert table[name][key] == summary[key]
 
 
 @pytest.mark.slow
 def test_what_never_ran_to_its_end_has_no_counts(table):
     for name in ("crashes", "exits.py", "none.py", "no_inputs.py", "eager_fails", "refused.py"):
-        assert table[name]["break_sites"] is table[name]["graphs"] is table[name]["coverage"] is None
+        assert (
+            table[name]["break_sites"] is table[name]["graphs"] is table[name]["coverage"] is None
+        )
 
 
 @pytest.mark.slow
 def test_a_shared_helper_is_named_once(folder, table):
     causes = json.loads((folder / "table.json").read_text())["summary"]["causes"]
     (shared,) = [cause for cause in causes if cause["function"] == "largest"]
-    assert (shared["file"], shared["lines"], shared["targets"]) == ("helper.py", [2], ["shares_one", "shares_two"])
+    assert (shared["file"], shared["lines"], shared["targets"]) == (
+        "helper.py",
+        [2],
+        ["shares_one", "shares_two"],
+    )
 
 
 @pytest.mark.slow
@@ -219,8 +251,20 @@ def test_resume_keeps_what_would_come_out_the_same(folder, table):
 
 @pytest.mark.nightly
 def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder):
-    command = [sys.executable, "-m", "graphdoctor", "survey", "good.py", "hangs.py", "--jobs", "1", "--no-pages"]
-    process = subprocess.Popen(command, cwd=folder, env=clean_environment(), stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "graphdoctor",
+        "survey",
+        "good.py",
+        "hangs.py",
+        "--jobs",
+        "1",
+        "--no-pages",
+    ]
+    process = subprocess.Popen(
+        command, cwd=folder, env=clean_environment(), stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr.readline().startswith("1/2 good.py backend=eager: ok")
     children = _descendants(process.pid)
     process.send_signal(signal.SIGKILL)
@@ -230,11 +274,24 @@ def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder)
         time.sleep(0.1)
     assert not left
     again = _cli(
-        folder, "survey", "good.py", "hangs.py", "--resume", "--timeout", "40", "--retries", "0", "--format", "json"
+        folder,
+        "survey",
+        "good.py",
+        "hangs.py",
+        "--resume",
+        "--timeout",
+        "40",
+        "--retries",
+        "0",
+        "--format",
+        "json",
     )
     report = json.loads(again.stdout)
     assert report["kept"] == 1
-    assert {row["name"]: row["status"] for row in report["rows"]} == {"good.py": "ok", "hangs.py": "timeout"}
+    assert {row["name"]: row["status"] for row in report["rows"]} == {
+        "good.py": "ok",
+        "hangs.py": "timeout",
+    }
 
 
 def _descendants(pid: int) -> list[int]:
@@ -256,28 +313,58 @@ def _is_alive(pid: int) -> bool:
 def test_what_export_stops_at_is_told_for_each_target_and_over_all(tmp_path):
     for name, text in {"one": NO_EXPORT, "other": NO_EXPORT, "good": GOOD}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    ran = _cli(tmp_path, "survey", "one.py", "other.py", "good.py", "--export", "--no-pages", "-o", "table.json")
+    ran = _cli(
+        tmp_path,
+        "survey",
+        "one.py",
+        "other.py",
+        "good.py",
+        "--export",
+        "--no-pages",
+        "-o",
+        "table.json",
+    )
     assert ran.returncode == 0, ran.stderr
     document = json.loads((tmp_path / "table.json").read_text())
     one, other, good = document["rows"]
     assert (good["exports"], good["export_causes"]) == (True, [])
     for row in (one, other):
         assert (row["status"], row["exports"], row["causes"]) == ("ok", False, [])
-        assert row["export_error"] == row["export_causes"][0]["message"] == "torch.export can't take `Out` apart"
+        assert (
+            row["export_error"]
+            == row["export_causes"][0]["message"]
+            == "torch.export can't take `Out` apart"
+        )
         assert row["export_causes"][0]["code"] == "GD601"
     (cause,) = document["summary"]["export_causes"]
     assert (cause["targets"], cause["functions"]) == (["one.py", "other.py"], 2)
-    assert "What torch.export stops at\nGD601 2 targets, 2 functions: torch.export can't take `Out` apart" in ran.stdout
+    assert (
+        "What torch.export stops at\nGD601 2 targets, 2 functions: torch.export can't take `Out` apart"
+        in ran.stdout
+    )
     # What torch says by itself.
     program = "import one, torch\ntorch.export.export(one.Net(), one.example_inputs())"
-    alone = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    alone = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert alone.returncode == 1
     assert "one.Out" in alone.stderr
 
 
 @pytest.mark.nightly
 def test_bench_and_fix_and_export_fill_their_columns(folder):
-    ran = _cli(folder, "survey", "breaks.py", "--bench", "--fix", "--export", "--format", "json", "--no-pages", "-q")
+    ran = _cli(
+        folder,
+        "survey",
+        "breaks.py",
+        "--bench",
+        "--fix",
+        "--export",
+        "--format",
+        "json",
+        "--no-pages",
+        "-q",
+    )
     (row,) = json.loads(ran.stdout)["rows"]
     assert (row["status"], row["correct"], row["exports"]) == ("ok", None, True)
     assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
@@ -289,7 +376,17 @@ def test_bench_and_fix_and_export_fill_their_columns(folder):
     assert row["causes"][0]["fix_verdict"] == "verified"
     assert row["command"] == "graphdoctor bench breaks.py --backend inductor"
     assert row["peak_memory_bytes"] > 0
-    ran = _cli(folder, "survey", "breaks.py", "--bench", "--thorough", "--format", "json", "--no-pages", "-q")
+    ran = _cli(
+        folder,
+        "survey",
+        "breaks.py",
+        "--bench",
+        "--thorough",
+        "--format",
+        "json",
+        "--no-pages",
+        "-q",
+    )
     (row,) = json.loads(ran.stdout)["rows"]
     assert (row["status"], row["correct"]) == ("ok", True)
     assert row["compile_cold_s"] > 0

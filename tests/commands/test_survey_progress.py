@@ -13,7 +13,11 @@ from rich.console import Console
 from graphdoctor.commands.survey_progress import SurveyProgress
 from tests.studies.survey.reports import failed, row
 
-WHY = {"stage": "inductor", "error": "an operator isn't\nsupported", "error_type": "torch._inductor.exc.InductorError"}
+WHY = {
+    "stage": "inductor",
+    "error": "an operator isn't\nsupported",
+    "error_type": "torch._inductor.exc.InductorError",
+}
 
 
 def run(progress: SurveyProgress) -> None:
@@ -21,13 +25,26 @@ def run(progress: SurveyProgress) -> None:
         progress.planned(412, 9)
         progress.began(("bert", "default"), None)
         progress.began(("t5\x1b[2J", "default"), "node-1")
-        progress.finished(row("bert", break_sites=2, speedup=1.43, speedup_low=1.4, speedup_high=1.46))
+        progress.finished(
+            row("bert", break_sites=2, speedup=1.43, speedup_low=1.4, speedup_high=1.46)
+        )
         progress.retrying(("t5\x1b[2J", "default"), "crashed")
-        progress.finished(failed("t5\x1b[2J", "compile_failed", **WHY, attempts=2, earlier=("crashed",), seconds=200.0))
+        progress.finished(
+            failed(
+                "t5\x1b[2J",
+                "compile_failed",
+                **WHY,
+                attempts=2,
+                earlier=("crashed",),
+                seconds=200.0,
+            )
+        )
 
 
 def shown(board: SurveyProgress, width: int, height: int = 24) -> list[str]:
-    console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
+    console = Console(
+        width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True
+    )
     console.print(board)
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
@@ -56,7 +73,9 @@ def test_quiet_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_off_a_terminal_nothing_is_drawn_in_another_thread(capfd: pytest.CaptureFixture[str]) -> None:
+def test_off_a_terminal_nothing_is_drawn_in_another_thread(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     before = threading.active_count()
     with SurveyProgress(is_quiet=False) as progress:
         progress.planned(2, 0)
@@ -117,9 +136,13 @@ def test_hundreds_of_pieces_fit_on_any_terminal(now: list[float], width: int, he
     board = SurveyProgress(is_quiet=True)
     board.planned(400, 0)
     for number in range(400):
-        board.began((f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"), "node")
+        board.began(
+            (f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"), "node"
+        )
     for number in range(300):
-        board.finished(row(f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"))
+        board.finished(
+            row(f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs")
+        )
     lines = shown(board, width, height)
     assert len(lines) < height
     assert max(map(len, lines)) <= width

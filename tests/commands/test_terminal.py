@@ -1,4 +1,5 @@
-"""Everything commands print besides results goes through one module, which makes it safe for a terminal."""
+"""Everything commands print besides results goes through one module, which makes it safe for a
+terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tests.views.hostile import CODE_POINTS, EVIL
 MODULES = sorted(Path(graphdoctor.commands.__file__).parent.glob("*.py"))
 
 
-@pytest.mark.parametrize("print_hostile", [lambda: say(EVIL), lambda: warn(EVIL), lambda: complain(EVIL, EVIL)])
+@pytest.mark.parametrize(
+    "print_hostile", [lambda: say(EVIL), lambda: warn(EVIL), lambda: complain(EVIL, EVIL)]
+)
 def test_a_message_cannot_control_the_terminal(print_hostile, capsys) -> None:
     print_hostile()
     captured = capsys.readouterr()
@@ -27,5 +30,7 @@ def test_a_message_cannot_control_the_terminal(print_hostile, capsys) -> None:
 @for_each("module", MODULES)
 def test_only_the_terminal_module_prints(module: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
-    prints = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    prints = [
+        call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"
+    ]
     assert module.stem == "terminal" or not prints

@@ -51,10 +51,15 @@ def test_a_target_is_named_as_in_its_file(tmp_path, explain_json):
     document = explain_json("model.py", "--no-coverage")
     location, expression = found_in(document)
     assert (location["file"], location["line"], expression) == ("model.py", 4, "model[1].training")
-    assert {frame["qualname"] for frame in document["recording"]["frames"]} == {"Sequential.forward"}
+    assert {frame["qualname"] for frame in document["recording"]["frames"]} == {
+        "Sequential.forward"
+    }
     assert {found["location"]["file"] for found in document["findings"]} == {"model.py"}
     weights = [f"L['model']._modules['0']._parameters['{name}']" for name in ("weight", "bias")]
-    assert {item["source"] for item in document["recording"]["graphs"][0]["inputs"]} == {*weights, "L['input']"}
+    assert {item["source"] for item in document["recording"]["graphs"][0]["inputs"]} == {
+        *weights,
+        "L['input']",
+    }
 
 
 def test_a_scripts_module_is_named_as_it_is_compiled(tmp_path, run_cli):

@@ -43,7 +43,11 @@ OLD = """\
 
 
 def diff(*new: str, old: str = OLD) -> str:
-    return "--- a/model.py\n+++ b/model.py\n@@ -12,2 +12,1 @@\n" + old + "".join(f"+{line}\n" for line in new)
+    return (
+        "--- a/model.py\n+++ b/model.py\n@@ -12,2 +12,1 @@\n"
+        + old
+        + "".join(f"+{line}\n" for line in new)
+    )
 
 
 GOOD = diff("        y = (x * 2) * self.w")
@@ -61,7 +65,15 @@ def tried(folder: Path, patch: str, *options: str, status: int) -> tuple[dict[st
     """The verdict, and what was said on standard error."""
     (folder / "my edit.diff").write_text(patch)
     done = run_command(
-        "try", "my edit.diff", "model.py", "--no-timing", "--format", "json", *options, cwd=folder, status=status
+        "try",
+        "my edit.diff",
+        "model.py",
+        "--no-timing",
+        "--format",
+        "json",
+        *options,
+        cwd=folder,
+        status=status,
     )
     document: dict[str, Any] = json.loads(done.stdout)["recording"]["treatment"]
     return document, done.stderr
@@ -133,7 +145,10 @@ def test_a_patch_that_does_not_apply_runs_nothing(folder: Path, patch: str, said
     done = run_command("try", "patch.diff", "model.py", cwd=folder, status=2)
     assert f"The patch can't be tried: {said}" in done.stderr
     assert not (folder / ".graphdoctor").exists()
-    assert "can't be read: No such file" in run_command("try", "no.diff", "model.py", cwd=folder, status=2).stderr
+    assert (
+        "can't be read: No such file"
+        in run_command("try", "no.diff", "model.py", cwd=folder, status=2).stderr
+    )
 
 
 PROPOSER = f"""\
@@ -153,11 +168,9 @@ def test_a_proposer_is_told_why_an_edit_failed_until_one_holds(folder: Path) -> 
     done = run_command("fix", "model.py", *options, "--format", "json", cwd=folder, status=0)
     treatment = json.loads(done.stdout)["recording"]["treatment"]
     mine = [fix for fix in treatment["tried"] if fix["title"].startswith("Proposed by")]
-    assert [(fix["title"].removeprefix(f"Proposed by {command}"), fix["verdict"]) for fix in mine] == [
-        ("", "failed"),
-        (", try 2", "changes results"),
-        (", try 3", "verified"),
-    ]
+    assert [
+        (fix["title"].removeprefix(f"Proposed by {command}"), fix["verdict"]) for fix in mine
+    ] == [("", "failed"), (", try 2", "changes results"), (", try 3", "verified")]
     assert treatment["after"]["break_sites"] == 0
     first, second, third = map(json.loads, log.read_text().splitlines())
     assert (first["round"], first["rounds"], first["earlier"]) == (1, 3, [])
@@ -168,7 +181,9 @@ def test_a_proposer_is_told_why_an_edit_failed_until_one_holds(folder: Path) -> 
     assert "no attribute 'v'" in second["earlier"][0]["reason"]
     assert (folder / "model.py").read_text() == MODEL
     # What was verified is written without asking anybody again.
-    assert "Wrote" in run_command("fix", "model.py", *options, "--apply", cwd=folder, status=0).stderr
+    assert (
+        "Wrote" in run_command("fix", "model.py", *options, "--apply", cwd=folder, status=0).stderr
+    )
     assert len(log.read_text().splitlines()) == 3
     assert "(x * 2) * self.w" in (folder / "model.py").read_text()
 
@@ -177,7 +192,9 @@ def test_a_proposer_that_has_no_answer_is_named_in_a_line(folder: Path) -> None:
     (folder / "propose.py").write_text("print('Certainly! The list is slow.')")
     options = ("--no-timing", "--proposer", f"{sys.executable} propose.py", "--rounds", "1")
     done = run_command("fix", "model.py", *options, cwd=folder, status=0)
-    assert "proposed nothing for model.py:12 that holds: it holds no diff" in " ".join(done.stdout.split())
+    assert "proposed nothing for model.py:12 that holds: it holds no diff" in " ".join(
+        done.stdout.split()
+    )
     assert (folder / "model.py").read_text() == MODEL
     refused = run_command("fix", "model.py", "--proposer", "no-such-command", cwd=folder, status=2)
     assert "--proposer: there is no command no-such-command." in refused.stderr

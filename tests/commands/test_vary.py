@@ -1,4 +1,5 @@
-"""``graphdoctor recompiles --vary``: its verdicts against a bare script, and programs that make it hard."""
+"""``graphdoctor recompiles --vary``: its verdicts against a bare script, and programs that make it
+hard."""
 
 from __future__ import annotations
 
@@ -63,18 +64,26 @@ def bare(tmp_path: Path, script: str) -> Any:
     """What a script counts that knows nothing of graphdoctor."""
     path = tmp_path / "bare.py"
     path.write_text(BARE + textwrap.dedent(script))
-    return json.loads(run_script(path, cwd=tmp_path, env=clean_environment()).stdout.splitlines()[-1])
+    return json.loads(
+        run_script(path, cwd=tmp_path, env=clean_environment()).stdout.splitlines()[-1]
+    )
 
 
 def tried(document: dict[str, Any], expression: str, *, is_tied: bool = False) -> dict[str, int]:
     """Compiles by value."""
     variation = found(document, expression, is_tied=is_tied)
-    return {value["value"]: value["compiles"] for value in variation["tried"] if value["compiles"] is not None}
+    return {
+        value["value"]: value["compiles"]
+        for value in variation["tried"]
+        if value["compiles"] is not None
+    }
 
 
 def found(document: dict[str, Any], expression: str, *, is_tied: bool = False) -> dict[str, Any]:
     matching = [
-        v for v in document["recording"]["variations"] if v["expression"] == expression and bool(v["tied"]) is is_tied
+        v
+        for v in document["recording"]["variations"]
+        if v["expression"] == expression and bool(v["tied"]) is is_tied
     ]
     assert len(matching) == 1, [v["expression"] for v in document["recording"]["variations"]]
     return matching[0]
@@ -246,7 +255,9 @@ def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
         print(json.dumps([of(*({"rows": n} for n in (4, 3, 1))), of(*({"columns": n} for n in (32, 17, 2, 1)))]))
         """,
     )
-    for expression, expected in zip(("input_ids.shape[0]", "input_ids.shape[1]"), counts, strict=True):
+    for expression, expected in zip(
+        ("input_ids.shape[0]", "input_ids.shape[1]"), counts, strict=True
+    ):
         assert list(tried(document, expression, is_tied=True).values()) == expected
         assert found(document, expression, is_tied=True)["verdict"] == "generalises"
 
@@ -323,7 +334,9 @@ def test_another_size_keeps_the_values_valid_and_the_memory_order() -> None:
     ],
 )
 def test_verdicts(outcomes: list[str], verdict: str) -> None:
-    values = [TriedValue(value="1", outcome=o.rstrip("*"), is_special=o.endswith("*")) for o in outcomes]
+    values = [
+        TriedValue(value="1", outcome=o.rstrip("*"), is_special=o.endswith("*")) for o in outcomes
+    ]
     assert verdict_of(values) == verdict
 
 
@@ -369,10 +382,14 @@ KEPT = """
 )
 def test_what_stands_in_the_way_is_said(vary: Vary, source: str, said: str) -> None:
     document = vary(source)
-    assert any(said in gap["message"] for gap in document["recording"]["gaps"]), document["recording"]["gaps"]
+    assert any(said in gap["message"] for gap in document["recording"]["gaps"]), document[
+        "recording"
+    ]["gaps"]
 
 
-def test_values_that_raise_exit_or_hide_control_characters_lose_nothing(run_cli: RunCli, tmp_path: Path) -> None:
+def test_values_that_raise_exit_or_hide_control_characters_lose_nothing(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
     (tmp_path / "target.py").write_text(
         textwrap.dedent(
             """
@@ -445,7 +462,10 @@ def test_what_is_left_out_is_listed(vary: Vary) -> None:
 
 def test_values_over_the_recompile_limit_are_not_called_free(vary: Vary) -> None:
     document = vary(MLP, "--config", "torch._dynamo.config.recompile_limit=2")
-    assert [value["outcome"] for value in found(document, "self.power")["tried"]][:2] == ["compiled", "over_limit"]
+    assert [value["outcome"] for value in found(document, "self.power")["tried"]][:2] == [
+        "compiled",
+        "over_limit",
+    ]
     assert found(document, "self.power")["verdict"] == "recompiles"
 
 
@@ -470,7 +490,9 @@ FILLED = """
 """
 
 
-def test_sizes_are_varied_in_a_container_that_the_first_call_fills(vary: Vary, tmp_path: Path) -> None:
+def test_sizes_are_varied_in_a_container_that_the_first_call_fills(
+    vary: Vary, tmp_path: Path
+) -> None:
     document = vary(FILLED)
     assert [call["index"] for call in document["recording"]["calls"]] == [1, 2]
     counts = bare(

@@ -1,4 +1,5 @@
-"""``graphdoctor run`` watches calls as they happen: coverage, steady time, whether a program settles, the cost."""
+"""``graphdoctor run`` watches calls as they happen: coverage, steady time, whether a program
+settles, the cost."""
 
 from __future__ import annotations
 
@@ -195,7 +196,9 @@ def watched(folder: Path) -> list[dict[str, Any]]:
     found = []
     for log in logs(folder):
         with log.open("rb") as lines:
-            records = list(read_records(lines, lambda kind: kind == "graphdoctor_watched_call", LogDamage()))
+            records = list(
+                read_records(lines, lambda kind: kind == "graphdoctor_watched_call", LogDamage())
+            )
         found += [json.loads(record.payload or "{}") for record in records]
     return found
 
@@ -218,7 +221,9 @@ def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
     detail = document["summary"]["coverage_detail"]
     assert detail["graph_ops"] == model["coverage"]["graph_ops"] + step["coverage"]["graph_ops"]
     assert detail["eager_ops"] == model["coverage"]["eager_ops"] + step["coverage"]["eager_ops"]
-    assert document["summary"]["steady_call_us"] == pytest.approx(model["steady_us"] + step["steady_us"])
+    assert document["summary"]["steady_call_us"] == pytest.approx(
+        model["steady_us"] + step["steady_us"]
+    )
     assert document["summary"]["graphs_per_call"] is None
     assert document["summary"]["steadiness"]["state"] == "settled"
     assert "of operations compiled" in process.stderr
@@ -271,20 +276,34 @@ def test_calls_of_several_threads_are_counted_and_watched(tmp_path):
 
     assert process.stdout == "[]\n"
     assert [found["calls"] for found in document["recording"]["watch"]["functions"]] == [4001, 4001]
-    assert [found["coverage"]["graph_ops"] for found in document["recording"]["watch"]["functions"]] == [2, 2]
-    assert sum(found["watched_calls"] for found in document["recording"]["watch"]["functions"]) <= 2 * 41
+    assert [
+        found["coverage"]["graph_ops"] for found in document["recording"]["watch"]["functions"]
+    ] == [2, 2]
+    assert (
+        sum(found["watched_calls"] for found in document["recording"]["watch"]["functions"])
+        <= 2 * 41
+    )
 
 
 def test_each_function_is_covered_or_says_why_not(tmp_path):
     (tmp_path / "script.py").write_text(MANY)
     document = report(tmp_path, "script.py")
 
-    reasons = {found["compiled"]: found["not_covered"] for found in document["recording"]["watch"]["functions"]}
-    lambdas = [found for found in document["recording"]["watch"]["functions"] if found["compiled"] == "<lambda>"]
+    reasons = {
+        found["compiled"]: found["not_covered"]
+        for found in document["recording"]["watch"]["functions"]
+    }
+    lambdas = [
+        found
+        for found in document["recording"]["watch"]["functions"]
+        if found["compiled"] == "<lambda>"
+    ]
     assert [found["not_covered"] for found in lambdas] == ["once", "nested"]
     assert (reasons["items"], reasons["bad"]) == ("deferred", "raised")
     assert reasons["Layer"] is reasons["outer"] is reasons["Linear"] is None
-    assert [found["compiled"] for found in document["recording"]["watch"]["functions"]].count("Layer") == 2
+    assert [found["compiled"] for found in document["recording"]["watch"]["functions"]].count(
+        "Layer"
+    ) == 2
     # Up to 2.13, torch compiles nothing of one of its own modules that is compiled in place.
     assert functions(document)["Linear"]["coverage"]["graph_ops"] == int(TORCH > (2, 13))
     # The nested function's graph is part of the call of the function that calls it.
@@ -307,7 +326,10 @@ def test_a_script_that_recompiles_for_ever(tmp_path, limit):
     )
     document = report(tmp_path, "script.py")
 
-    steadiness, (found,) = document["summary"]["steadiness"], document["recording"]["watch"]["functions"]
+    steadiness, (found,) = (
+        document["summary"]["steadiness"],
+        document["recording"]["watch"]["functions"],
+    )
     if limit == 8:
         assert (steadiness["state"], steadiness["function"]) == ("over_limit", "f")
         assert (steadiness["compiles_to_limit"], steadiness["changing"]) == (8, ["x.shape[0]"])

@@ -1,4 +1,5 @@
-"""What is said of jobs of two ranks with gloo: DDP, FSDP2, compiled autograd, tensor parallelism, checkpointing."""
+"""What is said of jobs of two ranks with gloo: DDP, FSDP2, compiled autograd, tensor parallelism,
+checkpointing."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def launched(program: str, *arguments: str) -> list[str]:
 def job_document(folder: Path, program: str, *arguments: str) -> dict[str, Any]:
     """The JSON document of a job."""
     command = ("run", "--quiet", "--report", "job.json", *launched(program, *arguments))
-    done = run_command(*command, cwd=folder, env=clean_environment(OMP_NUM_THREADS="1"), timeout=150)
+    done = run_command(
+        *command, cwd=folder, env=clean_environment(OMP_NUM_THREADS="1"), timeout=150
+    )
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads((folder / "job.json").read_text())
     return document
@@ -39,13 +42,24 @@ def job_document(folder: Path, program: str, *arguments: str) -> dict[str, Any]:
 def found_in(document: dict[str, Any], program: str) -> dict[str, dict[str, Any]]:
     """The findings in a program's file by code."""
     name = f"/{program}.py"
-    return {found["code"]: found for found in document["findings"] if found["location"]["file"].endswith(name)}
+    return {
+        found["code"]: found
+        for found in document["findings"]
+        if found["location"]["file"].endswith(name)
+    }
 
 
 @pytest.fixture(scope="module")
 def several_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
-    programs = ("ddp_compiled", "ddp_inside", "fsdp_whole", "fsdp_blocks", "fsdp_torch_layers", "tensor_parallel")
+    programs = (
+        "ddp_compiled",
+        "ddp_inside",
+        "fsdp_whole",
+        "fsdp_blocks",
+        "fsdp_torch_layers",
+        "tensor_parallel",
+    )
     job_document(folder, "several", *programs, "checkpoint_hooks", "compiled_autograd")
     (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
     return recording
@@ -53,7 +67,9 @@ def several_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def several(several_recording: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((several_recording.parent.parent / "job.json").read_text())
+    document: dict[str, Any] = json.loads(
+        (several_recording.parent.parent / "job.json").read_text()
+    )
     return document
 
 
@@ -71,7 +87,9 @@ def test_ddp_s_own_code_is_one_finding_about_ddp(several: dict[str, Any]) -> Non
     assert found["GD125"]["severity"] == "info"
 
 
-def test_a_split_graph_s_parts_are_told_with_parameters_and_what_crosses(several: dict[str, Any]) -> None:
+def test_a_split_graph_s_parts_are_told_with_parameters_and_what_crosses(
+    several: dict[str, Any],
+) -> None:
     finding = found_in(several, "ddp_compiled")["GD130"]
     split = finding["ddp_split"]
     assert [bucket["parameters"][0] for bucket in split["buckets"]] == [
@@ -106,18 +124,25 @@ def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str,
     assert {code for code in found_in(several, "fsdp_blocks") if code.startswith("GD1")} == set()
 
 
-def test_layers_of_torch_s_own_are_compiled_before_they_are_sharded(several: dict[str, Any]) -> None:
+def test_layers_of_torch_s_own_are_compiled_before_they_are_sharded(
+    several: dict[str, Any],
+) -> None:
     found = found_in(several, "fsdp_torch_layers")
     assert "`fully_shard(torch.compile(block))`" in found["GD126"]["fixes"][0]["title"]
 
 
 def test_a_hook_s_own_break_stays_at_its_line(several: dict[str, Any]) -> None:
-    assert found_in(several, "checkpoint_hooks")["GD103"]["location"]["text"] == "seen.append(result.sum().item())"
+    assert (
+        found_in(several, "checkpoint_hooks")["GD103"]["location"]["text"]
+        == "seen.append(result.sum().item())"
+    )
 
 
 def test_recording_leaves_no_break_of_its_own_in_compiled_autograd(several: dict[str, Any]) -> None:
     assert set(found_in(several, "compiled_autograd")) == {"GD112"}
-    assert not [found for found in several["findings"] if "graphdoctor/probe" in found["location"]["file"]]
+    assert not [
+        found for found in several["findings"] if "graphdoctor/probe" in found["location"]["file"]
+    ]
 
 
 def test_nothing_compiled_is_said_first(sequential: Path) -> None:
@@ -159,7 +184,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     assert done.returncode == 0, done.stderr
     document = json.loads((folder / "all.json").read_text())
     return {
-        name: {found["code"] for found in document["findings"] if found["location"]["file"].endswith(name)}
+        name: {
+            found["code"]
+            for found in document["findings"]
+            if found["location"]["file"].endswith(name)
+        }
         for name in names
     }
 
@@ -169,13 +198,16 @@ def _name(rule: Rule, section: str) -> str:
 
 
 @pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.code)
-def test_an_example_is_found_and_what_to_use_instead_is_not(rule: Rule, examples: dict[str, set[str]]) -> None:
+def test_an_example_is_found_and_what_to_use_instead_is_not(
+    rule: Rule, examples: dict[str, set[str]]
+) -> None:
     assert rule.code in examples[_name(rule, "Example")]
     assert examples[_name(rule, "Use instead")] == set()
 
 
 def test_what_a_job_suggests_is_tried_by_running_it_again(tmp_path: Path) -> None:
-    """The module in DDP is compiled in place of DDP: the same losses, and nothing of what was found is left."""
+    """The module in DDP is compiled in place of DDP: the same losses, and nothing of what was found
+    is left."""
     environment = clean_environment(OMP_NUM_THREADS="1")
     command = ("run", "--try", "--report", "job.json", *launched("ddp_sequential"))
     done = run_command(*command, cwd=tmp_path, env=environment, timeout=200)
@@ -196,12 +228,18 @@ def test_a_script_of_one_process_is_referred_to_fix(tmp_path: Path) -> None:
     assert "--try is for jobs of several ranks" in done.stderr
 
 
-def test_backward_passes_of_compiled_autograd_and_dtensors_are_named(several_recording: Path) -> None:
-    done = run_command("report", several_recording, "--rank", "0", "--format", "json", cwd=several_recording)
+def test_backward_passes_of_compiled_autograd_and_dtensors_are_named(
+    several_recording: Path,
+) -> None:
+    done = run_command(
+        "report", several_recording, "--rank", "0", "--format", "json", cwd=several_recording
+    )
     document = json.loads(done.stdout)
     names = {graph["function"] for graph in document["recording"]["graphs"]}
     assert "backward pass 0 (compiled autograd)" in names
     assert {item["compiled_autograd_id"] for item in document["recording"]["compiles"]} >= {None, 0}
-    (placements,) = [graph["dtensors"] for graph in document["recording"]["graphs"] if graph["dtensors"]]
+    (placements,) = [
+        graph["dtensors"] for graph in document["recording"]["graphs"] if graph["dtensors"]
+    ]
     assert placements["self_modules_up_parameters_weight_"] == "S(0)"
     assert placements["self_modules_down_parameters_bias_"] == "R"

@@ -81,7 +81,12 @@ def place(_piece: int) -> tuple[frozenset[int], str | None, float, float]:
     """Cores, GPUs, beginning and end."""
     begun = time.monotonic()
     time.sleep(0.2)
-    return frozenset(os.sched_getaffinity(0)), os.environ.get("CUDA_VISIBLE_DEVICES"), begun, time.monotonic()
+    return (
+        frozenset(os.sched_getaffinity(0)),
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+        begun,
+        time.monotonic(),
+    )
 
 
 def process_ids(_piece: int) -> tuple[int, int]:
@@ -105,7 +110,8 @@ time.sleep(60)
 
 
 def leave_running(marker: Path) -> tuple[int, int]:
-    """Starts a process that starts one in a session of its own, neither of which ends when told to."""
+    """Starts a process that starts one in a session of its own, neither of which ends when told
+    to."""
     child = subprocess.Popen([sys.executable, "-c", _STUBBORN, str(marker)])
     while not marker.exists():
         time.sleep(0.01)
@@ -113,11 +119,13 @@ def leave_running(marker: Path) -> tuple[int, int]:
 
 
 def leave_running_and_sleep(marker: Path) -> None:
-    """As ``leave_running``; then it writes down all processes, and sleeps with a folder that it would remove."""
+    """As ``leave_running``; then it writes down all processes, and sleeps with a folder that it
+    would remove."""
     with tempfile.TemporaryDirectory(dir=marker.parent):
         started = leave_running(marker.with_suffix(".pid"))
         text = f"{os.getppid()} {os.getpid()} {started[0]} {started[1]}"
-        # As a piece does while it watches a probe: it takes the first signal for its own, and goes on.
+        # As a piece does while it watches a probe: it takes the first signal for its own, and goes
+        # on.
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
             write_and_sleep_as(marker, text)

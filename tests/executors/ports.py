@@ -6,7 +6,8 @@ import random
 import socket
 
 _FIRST, _END = 10_000, 20_000
-"""Below those that Linux gives out by itself and those that Ray Client's servers look for (23000 to 24000)."""
+"""Below those that Linux gives out by itself and those that Ray Client's servers look for (23000 to
+24000)."""
 
 
 def free_port(host: str) -> int:

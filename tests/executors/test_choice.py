@@ -53,7 +53,9 @@ def test_ray_is_at_its_address(on: str, environment: dict[str, str], address: st
 
 def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
     given = Environment(tmp_path, ("einops==0.8",), {"A": "b"}, (tmp_path,))
-    assert executor_for(on="ray", runtime_env=given, environment={}) == OnRay(None, runtime_env=given)
+    assert executor_for(on="ray", runtime_env=given, environment={}) == OnRay(
+        None, runtime_env=given
+    )
     assert given.described() == {
         "working_dir": str(tmp_path),
         "pip": ["einops==0.8"],
@@ -66,7 +68,9 @@ def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
 def test_what_cannot_be_chosen_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(GraphDoctorError, match="is for the nodes of a cluster"):
         executor_for(runtime_env=Environment(), environment={})
-    with pytest.raises(GraphDoctorError, match="can't be copied to the nodes of a cluster: it isn't a folder"):
+    with pytest.raises(
+        GraphDoctorError, match="can't be copied to the nodes of a cluster: it isn't a folder"
+    ):
         Environment(working_dir=tmp_path / "missing").described()
     for on in ("dask", "ray://", "", "RAY"):
         with pytest.raises(GraphDoctorError, match="names no executor"):
@@ -83,7 +87,10 @@ class _Stalled:
         return [], []
 
     def nodes(self) -> list[dict[str, object]]:
-        return [{"Alive": False, "Resources": {"CPU": 8.0, "GPU": 8.0}}, {"Alive": True, "Resources": {"CPU": 8.0}}]
+        return [
+            {"Alive": False, "Resources": {"CPU": 8.0, "GPU": 8.0}},
+            {"Alive": True, "Resources": {"CPU": 8.0}},
+        ]
 
     def cancel(self, reference: object, *, force: bool) -> None:
         assert force
@@ -109,7 +116,9 @@ def test_an_error_of_rays_is_one_line(text: str, essence: str) -> None:
     assert on_ray.error_summary(RuntimeError(text)) == essence
 
 
-def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_that_no_node_can_take_any_more_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(on_ray, "time", SimpleNamespace(monotonic=iter(range(0, 1000, 7)).__next__))
     stalled = _Stalled()
     job = Job(pieces.square, [1, 2], 2, Share(2, gpus=1), 1, None)
@@ -120,9 +129,7 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
 
 
 def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
-    code = (
-        "import sys; from graphdoctor.executors.executor import executor_for; executor_for(on='ray'); executor_for()\n"
-    )
+    code = "import sys; from graphdoctor.executors.executor import executor_for; executor_for(on='ray'); executor_for()\n"
     code += "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
@@ -135,7 +142,9 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
             list(OnRay(address).run(pieces.square, [1]))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(GraphDoctorError, match=f"There is no answer from a Ray cluster at ray://127.0.0.1:{port}"):
+    with pytest.raises(
+        GraphDoctorError, match=f"There is no answer from a Ray cluster at ray://127.0.0.1:{port}"
+    ):
         list(OnRay(f"ray://127.0.0.1:{port}").run(pieces.square, [1]))
 
 

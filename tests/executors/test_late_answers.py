@@ -30,7 +30,8 @@ class Actor:
 
 
 class LateRay:
-    """Takes a piece, and has neither its outcome nor the answer to a question ready when it is first asked."""
+    """Takes a piece, and has neither its outcome nor the answer to a question ready when it is
+    first asked."""
 
     exceptions = Mock(RayError=OSError)
 
@@ -40,7 +41,9 @@ class LateRay:
     def remote(self, _work: Callable[..., Any]) -> Any:
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self._begun))
 
-    def _begun(self, _version: str, _folder: str, _packed: bytes, actor: Actor, index: int) -> tuple[str, int]:
+    def _begun(
+        self, _version: str, _folder: str, _packed: bytes, actor: Actor, index: int
+    ) -> tuple[str, int]:
         actor.waiting.append((index, "10.0.0.2"))
         return "piece", index
 
@@ -53,7 +56,9 @@ class LateRay:
         if timeout is not None and not self.wait([reference])[0]:
             raise self.exceptions.RayError
         kind, answer = reference
-        return answer if kind == "question" else (__version__, packed_attempt(pieces.square, answer))
+        return (
+            answer if kind == "question" else (__version__, packed_attempt(pieces.square, answer))
+        )
 
 
 def test_an_answer_that_comes_late_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,5 +69,7 @@ def test_an_answer_that_comes_late_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(OnRay, "_cluster", cluster)
     monkeypatch.setattr(on_ray, "_beginnings", lambda _ray: Actor())
     begun: list[tuple[int, str | None]] = []
-    assert list(OnRay(None).run(pieces.square, [0], on_begin=lambda *what: begun.append(what))) == [(0, 0)]
+    assert list(OnRay(None).run(pieces.square, [0], on_begin=lambda *what: begun.append(what))) == [
+        (0, 0)
+    ]
     assert begun == [(0, "10.0.0.2")]

@@ -1,4 +1,5 @@
-"""Pieces in this process and in worker processes: every piece comes out, whatever becomes of the others."""
+"""Pieces in this process and in worker processes: every piece comes out, whatever becomes of the
+others."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def test_a_result_that_cannot_be_pickled_is_an_outcome(forks: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "words"), [(pieces.killed_at_2, "killed twice (SIGKILL)"), (pieces.leave_at_2, "twice (exit status 7)")]
+    ("work", "words"),
+    [(pieces.killed_at_2, "killed twice (SIGKILL)"), (pieces.leave_at_2, "twice (exit status 7)")],
 )
 def test_a_worker_that_ends_costs_its_piece_alone(forks: None, work: object, words: str) -> None:
     found = in_order(Local(2).run(work, list(range(6))))
@@ -80,7 +82,9 @@ def test_a_worker_that_ends_costs_its_piece_alone(forks: None, work: object, wor
 
 def test_a_piece_whose_worker_is_killed_is_tried_once_more(forks: None, tmp_path: Path) -> None:
     markers = [tmp_path / str(number) for number in range(4)]
-    assert in_order(Local(2).run(pieces.killed_once, markers)) == [(number, "done") for number in range(4)]
+    assert in_order(Local(2).run(pieces.killed_once, markers)) == [
+        (number, "done") for number in range(4)
+    ]
 
 
 def test_results_larger_than_a_pipe_come_whole(forks: None) -> None:
@@ -109,7 +113,9 @@ def test_closing_the_iterator_ends_the_workers(forks: None, tmp_path: Path) -> N
         os.kill(worker, 0)
 
 
-def test_workers_are_forked_only_from_a_process_that_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_forked_only_from_a_process_that_is_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     expected = "fork" if sys.platform == "linux" else "spawn"
@@ -135,7 +141,8 @@ if __name__ == "__main__":
 
 
 def _end_sleepers(tmp_path: Path, number: signal.Signals, work: str, *share: str) -> None:
-    """End a process that works on two pieces, which write ids of processes and sleep: none of these is left."""
+    """End a process that works on two pieces, which write ids of processes and sleep: none of these
+    is left."""
     program, folder = tmp_path / "sleepers.py", tmp_path / "pieces"
     program.write_text(_SLEEPERS)
     folder.mkdir()

@@ -29,7 +29,9 @@ from tests.executors.test_local import _is_running, _until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback"
+    ),
 ]
 
 _LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for the machine's address in its network
@@ -47,7 +49,10 @@ def client(cluster: Any, client_port: int) -> str:
     """Where its clients connect: the cluster doesn't wait until its server listens."""
 
     def listens() -> bool:
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((_LOOPBACK, client_port)):
+        with (
+            contextlib.suppress(ConnectionRefusedError),
+            socket.create_connection((_LOOPBACK, client_port)),
+        ):
             return True
         return False
 
@@ -58,7 +63,8 @@ def client(cluster: Any, client_port: int) -> str:
 @pytest.fixture(scope="module")
 def cluster(client_port: int) -> Iterator[Any]:
     pytest.importorskip("ray")
-    # Cores are claimed by files there. Ray's sockets lie there as well, so its path has to be short.
+    # Cores are claimed by files there. Ray's sockets lie there as well, so its path has to be
+    # short.
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # For the nodes, which import what this process imports.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -66,8 +72,15 @@ def cluster(client_port: int) -> Iterator[Any]:
         patch.setenv("TMPDIR", folder)  # another worker of pytest may have a cluster, too
         from ray.cluster_utils import Cluster
 
-        node = {"num_cpus": 1, "num_gpus": 1, "node_ip_address": _LOOPBACK, "include_dashboard": False}
-        cluster = Cluster(initialize_head=True, head_node_args=node | {"ray_client_server_port": client_port})
+        node = {
+            "num_cpus": 1,
+            "num_gpus": 1,
+            "node_ip_address": _LOOPBACK,
+            "include_dashboard": False,
+        }
+        cluster = Cluster(
+            initialize_head=True, head_node_args=node | {"ray_client_server_port": client_port}
+        )
         try:
             yield cluster
         finally:
@@ -134,7 +147,9 @@ def test_ray_client_s_server_is_started_again_where_it_died(
     def init(address: str, **options: Any) -> Any:
         tried.append(address)
         if len(tried) == 1:
-            raise ConnectionAbortedError("Initialization failure from server:\nStarting Ray client server failed.")
+            raise ConnectionAbortedError(
+                "Initialization failure from server:\nStarting Ray client server failed."
+            )
         return connect(address, **options)
 
     monkeypatch.setattr(on_ray, "_PAUSE_S", 0.0)
@@ -155,12 +170,18 @@ def test_ray_client_s_server_is_started_again_where_it_died(
 
 
 @pytest.mark.nightly
-def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, client: str, mortal_node: Any) -> None:
+def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(
+    cluster: Any, client: str, mortal_node: Any
+) -> None:
     places: dict[int, str | None] = {}
     found: list[Outcome] = []
-    # Ray Client's end is on the first node; without it, this process may use the node that is killed.
+    # Ray Client's end is on the first node; without it, this process may use the node that is
+    # killed.
     outcomes = OnRay(client).run(
-        pieces.place, list(range(12)), share=Share(1, gpus=1, memory_bytes=2**27), on_begin=places.__setitem__
+        pieces.place,
+        list(range(12)),
+        share=Share(1, gpus=1, memory_bytes=2**27),
+        on_begin=places.__setitem__,
     )
     for outcome in outcomes:
         assert outcome[0] in places
@@ -171,7 +192,10 @@ def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, c
     nodes = {index: (place or _LOOPBACK).partition(", ")[0] for index, place in places.items()}
     assert set(nodes.values()) == {_LOOPBACK, _OTHER_LOOPBACK}
     for one, other in combinations(found, 2):
-        (held, gpu, begun, ended), (other_held, other_gpu, other_begun, other_ended) = one[1], other[1]
+        (held, gpu, begun, ended), (other_held, other_gpu, other_begun, other_ended) = (
+            one[1],
+            other[1],
+        )
         assert len(held) == len(other_held) == 1
         assert gpu == other_gpu == "0"
         if begun < other_ended and other_begun < ended:
@@ -184,13 +208,21 @@ def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -
     on_ray, share = OnRay(cluster.address), Share(1)
     begun: list[int] = []
     found = in_order(
-        on_ray.run(pieces.killed_at_2, [0, 2], share=share, attempts=1, on_begin=lambda index, _: begun.append(index))
+        on_ray.run(
+            pieces.killed_at_2,
+            [0, 2],
+            share=share,
+            attempts=1,
+            on_begin=lambda index, _: begun.append(index),
+        )
     )
     assert found == in_order(Local(1).run(pieces.killed_at_2, [0, 2], share=share, attempts=1))
     assert sorted(begun) == [0, 1]
     ((_, done),) = on_ray.run(pieces.leave_running, [tmp_path / "left"], share=share)
     assert not any(map(_is_running, done))
-    outcomes = on_ray.run(pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)], share=share)
+    outcomes = on_ray.run(
+        pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)], share=share
+    )
     next(outcomes)
     _until((tmp_path / "1").exists)
     outcomes.close()
@@ -201,7 +233,11 @@ def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -
 def test_a_share_that_no_node_has_is_one_sentence(cluster: Any) -> None:
     words = "Each piece needs 1 core, 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster has that."
     with pytest.raises(GraphDoctorError, match=words):
-        list(OnRay(cluster.address).run(pieces.square, [1], share=Share(1, gpus=3, memory_bytes=2**50)))
+        list(
+            OnRay(cluster.address).run(
+                pieces.square, [1], share=Share(1, gpus=3, memory_bytes=2**50)
+            )
+        )
 
 
 @pytest.mark.nightly
@@ -209,9 +245,13 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
     (tmp_path / "here.txt").write_text("copied")
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "__init__.py").write_text("NAME = 'shipped'\n")
-    environment = Environment(working_dir=tmp_path, env_vars={"SURVEYED": "yes"}, py_modules=(tmp_path / "library",))
+    environment = Environment(
+        working_dir=tmp_path, env_vars={"SURVEYED": "yes"}, py_modules=(tmp_path / "library",)
+    )
     for share in (None, Share(1)):
-        ((_, done),) = OnRay(cluster.address, runtime_env=environment).run(pieces.surroundings, [0], share=share)
+        ((_, done),) = OnRay(cluster.address, runtime_env=environment).run(
+            pieces.surroundings, [0], share=share
+        )
         folder, text, variable, name = done
         assert folder not in {str(tmp_path), str(Path.cwd())}
         assert (text, variable, name) == ("copied", "yes", "shipped")
@@ -233,7 +273,9 @@ def test_a_node_with_another_version_is_refused(
 
 @pytest.mark.nightly
 def test_closing_the_iterator_ends_what_runs(cluster: Any, tmp_path: Path) -> None:
-    outcomes = OnRay(cluster.address).run(pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)])
+    outcomes = OnRay(cluster.address).run(
+        pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)]
+    )
     next(outcomes)
     _until((tmp_path / "1").exists)
     outcomes.close()
@@ -252,7 +294,9 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.nightly
-def test_a_report_from_a_cluster_is_that_of_one_process(cluster: Any, run_cli: Any, tmp_path: Path, form: str) -> None:
+def test_a_report_from_a_cluster_is_that_of_one_process(
+    cluster: Any, run_cli: Any, tmp_path: Path, form: str
+) -> None:
     (log,) = (RECORDED_LOGS / "2.13.0" / "print_in_helper.bare").glob("*.log")
     (tmp_path / "job").mkdir()
     for rank in range(4):

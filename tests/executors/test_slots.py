@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Share
-from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, in_ranges, memory, slots_for
+from graphdoctor.executors.machine import (
+    Machine,
+    Slot,
+    core_groups,
+    cores,
+    gpus,
+    in_ranges,
+    memory,
+    slots_for,
+)
 from graphdoctor.executors.on_ray import claimed_cores
 from tests.each import for_each
 
@@ -28,7 +37,9 @@ EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GI
 def machines(draw: st.DrawFn) -> Machine:
     numbers = draw(st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True))
     width = draw(st.integers(1, 3))
-    siblings = tuple(tuple(numbers[start : start + width]) for start in range(0, len(numbers), width))
+    siblings = tuple(
+        tuple(numbers[start : start + width]) for start in range(0, len(numbers), width)
+    )
     gpu_count = draw(st.none() | st.integers(0, 9))
     names = None if gpu_count is None else tuple(map(str, range(gpu_count)))
     total = draw(st.none() | st.integers(1, 1000))
@@ -36,16 +47,24 @@ def machines(draw: st.DrawFn) -> Machine:
     return Machine(siblings, draw(st.booleans()), names, total, available)
 
 
-shares = st.builds(Share, st.none() | st.integers(1, 20), st.integers(0, 4), st.none() | st.integers(1, 500))
+shares = st.builds(
+    Share, st.none() | st.integers(1, 20), st.integers(0, 4), st.none() | st.integers(1, 500)
+)
 
 
 @given(machines(), shares, st.integers(1, 50))
-def test_slots_have_what_was_asked_for_and_nothing_in_common(there: Machine, share: Share, most: int) -> None:
+def test_slots_have_what_was_asked_for_and_nothing_in_common(
+    there: Machine, share: Share, most: int
+) -> None:
     cores = list(chain.from_iterable(there.siblings))
     can_be_given = (
         (share.cpus or 0) <= len(cores)
         and share.gpus <= len(there.gpus or ())
-        and (share.memory_bytes is None or there.total_bytes is None or share.memory_bytes <= there.total_bytes)
+        and (
+            share.memory_bytes is None
+            or there.total_bytes is None
+            or share.memory_bytes <= there.total_bytes
+        )
     )
     if not can_be_given:
         with pytest.raises(GraphDoctorError):
@@ -97,11 +116,19 @@ def test_a_slot_is_called_what_it_has() -> None:
         Share(None, memory_bytes=15 * GIB): ["slot 1", "slot 2"],
         Share(8, memory_bytes=50 * GIB): ["cores 0-7"],
     }
-    assert {share: [slot.name for slot in slots_for(share, EIGHT, most=8)] for share in named} == named
+    assert {
+        share: [slot.name for slot in slots_for(share, EIGHT, most=8)] for share in named
+    } == named
     # One that has none of its own sees all, unless it may not.
-    assert [slots_for(Share(None, gpus=count), EIGHT, most=1)[0].gpus for count in (None, 0)] == [None, ()]
+    assert [slots_for(Share(None, gpus=count), EIGHT, most=1)[0].gpus for count in (None, 0)] == [
+        None,
+        (),
+    ]
     # Where processes can't be held to cores, their number still counts.
-    assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [Slot(1, None, ()), Slot(2, None, ())]
+    assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [
+        Slot(1, None, ()),
+        Slot(2, None, ()),
+    ]
 
 
 @for_each(
@@ -109,12 +136,26 @@ def test_a_slot_is_called_what_it_has() -> None:
     [
         (Share(9), EIGHT, "Each piece needs 9 cores, but only 8 can be used here."),
         (Share(1, gpus=4), EIGHT, "Each piece needs 4 GPUs, but only 3 can be used here."),
-        (Share(1, gpus=1), replace(EIGHT, gpus=()), "Each piece needs 1 GPU, but none can be used here."),
-        (Share(1, gpus=1), replace(EIGHT, gpus=None), "The number of GPUs on this machine is unknown"),
-        (Share(1, 0, 65 * GIB), EIGHT, "Each piece needs 65 GiB of memory, but only 64 GiB can be used here."),
+        (
+            Share(1, gpus=1),
+            replace(EIGHT, gpus=()),
+            "Each piece needs 1 GPU, but none can be used here.",
+        ),
+        (
+            Share(1, gpus=1),
+            replace(EIGHT, gpus=None),
+            "The number of GPUs on this machine is unknown",
+        ),
+        (
+            Share(1, 0, 65 * GIB),
+            EIGHT,
+            "Each piece needs 65 GiB of memory, but only 64 GiB can be used here.",
+        ),
     ],
 )
-def test_a_share_that_cannot_be_given_is_one_sentence(share: Share, there: Machine, words: str) -> None:
+def test_a_share_that_cannot_be_given_is_one_sentence(
+    share: Share, there: Machine, words: str
+) -> None:
     with pytest.raises(GraphDoctorError) as raised:
         slots_for(share, there, most=2)
     assert raised.value.message.startswith(words)
@@ -147,7 +188,10 @@ def test_ranges_say_the_same_numbers(numbers: set[int]) -> None:
     ],
 )
 def test_gpus_are_those_that_may_be_used(
-    monkeypatch: pytest.MonkeyPatch, count: int | None, named: str | None, found: tuple[str, ...] | None
+    monkeypatch: pytest.MonkeyPatch,
+    count: int | None,
+    named: str | None,
+    found: tuple[str, ...] | None,
 ) -> None:
     monkeypatch.setattr(machine, "_gpu_count", lambda: count)
     assert gpus({} if named is None else {"CUDA_VISIBLE_DEVICES": named}) == found
@@ -182,13 +226,19 @@ def system(root: Path, cgroup: str, files: dict[str, str]) -> tuple[Path, Path]:
         ("0::/not/seen\n", {"memory.max": "512000\n", "memory.current": "614400\n"}, 500, 0),
         (
             "9:name=systemd:/\n4:cpu,memory:/job\n0::/\n",
-            {"memory/job/memory.limit_in_bytes": "204800\n", "memory/job/memory.usage_in_bytes": "102400\n"},
+            {
+                "memory/job/memory.limit_in_bytes": "204800\n",
+                "memory/job/memory.usage_in_bytes": "102400\n",
+            },
             200,
             100,
         ),
         (
             "4:memory:/job\n",
-            {"memory/job/memory.limit_in_bytes": "9223372036854771712\n", "memory/job/memory.usage_in_bytes": "1\n"},
+            {
+                "memory/job/memory.limit_in_bytes": "9223372036854771712\n",
+                "memory/job/memory.usage_in_bytes": "1\n",
+            },
             1000,
             800,
         ),
@@ -214,7 +264,9 @@ def test_cores_are_claimed_once(tmp_path: Path) -> None:
         assert none is None
 
 
-def test_locks_of_cores_lie_in_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_cores_lie_in_a_folder_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with claimed_cores(1):
         (made,) = tmp_path.iterdir()

@@ -31,13 +31,35 @@ def test_a_script_has_no_such_command() -> None:
 
 SPECS = [
     RunSpec(target="package.module:make()", inputs=("f32[8,128]", "str:it's", "mask=bool[2,2]")),
-    RunSpec(target="package.module", backend="inductor", mode="max-autotune", calls=3, seed=7, device="cuda:1"),
-    RunSpec(target="package.module", dynamic=True, fullgraph=True, backward=True, train=True, no_grad=True),
-    RunSpec(target="package.module", dynamic=False, train=False, options={"max_autotune": True, "name": "a b"}),
+    RunSpec(
+        target="package.module",
+        backend="inductor",
+        mode="max-autotune",
+        calls=3,
+        seed=7,
+        device="cuda:1",
+    ),
+    RunSpec(
+        target="package.module",
+        dynamic=True,
+        fullgraph=True,
+        backward=True,
+        train=True,
+        no_grad=True,
+    ),
+    RunSpec(
+        target="package.module",
+        dynamic=False,
+        train=False,
+        options={"max_autotune": True, "name": "a b"},
+    ),
     RunSpec(target="package.module", regional=True),
     RunSpec(target="package.module", own=("shop", "fancy-shop")),
     RunSpec(target="package.module", dtype="bfloat16", batch=8),
-    RunSpec(target="package.module", config={"torch._dynamo.config.recompile_limit": 4, "suppress_errors": False}),
+    RunSpec(
+        target="package.module",
+        config={"torch._dynamo.config.recompile_limit": 4, "suppress_errors": False},
+    ),
 ]
 
 
@@ -59,4 +81,7 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
 
 def test_the_interpreter_that_was_named_is_named_again() -> None:
     known = target(RunSpec(target="package.module")).replace(python="/opt/my env/bin/python")
-    assert command_line(known, "fix") == "graphdoctor fix package.module --python '/opt/my env/bin/python'"
+    assert (
+        command_line(known, "fix")
+        == "graphdoctor fix package.module --python '/opt/my env/bin/python'"
+    )

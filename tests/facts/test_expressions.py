@@ -40,12 +40,23 @@ ARGUMENTS = {
 }
 KINDS = {
     is_own_state: {
-        **{"L['self'].keys": True, "L['self']._modules['attention'].cache['a'][0]": True, "L['self']": False},
+        **{
+            "L['self'].keys": True,
+            "L['self']._modules['attention'].cache['a'][0]": True,
+            "L['self']": False,
+        },
         **{"L['self']._modules['attention']._buffers['keys']": False, "L['net'].keys": False},
     },
-    is_attribute: {"L['options'].scale": True, "L['caches'][0].keys": True, "L['options']['scale.x'][0]": False},
+    is_attribute: {
+        "L['options'].scale": True,
+        "L['caches'][0].keys": True,
+        "L['options']['scale.x'][0]": False,
+    },
     is_module_tensor: {
-        **{"L['self']._modules['fc']._parameters['weight']": True, "L['self']._buffers['mean']": True},
+        **{
+            "L['self']._modules['fc']._parameters['weight']": True,
+            "L['self']._buffers['mean']": True,
+        },
         **{"L['self'].scale": False},
     },
     is_carried: {"L['___stack1']": True, "L['stack1']": False},
@@ -65,7 +76,11 @@ def test_a_size_says_its_dim() -> None:
 def test_an_argument_is_found_by_its_own_name() -> None:
     assert {source: argument_source(source, ("x", "scale")) for source in ARGUMENTS} == ARGUMENTS
     assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
-    found = [argument_source(f"L['args'][{at}]", ("x", "scale"), first) for first in (1, -1) for at in (0, 1)]
+    found = [
+        argument_source(f"L['args'][{at}]", ("x", "scale"), first)
+        for first in (1, -1)
+        for at in (0, 1)
+    ]
     assert found == ["L['scale']", None, None, "L['x']"]
 
 

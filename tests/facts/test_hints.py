@@ -1,4 +1,5 @@
-"""Each code that the probe may send has words on each surface, in the names that options have there."""
+"""Each code that the probe may send has words on each surface, in the names that options have
+there."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from typing import get_args
 from syrupy.assertion import SnapshotAssertion
 
 import graphdoctor.probe
-from graphdoctor.facts.hints import COMMAND_LINE, CONFIGURATION, PYTHON, HintCode, during, worded_exit, words
+from graphdoctor.facts.hints import (
+    COMMAND_LINE,
+    CONFIGURATION,
+    PYTHON,
+    HintCode,
+    during,
+    worded_exit,
+    words,
+)
 from graphdoctor.facts.run import ProbeExit
 from tests.each import for_each
 
@@ -32,7 +41,10 @@ VALUES = {
     "batch": [8, None],
     "is_module": [True, False],
     "argument": ["<argument>", "backend"],
-    **{name: [f"<{name}>"] for name in ("callable", "input", "device", "dtype", "tensor", "failed", "type")},
+    **{
+        name: [f"<{name}>"]
+        for name in ("callable", "input", "device", "dtype", "tensor", "failed", "type")
+    },
     **{name: [f"<{name}>"] for name in ("target", "fewest", "python", "own")},
 }
 """Values of the cases, the first of them where a case has no other."""
@@ -61,7 +73,10 @@ def test_what_each_code_says_on_each_surface(snapshot: SnapshotAssertion):
 
 def test_an_end_is_worded_for_another_surface():
     ended = ProbeExit(status=3, message="m", hint="h", hint_code="no_gradient")
-    assert worded_exit(ended, PYTHON).message == "backward: no floating-point output requires a gradient."
+    assert (
+        worded_exit(ended, PYTHON).message
+        == "backward: no floating-point output requires a gradient."
+    )
     assert worded_exit(ended, COMMAND_LINE).hint.startswith("Leave --backward out")
 
 
@@ -85,5 +100,11 @@ def test_a_phase_follows_a_verb(phase, text):
 
 @for_each("file", sorted(PROBE.rglob("*.py")))
 def test_the_probe_names_no_option_of_the_command_line(file):
-    texts = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
-    assert not [text for text in texts if isinstance(text, str) and re.search(r"(?<!\w)--[a-z]", text)]
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant)
+    ]
+    assert not [
+        text for text in texts if isinstance(text, str) and re.search(r"(?<!\w)--[a-z]", text)
+    ]

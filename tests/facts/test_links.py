@@ -17,7 +17,9 @@ from tests.views.check_reports import failed_report
 GD101 = "https://docs.example.org/graphdoctor/rules/GD101/"
 
 
-@pytest.fixture(params=["https://docs.example.org/graphdoctor", "https://docs.example.org/graphdoctor/"])
+@pytest.fixture(
+    params=["https://docs.example.org/graphdoctor", "https://docs.example.org/graphdoctor/"]
+)
 def published(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(links, "DOCS_URL", request.param)
     return request.param

@@ -1,4 +1,5 @@
-"""What comes from outside is read as strictly as JSON allows, and what doesn't fit is named by its place."""
+"""What comes from outside is read as strictly as JSON allows, and what doesn't fit is named by its
+place."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_each_field_of_a_report_is_described_by_its_docstring_or_its_name() -> None:
     schema = described_schema(Diagnosis)
-    fields = [field for kind in (*schema["$defs"].values(), schema) for field in kind.get("properties", {}).values()]
+    fields = [
+        field
+        for kind in (*schema["$defs"].values(), schema)
+        for field in kind.get("properties", {}).values()
+    ]
     assert all(field.get("description") for field in fields)
     assert schema["properties"]["findings"]["description"] == "Worst first."
     assert schema["properties"]["graphdoctor_version"]["description"] == "Graphdoctor version."
@@ -31,7 +36,9 @@ def test_each_field_of_a_report_is_described_by_its_docstring_or_its_name() -> N
 
 def test_a_description_names_only_files_that_are_there() -> None:
     named = re.findall(r"[\w/]*/\w+\.py\b", json.dumps(described_schema(Diagnosis)))
-    assert [file for file in named if not file.startswith("torch/") and not (ROOT / file).is_file()] == []
+    assert [
+        file for file in named if not file.startswith("torch/") and not (ROOT / file).is_file()
+    ] == []
 
 
 @for_each(
@@ -48,13 +55,20 @@ def test_a_description_names_only_files_that_are_there() -> None:
         (Coverage, {"graph_ops": 1}, ("eager_ops",), "required"),
         (Coverage, [], (), "an object"),
         (Coverage, {1: 2}, (), "JSON can't hold it"),
-        (SteadyCall, {"call_us": 1, "runs": [{"graph": None}]}, ("runs", 0, "graph"), "valid integer"),
+        (
+            SteadyCall,
+            {"call_us": 1, "runs": [{"graph": None}]},
+            ("runs", 0, "graph"),
+            "valid integer",
+        ),
         (SteadyCall, {"call_us": 1, "runs": {}}, ("runs",), "valid array"),
         (TargetInfo, {"kind": "thing"}, ("kind",), "'module'"),
         (TargetInfo, {"config": []}, ("config",), "an object"),
     ],
 )
-def test_what_does_not_fit_is_named(fact: type[Fact], value: object, place: tuple[object, ...], says: str) -> None:
+def test_what_does_not_fit_is_named(
+    fact: type[Fact], value: object, place: tuple[object, ...], says: str
+) -> None:
     with pytest.raises(InvalidFactError) as refused:
         read_fact(fact, value)
     assert refused.value.place == place
@@ -62,14 +76,23 @@ def test_what_does_not_fit_is_named(fact: type[Fact], value: object, place: tupl
 
 
 def test_fields_of_a_later_version_are_skipped_at_any_depth_when_asked_for() -> None:
-    value = {"call_us": 1.0, "later": 1, "runs": [{"graph": 0, "start_us": 0, "end_us": 1, "later": {}}]}
+    value = {
+        "call_us": 1.0,
+        "later": 1,
+        "runs": [{"graph": 0, "start_us": 0, "end_us": 1, "later": {}}],
+    }
     assert read_fact(SteadyCall, value, skips_unknown=True).runs[0].end_us == 1
     with pytest.raises(InvalidFactError, match="later"):
         read_fact(SteadyCall, value)
 
 
 def test_what_is_written_is_read_back_equal() -> None:
-    value = {"kind": "module", "config": {"a.b": [1, None, {"c": 0.5}]}, "inputs": ["f32[2]"], "parameters": ["x"]}
+    value = {
+        "kind": "module",
+        "config": {"a.b": [1, None, {"c": 0.5}]},
+        "inputs": ["f32[2]"],
+        "parameters": ["x"],
+    }
     known = read_fact(TargetInfo, value)
     assert known.parameters == ("x",)
     assert read_json(TargetInfo, json_of(known)) == known == read_fact(TargetInfo, known)

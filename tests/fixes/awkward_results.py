@@ -1,4 +1,5 @@
-"""What ``fix --unsafe-fixes`` does for the programs in ``awkward/``: how many of their own break sites end gone.
+"""What ``fix --unsafe-fixes`` does for the programs in ``awkward/``: how many of their own break
+sites end gone.
 
 python -m tests.fixes.awkward_results [NAME …]    # prints the table of docs/guide/fix-results.md
 """
@@ -26,8 +27,8 @@ HEAD = "| program | break sites | gone | what is left, and why |\n|---|---|---|-
 class Result:
     """One program after ``fix --unsafe-fixes``.
 
-    A site is a line of the program with one cause, also one that showed only once another was gone. It is gone if a fix
-    that is applied at the end was verified for it.
+    A site is a line of the program with one cause, also one that showed only once another was gone.
+    It is gone if a fix that is applied at the end was verified for it.
     """
 
     name: str
@@ -52,16 +53,25 @@ def names() -> list[str]:
 def result_of(name: str, folder: Path) -> Result:
     """Try fixes for a program's own breaks; sites in packages don't count."""
     program = Path(shutil.copy(PROGRAMS / f"{name}.py", folder))
-    imported: Imported = "packages" if _PACKAGES.search(program.read_text(encoding="utf-8")) else "torch"
+    imported: Imported = (
+        "packages" if _PACKAGES.search(program.read_text(encoding="utf-8")) else "torch"
+    )
     target, output = f"{name}.py", folder / "fix.json"
     options = ("--unsafe-fixes", "--no-timing", "--quiet", "--force")
-    done = run_command("fix", target, *options, "-o", output, cwd=folder, timeout=3600, imported=imported)
+    done = run_command(
+        "fix", target, *options, "-o", output, cwd=folder, timeout=3600, imported=imported
+    )
     assert output.is_file(), done.stderr
     treatment = json.loads(output.read_text())["recording"]["treatment"]
     own = [case for case in treatment["tried"] if _is_own_break(case, target)]
-    gone = {case["fingerprint"] for case in own if case["is_applied"] and case["verdict"] == "verified"}
+    gone = {
+        case["fingerprint"] for case in own if case["is_applied"] and case["verdict"] == "verified"
+    }
     left = [finding for finding in treatment["left"] if _is_own_break(finding, target)]
-    lines = sorted(f"{found['code']} at line {found['place'].rpartition(':')[2]}: {found['reason']}" for found in left)
+    lines = sorted(
+        f"{found['code']} at line {found['place'].rpartition(':')[2]}: {found['reason']}"
+        for found in left
+    )
     return Result(name, len(gone), tuple(lines), treatment)
 
 

@@ -1,4 +1,5 @@
-"""Programs as people write them, with several things at once: most of their own break sites end gone.
+"""Programs as people write them, with several things at once: most of their own break sites end
+gone.
 
 The table is in docs/guide/fix-results.md.
 """
@@ -33,7 +34,9 @@ def test_at_least_nine_of_ten_sites_are_gone_as_the_page_says() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.long
-@pytest.mark.skipif(not version("torch").startswith(MEASURED_WITH), reason="another torch breaks at other lines")
+@pytest.mark.skipif(
+    not version("torch").startswith(MEASURED_WITH), reason="another torch breaks at other lines"
+)
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_a_program_ends_as_its_row_says(tmp_path: Path, name: str) -> None:
     result = result_of(name, tmp_path)

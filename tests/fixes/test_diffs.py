@@ -37,7 +37,9 @@ def apply(diff: str, tmp_path: Path, *, text: str | bytes = MODEL, name: str = "
     return change.after
 
 
-def diff_of(*lines: str, head: str = "@@ -5,3 +5,2 @@", old: str = "a/model.py", new: str = "b/model.py") -> str:
+def diff_of(
+    *lines: str, head: str = "@@ -5,3 +5,2 @@", old: str = "a/model.py", new: str = "b/model.py"
+) -> str:
     """A diff of one hunk."""
     return "\n".join([f"--- {old}", f"+++ {new}", head, *lines, ""])
 
@@ -47,7 +49,8 @@ WITHOUT = MODEL.replace("    print(y)\n", "", 1).encode()
 
 
 @pytest.mark.parametrize(
-    "head", ["@@ -4,4 +4,3 @@", "@@ -40,9 +99,1 @@ def f(x):", "@@ -1 +1 @@", "@@ ... @@", "@@ def f(x):"]
+    "head",
+    ["@@ -4,4 +4,3 @@", "@@ -40,9 +99,1 @@ def f(x):", "@@ -1 +1 @@", "@@ ... @@", "@@ def f(x):"],
 )
 def test_a_hunk_goes_where_its_lines_are(tmp_path: Path, head: str) -> None:
     assert apply(diff_of(*DROPPED, head=head), tmp_path) == WITHOUT
@@ -83,7 +86,9 @@ def test_what_stands_around_a_diff_is_no_part_of_it(tmp_path: Path) -> None:
 
 def test_of_equal_lines_those_nearest_to_the_header_are_meant(tmp_path: Path) -> None:
     lines = ("     y = x * 2", "-    print(y)", "     return y")
-    second = MODEL.replace("    print(y)\n", "", 2).replace("    y = x * 2\n", "    y = x * 2\n    print(y)\n", 1)
+    second = MODEL.replace("    print(y)\n", "", 2).replace(
+        "    y = x * 2\n", "    y = x * 2\n    print(y)\n", 1
+    )
     assert apply(diff_of(*lines, head="@@ -11,3 +11,2 @@"), tmp_path) == second.encode()
     with pytest.raises(DiffError, match="fits in 2 places"):
         apply(diff_of(*lines, head="@@ ... @@"), tmp_path)
@@ -103,7 +108,10 @@ def test_the_file_keeps_its_newlines_its_encoding_and_its_end(tmp_path: Path) ->
 
 def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path: Path) -> None:
     text = "x = 1  \n\ny = 2\n"
-    assert apply(diff_of(" x = 1", "", "-y = 2", "+y = 3"), tmp_path, text=text) == b"x = 1  \n\ny = 3\n"
+    assert (
+        apply(diff_of(" x = 1", "", "-y = 2", "+y = 3"), tmp_path, text=text)
+        == b"x = 1  \n\ny = 3\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,14 +123,32 @@ def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path: Path) -> None:
         (diff_of(*DROPPED, old="/dev/null"), "it adds a file"),
         (diff_of(*DROPPED, new="/dev/null"), "it deletes a file"),
         ("rename from model.py\nrename to other.py\n", "it renames a file"),
-        ("diff --git a/x b/x\nBinary files a/x and b/x differ\n", "it changes a file that isn't text"),
+        (
+            "diff --git a/x b/x\nBinary files a/x and b/x differ\n",
+            "it changes a file that isn't text",
+        ),
         (diff_of(*DROPPED, old="a/other.py", new="b/other.py"), "there is no file other.py"),
-        (diff_of("-    print(z)", "+    pass"), "of model.py doesn't fit: line 5 is `y = x * 2`, not `print(z)`"),
-        (diff_of(" import torch", "-import os"), "hunk 1 of model.py doesn't fit: line 2 is ``, not `import os`"),
-        (diff_of(*(f" {line}" for line in MODEL.splitlines()), " more"), "the file ends before it does"),
-        (diff_of(" def f(x):", "-    y = x * 2", "+    y = ("), "model.py isn't Python with it: '(' was never closed"),
+        (
+            diff_of("-    print(z)", "+    pass"),
+            "of model.py doesn't fit: line 5 is `y = x * 2`, not `print(z)`",
+        ),
+        (
+            diff_of(" import torch", "-import os"),
+            "hunk 1 of model.py doesn't fit: line 2 is ``, not `import os`",
+        ),
+        (
+            diff_of(*(f" {line}" for line in MODEL.splitlines()), " more"),
+            "the file ends before it does",
+        ),
+        (
+            diff_of(" def f(x):", "-    y = x * 2", "+    y = ("),
+            "model.py isn't Python with it: '(' was never closed",
+        ),
         (diff_of(" def f(x):", "     y = x * 2"), "it changes nothing"),
-        (diff_of("+x = 1", head="@@ f @@"), "hunk 1 of model.py says neither where it goes nor what is there"),
+        (
+            diff_of("+x = 1", head="@@ f @@"),
+            "hunk 1 of model.py says neither where it goes nor what is there",
+        ),
         ("x" * 1_000_001, "it is longer than 1,000,000 characters"),
     ],
 )
@@ -134,14 +160,21 @@ def test_why_a_diff_is_refused(tmp_path: Path, diff: str, reason: str) -> None:
 
 def test_only_python_is_tried(tmp_path: Path) -> None:
     with pytest.raises(DiffError, match=r"notes.txt isn't a Python file"):
-        apply(diff_of("-a", "+b", old="a/notes.txt", new="b/notes.txt"), tmp_path, text="a\n", name="notes.txt")
+        apply(
+            diff_of("-a", "+b", old="a/notes.txt", new="b/notes.txt"),
+            tmp_path,
+            text="a\n",
+            name="notes.txt",
+        )
 
 
 LINES = st.lists(st.sampled_from(["x = 1", "y = 2", "", "z = [1]", "# é", "    "]), max_size=12)
 
 
 @given(before=LINES, after=LINES, newline=st.sampled_from(["\n", "\r\n"]))
-def test_what_difflib_writes_is_read_back(tmp_path_factory: pytest.TempPathFactory, before, after, newline) -> None:
+def test_what_difflib_writes_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, before, after, newline
+) -> None:
     texts = ["".join(line + newline for line in lines).encode() for lines in (before, after)]
     if texts[0] == texts[1] or not texts[0] or not texts[1]:
         return

@@ -51,7 +51,9 @@ def test_what_a_setting_imports_comes_with_the_imports() -> None:
     assert found == f"import torch\n{IMPORTED}\n\n{SETTING}\n\nx = 1\n".encode()
 
 
-@pytest.mark.parametrize("source", [b"x = (", b"\0", b"# coding: latin-1\nx = '\xe9'\n", "é = 1\n".encode()])
+@pytest.mark.parametrize(
+    "source", [b"x = (", b"\0", b"# coding: latin-1\nx = '\xe9'\n", "é = 1\n".encode()]
+)
 def test_what_isn_t_python_is_left_and_other_encodings_stay(source: bytes) -> None:
     found = with_settings(source, [SETTING])
     if source.startswith((b"x", b"\0")):
@@ -63,12 +65,23 @@ def test_what_isn_t_python_is_left_and_other_encodings_stay(source: bytes) -> No
 
 
 STATEMENTS = st.sampled_from(
-    ['"""Text."""', "import json", "from torch import nn", "import torch", "x = 1", "if x:\n    import sys", "", "# a"]
+    [
+        '"""Text."""',
+        "import json",
+        "from torch import nn",
+        "import torch",
+        "x = 1",
+        "if x:\n    import sys",
+        "",
+        "# a",
+    ]
 )
 
 
 @given(st.lists(STATEMENTS, max_size=8), st.sampled_from(["\n", "\r\n"]))
-def test_every_other_line_stays_and_a_second_time_changes_nothing(statements: list[str], newline: str) -> None:
+def test_every_other_line_stays_and_a_second_time_changes_nothing(
+    statements: list[str], newline: str
+) -> None:
     source = newline.join("\n".join([*statements, ""]).split("\n")).encode()
     found = with_settings(source, [SETTING])
     assert found is not None

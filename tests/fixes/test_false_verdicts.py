@@ -23,7 +23,9 @@ def in_class(forward: str) -> str:
 
 def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> dict[str, Any]:
     (folder / "model.py").write_text(text)
-    done = run_command("fix", f"model.py:{target}", "--unsafe-fixes", *arguments, "--format", "json", cwd=folder)
+    done = run_command(
+        "fix", f"model.py:{target}", "--unsafe-fixes", *arguments, "--format", "json", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -31,7 +33,9 @@ def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> di
 
 def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
     found = [
-        case for case in document["recording"]["treatment"]["tried"] if word in (case["snippet"] or "") + case["title"]
+        case
+        for case in document["recording"]["treatment"]["tried"]
+        if word in (case["snippet"] or "") + case["title"]
     ]
     assert found
     return found
@@ -40,7 +44,10 @@ def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
 def test_what_torch_compile_changes_by_itself_is_no_fix_s_fault(tmp_path: Path) -> None:
     tried = treated(tmp_path, in_class(NOISE), "--no-timing")["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"verified"}
-    assert all("torch.compile changes outputs and gradients even without the fix" in case["reason"] for case in tried)
+    assert all(
+        "torch.compile changes outputs and gradients even without the fix" in case["reason"]
+        for case in tried
+    )
     assert all(case["attacked"]["torch_kinds"] == ["gradients", "outputs"] for case in tried)
 
 
@@ -64,7 +71,9 @@ ATTACKED = {
 
 
 @pytest.mark.parametrize("name", ATTACKED)
-def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(tmp_path: Path, name: str) -> None:
+def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(
+    tmp_path: Path, name: str
+) -> None:
     body, reason, code = ATTACKED[name]
     tried = treated(tmp_path, in_class(body), "--no-timing")["recording"]["treatment"]["tried"]
     wrong = [case for case in tried if case["verdict"] == "changes results"]
@@ -74,7 +83,9 @@ def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(tmp_path: Pa
     assert not any(case["is_applied"] for case in wrong)
 
 
-def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed(tmp_path: Path) -> None:
+def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed(
+    tmp_path: Path,
+) -> None:
     body = """\
     def forward(self, x):
         y = self.fc(x)
@@ -106,7 +117,10 @@ def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: P
 
 @pytest.mark.parametrize(
     ("value", "verdict", "reason"),
-    [("0.0", "verified", None), ("0.123", "unproven", "no input that was tried reaches line {line}")],
+    [
+        ("0.0", "verified", None),
+        ("0.123", "unproven", "no input that was tried reaches line {line}"),
+    ],
 )
 def test_an_early_out_is_only_dropped_if_an_input_takes_it(
     tmp_path: Path, value: str, verdict: str, reason: str | None
@@ -177,19 +191,38 @@ RAISES = """\
 @pytest.mark.parametrize(
     ("condition", "exception", "verdict", "reason"),
     [
-        ("x.sum() > 1000", 'AssertionError("large")', "verified", "the exception: AssertionError → RuntimeError when"),
-        ("x.sum() > 1000", 'ValueError("large")', "verified", "the exception: ValueError → AssertionError, RuntimeE"),
-        ("x.sum() > 1000", 'ValueError(f"{x.sum()}")', "verified", "the exception and its message: ValueError → "),
+        (
+            "x.sum() > 1000",
+            'AssertionError("large")',
+            "verified",
+            "the exception: AssertionError → RuntimeError when",
+        ),
+        (
+            "x.sum() > 1000",
+            'ValueError("large")',
+            "verified",
+            "the exception: ValueError → AssertionError, RuntimeE",
+        ),
+        (
+            "x.sum() > 1000",
+            'ValueError(f"{x.sum()}")',
+            "verified",
+            "the exception and its message: ValueError → ",
+        ),
         ("(y == 0.123).any()", 'RuntimeError("large")', "unproven", None),
     ],
 )
 def test_another_exception_is_named_where_an_input_shows_it(
     tmp_path: Path, condition: str, exception: str, verdict: str, reason: str | None
 ) -> None:
-    document = treated(tmp_path, in_class(RAISES.format(condition=condition, exception=exception)), "--no-timing")
+    document = treated(
+        tmp_path, in_class(RAISES.format(condition=condition, exception=exception)), "--no-timing"
+    )
     [case] = fixes_of(document, "an `assert`")
     assert case["verdict"] == verdict
-    assert case["reason"].startswith(f"changes {reason}" if reason else "no input that was tried raises at line")
+    assert case["reason"].startswith(
+        f"changes {reason}" if reason else "no input that was tried raises at line"
+    )
     assert verdict == "unproven" or case["attacked"]["exceptions"]
 
 
@@ -225,13 +258,17 @@ def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> N
     assert finding["is_mended"] is is_gone
 
 
-@pytest.mark.parametrize("printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"])
+@pytest.mark.parametrize(
+    "printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"]
+)
 def test_what_torch_can_t_print_later_is_not_left_to_it(tmp_path: Path, printed: str) -> None:
-    forward = (
-        f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"
-    )
+    forward = f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"
     treatment = treated(tmp_path, in_class(forward), "--no-timing")["recording"]["treatment"]
-    later = [fix for fix in treatment["tried"] if "reorderable_logging_functions" in (fix["snippet"] or "")]
+    later = [
+        fix
+        for fix in treatment["tried"]
+        if "reorderable_logging_functions" in (fix["snippet"] or "")
+    ]
     assert "verified" not in [fix["verdict"] for fix in later]
     assert treatment["after"]["break_sites"] == 0
 
@@ -251,7 +288,11 @@ def test_a_fix_that_fails_beside_one_for_the_same_line_is_taken_back(tmp_path: P
 """
     program = in_class(forward).replace("torch.randn(4, 8)", "-torch.ones(4, 4)")
     treatment = treated(tmp_path, program, "--no-timing")["recording"]["treatment"]
-    later = [fix for fix in treatment["tried"] if "reorderable_logging_functions" in (fix["snippet"] or "")]
+    later = [
+        fix
+        for fix in treatment["tried"]
+        if "reorderable_logging_functions" in (fix["snippet"] or "")
+    ]
     assert later
     assert not any(fix["verdict"] == "verified" for fix in later)
     assert treatment["after"]["break_sites"] == 0
@@ -260,7 +301,11 @@ def test_a_fix_that_fails_beside_one_for_the_same_line_is_taken_back(tmp_path: P
 
 def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
     document = treated(tmp_path, in_class(LOOP), "--no-timing")
-    verified = [case for case in document["recording"]["treatment"]["tried"] if case["verdict"] == "verified"]
+    verified = [
+        case
+        for case in document["recording"]["treatment"]["tried"]
+        if case["verdict"] == "verified"
+    ]
     assert verified
     for case in verified:
         kinds = {difference["kind"] for difference in case["compared"]["differences"]}
@@ -270,9 +315,16 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(tmp_path: Path) -> None:
-    document = treated(tmp_path, f"{HEAD}\n\n{TRAIN}", "--no-timing", "--apply", target="train_step")
-    before, after = document["recording"]["treatment"]["before"], document["recording"]["treatment"]["after"]
+def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(
+    tmp_path: Path,
+) -> None:
+    document = treated(
+        tmp_path, f"{HEAD}\n\n{TRAIN}", "--no-timing", "--apply", target="train_step"
+    )
+    before, after = (
+        document["recording"]["treatment"]["before"],
+        document["recording"]["treatment"]["after"],
+    )
     applied = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
     assert all(case["after"]["coverage"] > case["before"]["coverage"] - 0.01 for case in applied)
     assert after is None or after["coverage"] > before["coverage"] - 0.01

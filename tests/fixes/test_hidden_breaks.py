@@ -1,4 +1,5 @@
-"""Breaks of the user's own that a package's break hides: they show once the package's part has its own function."""
+"""Breaks of the user's own that a package's break hides: they show once the package's part has its
+own function."""
 
 from __future__ import annotations
 

@@ -16,7 +16,14 @@ from tests.factories import recording
 GIB = 2**30
 
 
-def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak: int | None, device: str | None) -> int:
+def jobs(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    cores: int,
+    free: int | None,
+    peak: int | None,
+    device: str | None,
+) -> int:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(recorded, "memory", lambda: (None, free))
     spec = RunSpec(target="model.py", device=device)
@@ -33,6 +40,11 @@ def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak:
     ],
 )  # fmt: skip
 def test_as_many_as_there_are_cores_and_memory(
-    monkeypatch: pytest.MonkeyPatch, cores: int, free: int | None, peak: int | None, device: str | None, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    free: int | None,
+    peak: int | None,
+    device: str | None,
+    expected: int,
 ) -> None:
     assert jobs(monkeypatch, cores=cores, free=free, peak=peak, device=device) == expected

@@ -22,7 +22,14 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.fixes.patch import FileChange, diff_text
 from graphdoctor.fixes.search import SearchResult
-from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
+from graphdoctor.probe.wire import (
+    FIXES_FILE,
+    FORMAT,
+    META_FILE,
+    READS_FILE,
+    REQUEST_FILE,
+    TRACE_FOLDER,
+)
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.request import Measured, Request
@@ -30,7 +37,9 @@ from graphdoctor.trials.launch.unchanged import Change
 from tests.each import for_each
 
 BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
-COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+COUNTS = Counts(
+    break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
+)
 CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
 
 
@@ -54,20 +63,33 @@ class Project:
         self.recording.joinpath(REQUEST_FILE).write_text("{}")
         meta = {"format": FORMAT, "target": {"text": "model.py"}, "exit": None}
         self.recording.joinpath(META_FILE).write_text(json.dumps(meta))
-        reads = {"files": [str(self.program)], "missing": [], "search_path": [], "prefix": [], "unseen": []}
+        reads = {
+            "files": [str(self.program)],
+            "missing": [],
+            "search_path": [],
+            "prefix": [],
+            "unseen": [],
+        }
         self.recording.joinpath(READS_FILE).write_text(json.dumps(reads))
         sign(self.recording)
         self.change = FileChange(self.program, BEFORE, AFTER)
 
     def keep(self, **more: Any) -> None:
-        values: dict[str, Any] = {"tried": (), "before": COUNTS, "after": COUNTS, "choices": CHOICES}
+        values: dict[str, Any] = {
+            "tried": (),
+            "before": COUNTS,
+            "after": COUNTS,
+            "choices": CHOICES,
+        }
         treatment = Treatment(**{**values, "diff": diff_text(self.change, self.folder), **more})
         (self.recording / FIXES_FILE).write_text(json_of(treatment))
         keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
         choices_now = CHOICES.replace(**choices)
-        return kept_fixes(self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter)
+        return kept_fixes(
+            self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter
+        )
 
     def outdated(self, **choices: Any) -> Change | None:
         """Why what was kept isn't taken again."""
@@ -79,7 +101,9 @@ class Project:
         """Change what was kept, as somebody without the key would."""
         file = self.recording / "verified.json"
         written = json.loads(file.read_text())
-        file.write_text(json.dumps(written | {"content": json.dumps(json.loads(written["content"]) | changes)}))
+        file.write_text(
+            json.dumps(written | {"content": json.dumps(json.loads(written["content"]) | changes)})
+        )
 
 
 @pytest.fixture
@@ -103,7 +127,9 @@ def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> Non
 
 def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Project) -> None:
     project.keep()
-    project.request = replace(project.request, measured=Measured(coverage=True, guard_cost=True, lanes=True))
+    project.request = replace(
+        project.request, measured=Measured(coverage=True, guard_cost=True, lanes=True)
+    )
     assert isinstance(project.found(), KeptFixes)
 
 
@@ -130,13 +156,17 @@ def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[st
         {"is_own_code_only": True},
     ],
 )
-def test_other_options_of_the_trials_have_fixes_of_their_own(project: Project, changes: dict[str, Any]) -> None:
+def test_other_options_of_the_trials_have_fixes_of_their_own(
+    project: Project, changes: dict[str, Any]
+) -> None:
     project.keep()
     assert project.outdated(**changes) == Change("options", ",".join(changes))
 
 
 @for_each("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
-def test_what_verified_nothing_or_was_interrupted_is_not_kept(project: Project, more: dict[str, Any]) -> None:
+def test_what_verified_nothing_or_was_interrupted_is_not_kept(
+    project: Project, more: dict[str, Any]
+) -> None:
     project.keep(**more)
     assert project.found() is None
 
@@ -156,19 +186,25 @@ def test_a_program_that_was_edited_is_tried_anew(project: Project, is_during: bo
     [
         lambda project: project.rewrite(changes=[[str(project.program), "", "cm0gLXJm"]]),
         lambda project: (project.recording / REQUEST_FILE).write_text('{"other": 1}'),
-        lambda project: project.recording.rename(project.recording.with_name("20261122-101112-000002-model")),
+        lambda project: project.recording.rename(
+            project.recording.with_name("20261122-101112-000002-model")
+        ),
         lambda project: (project.recording / "verified.json").write_text("[1]"),
         lambda project: (project.recording / "verified.json").write_text("{"),
     ],
     ids=("edits", "recording", "place", "no object", "no JSON"),
 )
-def test_what_somebody_else_changed_counts_for_nothing(project: Project, spoil: Callable[[Project], object]) -> None:
+def test_what_somebody_else_changed_counts_for_nothing(
+    project: Project, spoil: Callable[[Project], object]
+) -> None:
     project.keep()
     spoil(project)
     assert project.found() is None
 
 
-def test_without_the_key_nothing_is_kept_or_taken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_key_nothing_is_kept_or_taken(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.keep()
     monkeypatch.setenv("XDG_STATE_HOME", str(project.folder / "elsewhere"))
     assert project.found() is None
@@ -201,8 +237,12 @@ def with_another_diff(project: Project) -> None:
     project.keep(diff="--- a/model.py\n+++ b/model.py\n@@ -1 +1 @@\n-1\n+2\n")
 
 
-@pytest.mark.parametrize("keep", [of_another_file, by_another_interpreter, with_other_results, with_another_diff])
-def test_what_is_not_what_was_kept_is_refused(project: Project, keep: Callable[[Project], Change | None]) -> None:
+@pytest.mark.parametrize(
+    "keep", [of_another_file, by_another_interpreter, with_other_results, with_another_diff]
+)
+def test_what_is_not_what_was_kept_is_refused(
+    project: Project, keep: Callable[[Project], Change | None]
+) -> None:
     change = keep(project)
     assert project.outdated() == change
 
@@ -228,7 +268,9 @@ def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.Monk
     assert project.found() is None
 
 
-def test_what_another_version_kept_is_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_version_kept_is_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("graphdoctor.fixes.kept._FORMAT", 1)
         project.keep()

@@ -15,4 +15,10 @@ def test_what_begins_is_said_with_its_number_and_no_total_that_could_grow() -> N
     numbers.begin_trial()
     assert numbers.begin_timing("eager") == 1
     assert numbers.begin_timing("inductor") == 2
-    assert said == ["trial 1", "trial 2", "trial 3", "timing 1 under eager", "timing 2 under inductor"]
+    assert said == [
+        "trial 1",
+        "trial 2",
+        "trial 3",
+        "timing 1 under eager",
+        "timing 2 under inductor",
+    ]

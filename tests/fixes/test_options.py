@@ -1,4 +1,5 @@
-"""What can be tried for a finding: edits of the user's own files, config lines, changes of the call."""
+"""What can be tried for a finding: edits of the user's own files, config lines, changes of the
+call."""
 
 from __future__ import annotations
 
@@ -22,7 +23,17 @@ from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program
-from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, record, recording, said_of
+from tests.factories import (
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    recompiled,
+    record,
+    recording,
+    said_of,
+)
 
 TEXT = """\
 import torch
@@ -73,16 +84,24 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    found = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
+    found = options_for(
+        seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
+    )
     model.write_text("changed")
-    again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
+    again = options_for(
+        seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
+    )
     assert originals == {model: TEXT.encode()}
     assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in found[0].fixes]
     assert any(proposal.edits for proposal in again[0].fixes)
 
 
-def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = Recipe("any", frozenset({"GD101"}), lambda _place: Edit("→", "→".encode("latin-1"), is_safe=True))
+def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = Recipe(
+        "any", frozenset({"GD101"}), lambda _place: Edit("→", "→".encode("latin-1"), is_safe=True)
+    )
     monkeypatch.setattr("graphdoctor.fixes.options.recipes_for", lambda _code: (recipe,))
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
@@ -98,17 +117,23 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, m
         (TEXT + "x = (\n", "model.py can't be parsed"),
     ],
 )
-def test_before_any_trial_it_is_known_why_there_is_no_edit(model: Path, text: str, reason: str | None) -> None:
+def test_before_any_trial_it_is_known_why_there_is_no_edit(
+    model: Path, text: str, reason: str | None
+) -> None:
     line = 'y = print("x")' if "y = " in text else 'print("x")'
     facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
     model.write_text(text)
-    found = with_declined(seen(facts, model.parent).diagnosis, model.parent, model.parent).recording.declined
+    found = with_declined(
+        seen(facts, model.parent).diagnosis, model.parent, model.parent
+    ).recording.declined
     assert list(found.reasons.values()) == ([reason] if reason else [])
 
 
 def test_a_package_s_line_has_no_edit(tmp_path: Path) -> None:
     facts = recording(breaks=(record(entry(LINE, file="/lib/lib/ops.py", **PACKAGE)),))
-    (reason,) = with_declined(seen(facts, tmp_path).diagnosis, tmp_path, tmp_path).recording.declined.reasons.values()
+    (reason,) = with_declined(
+        seen(facts, tmp_path).diagnosis, tmp_path, tmp_path
+    ).recording.declined.reasons.values()
     assert reason == "the line belongs to lib, whose files aren't edited"
 
 
@@ -122,12 +147,16 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
 
 
 def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
-    facts = seen(recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path)
+    facts = seen(
+        recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path
+    )
     [finding] = facts.diagnosis.findings
 
     def proposals(**update: object) -> tuple[Fix, ...]:
         diagnosis = facts.diagnosis.replace(findings=(finding.replace(**update),))
-        [found] = options_for(replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection())
+        [found] = options_for(
+            replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection()
+        )
         return found.fixes
 
     assert [one.title for one in proposals(message="")] == ["Pass `scale` as a tensor"]
@@ -135,12 +164,19 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
 
 
 def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Path) -> None:
-    """A script compiles a function and calls it: a break there is in the outermost function that torch traces."""
+    """A script compiles a function and calls it: a break there is in the outermost function that
+    torch traces."""
     main = entry(3, function="<module>", qualname="<module>", file=str(model))
-    wrapper = entry(1166, file="/x/torch/_dynamo/eval_frame.py", function="compile_wrapper", **IN_TORCH)
+    wrapper = entry(
+        1166, file="/x/torch/_dynamo/eval_frame.py", function="compile_wrapper", **IN_TORCH
+    )
     broken = entry(LINE, file=str(model))
     title = "Let torch break inside the called function, without breaking its callers"
-    for stack, is_called in (((main, broken), True), ((main, wrapper, broken), False), ((broken,), False)):
+    for stack, is_called in (
+        ((main, broken), True),
+        ((main, wrapper, broken), False),
+        ((broken,), False),
+    ):
         [found] = options(model.parent, *stack)
         assert (title in [fix.title for fix in found.fixes]) == is_called
     [found] = options(model.parent, main, wrapper, main, broken)
@@ -157,10 +193,20 @@ def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
     assert options_for(other, Sources(Program(), tmp_path, {}), Selection()) == []
 
 
-def not_recorded(skip: CudaGraphSkip, *, is_part: bool = False, mutated: tuple[str, ...] = ()) -> Recording:
-    """A run in which torch skips a CUDA graph, or leaves an operation out, of a function of x, seen and scale."""
+def not_recorded(
+    skip: CudaGraphSkip, *, is_part: bool = False, mutated: tuple[str, ...] = ()
+) -> Recording:
+    """A run in which torch skips a CUDA graph, or leaves an operation out, of a function of x, seen
+    and scale."""
     function = CudaGraphFunction(
-        compile_id="0/0", phase="forward", name="f", sizes=1, recordings=0, rerecordings=0, copied=(), mutated=mutated
+        compile_id="0/0",
+        phase="forward",
+        name="f",
+        sizes=1,
+        recordings=0,
+        rerecordings=0,
+        copied=(),
+        mutated=mutated,
     )
     skips = {"left_out": (skip,)} if is_part else {"skipped": (skip,)}
     inputs = tuple(
@@ -186,7 +232,13 @@ PACKAGE: dict[str, Any] = {
 OPERATION = "class Op:\n    def apply(self):\n        pass\n\n\ndef apply():\n    pass\n"
 
 
-def at(line: int, *above: StackEntry, name: str = "model.py", text: str | bytes | None = TEXT, **more: Any) -> Offer:
+def at(
+    line: int,
+    *above: StackEntry,
+    name: str = "model.py",
+    text: str | bytes | None = TEXT,
+    **more: Any,
+) -> Offer:
     """What can be tried for a break at a line of a file."""
 
     def offered(folder: Path) -> list[Options]:
@@ -194,13 +246,17 @@ def at(line: int, *above: StackEntry, name: str = "model.py", text: str | bytes 
         path.parent.mkdir(parents=True, exist_ok=True)
         if text is not None:
             path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return options(folder, *above, entry(line, file=name if name[0] in "<" else str(path), **more))
+        return options(
+            folder, *above, entry(line, file=name if name[0] in "<" else str(path), **more)
+        )
 
     return offered
 
 
 def in_package(name: str, text: str = OPERATION, **more: Any) -> Offer:
-    return at(3, entry(3, "y = net(x)"), name=f"site-packages/{name}", text=text, **{**PACKAGE, **more})
+    return at(
+        3, entry(3, "y = net(x)"), name=f"site-packages/{name}", text=text, **{**PACKAGE, **more}
+    )
 
 
 def suggesting(*fixes: Fix) -> Offer:
@@ -210,13 +266,17 @@ def suggesting(*fixes: Fix) -> Offer:
         found = seen(recording(breaks=(record(entry(LINE)),)), folder)
         [finding] = found.diagnosis.findings
         diagnosis = found.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
-        return options_for(replace(found, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection())
+        return options_for(
+            replace(found, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection()
+        )
 
     return offered
 
 
 def setting(name: str, **values: Any) -> Fix:
-    return Fix(title=f"Set {name.rpartition('.')[2]}", kind="config", setting=Setting(name=name, **values))
+    return Fix(
+        title=f"Set {name.rpartition('.')[2]}", kind="config", setting=Setting(name=name, **values)
+    )
 
 
 def of(facts: Recording) -> Offer:
@@ -225,7 +285,9 @@ def of(facts: Recording) -> Offer:
 
 def numbers(*names: str) -> Recording:
     """A run that is compiled again for numbers that are arguments."""
-    facts = recompiling(*(change("number", name, "1.0", "2.0", source=f"L['{name}']") for name in names))
+    facts = recompiling(
+        *(change("number", name, "1.0", "2.0", source=f"L['{name}']") for name in names)
+    )
     return facts.replace(target=facts.target.replace(parameters=names))
 
 
@@ -311,21 +373,30 @@ OFFERS: dict[str, Offer] = {
 }  # fmt: skip
 
 
-def test_what_can_be_tried_and_why_no_edit_is_made(snapshot: SnapshotAssertion, tmp_path: Path) -> None:
+def test_what_can_be_tried_and_why_no_edit_is_made(
+    snapshot: SnapshotAssertion, tmp_path: Path
+) -> None:
     told = []
     for number, (name, offer) in enumerate(OFFERS.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
         told.append(f"{name}:")
         for found in offer(folder):
-            told += [f"  {found.finding.code}", *(f"    declined: {reason}" for reason in found.declined)]
+            told += [
+                f"  {found.finding.code}",
+                *(f"    declined: {reason}" for reason in found.declined),
+            ]
             told += [line for one in found.fixes for line in lines_of(one)]
         told = [line.replace(str(folder), "…") for line in told]
     assert told == snapshot
 
 
 def lines_of(found: Candidate) -> list[str]:
-    traits = {"safe": found.is_safe, "drops output": found.drops_output, "keeps the break": found.contains}
+    traits = {
+        "safe": found.is_safe,
+        "drops output": found.drops_output,
+        "keeps the break": found.contains,
+    }
     place = found.place.where if found.place else None
     return [
         f"    {', '.join([found.title, found.kind, *(name for name, value in traits.items() if value)])}",

@@ -1,4 +1,5 @@
-"""Edits put together, followed and shown; git and patch themselves apply the diffs where they are installed."""
+"""Edits put together, followed and shown; git and patch themselves apply the diffs where they are
+installed."""
 
 from __future__ import annotations
 
@@ -41,9 +42,13 @@ SECOND = (b"        print(2)\n", b"        if no:\n            print(2)\n")
 THIRD = (b"        print(y)\n", b"        if no:\n            print(y)\n")
 
 lines = st.lists(
-    st.sampled_from([b"\n", b"x\n", b"y\r\n", b"    z\r", b"print(x)\n", b"\x0c\x1cw\n", "\u2028é\n".encode()]),
+    st.sampled_from(
+        [b"\n", b"x\n", b"y\r\n", b"    z\r", b"print(x)\n", b"\x0c\x1cw\n", "\u2028é\n".encode()]
+    ),
     max_size=12,
-).flatmap(lambda found: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(found) + last))
+).flatmap(
+    lambda found: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(found) + last)
+)
 
 
 def beside(*texts: str) -> list[bytes]:
@@ -110,13 +115,18 @@ def test_lines_are_followed_back_through_an_edit(snapshot: SnapshotAssertion) ->
 
 def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAssertion) -> None:
     base = BASE + BASE.replace(b"1", b"3").replace(b"2", b"4")
-    assert unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py") == snapshot
+    assert (
+        unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py")
+        == snapshot
+    )
 
 
 @pytest.mark.slow
 def test_a_file_of_5000_lines_takes_no_time_to_speak_of() -> None:
     base = b"".join(b"    value_%d = f(%d)\n\n" % (n % 97, n) for n in range(2500))
-    versions = [b"import torch\n" + base.replace(b" f(%d)" % n, b" g()", 1) for n in range(9, 2500, 500)]
+    versions = [
+        b"import torch\n" + base.replace(b" f(%d)" % n, b" g()", 1) for n in range(9, 2500, 500)
+    ]
     begin = time.process_time()
     _, taken = merged(base, versions)
     assert taken == (0, 1, 2, 3, 4)
@@ -125,7 +135,9 @@ def test_a_file_of_5000_lines_takes_no_time_to_speak_of() -> None:
 
 @given(lines, lines, lines)
 @settings(max_examples=100)
-def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(base: bytes, version: bytes, other: bytes) -> None:
+def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(
+    base: bytes, version: bytes, other: bytes
+) -> None:
     if merged(base, [version])[1]:
         assert merged(base, [version]) == (version, (0,))
         assert merged(base, [version, version]) == (version, (0, 1))
@@ -168,7 +180,9 @@ def test_a_file_that_its_own_encoding_cannot_read_is_shown_all_the_same(first: b
     base = first + b"name = '\xff'\n"
     shown = unified(base, base.replace(b"name", b"title"), "m.py")
     assert "+title = '\udcff'\n" in shown
-    assert shown.encode("utf-8", "surrogateescape") == unified_bytes(base, base.replace(b"name", b"title"), "m.py")
+    assert shown.encode("utf-8", "surrogateescape") == unified_bytes(
+        base, base.replace(b"name", b"title"), "m.py"
+    )
 
 
 PAIRS = {
@@ -205,26 +219,41 @@ def applied(command: list[str], tmp_path: Path, before: bytes, name: str, diff: 
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(before)
-    done = subprocess.run(command, cwd=tmp_path, input=diff, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, input=diff, capture_output=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-p1"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command", [["git", "apply"], ["patch", "-p1"]], ids=lambda command: command[0]
+)
 class TestApplying:
     @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-    def test_git_and_patch_take_a_diff(self, command: list[str], pair: tuple[bytes, bytes], tmp_path: Path) -> None:
+    def test_git_and_patch_take_a_diff(
+        self, command: list[str], pair: tuple[bytes, bytes], tmp_path: Path
+    ) -> None:
         before, after = pair
-        assert applied(command, tmp_path, before, "m.py", unified_bytes(before, after, "m.py")) == after
+        assert (
+            applied(command, tmp_path, before, "m.py", unified_bytes(before, after, "m.py"))
+            == after
+        )
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_git_and_patch_take_its_name(self, command: list[str], name: str, tmp_path: Path) -> None:
+    def test_git_and_patch_take_its_name(
+        self, command: list[str], name: str, tmp_path: Path
+    ) -> None:
         after = edited(IMPORT, THIRD)
         assert applied(command, tmp_path, BASE, name, unified_bytes(BASE, after, name)) == after
 
-    def test_git_and_patch_take_several_files_in_one(self, command: list[str], tmp_path: Path) -> None:
+    def test_git_and_patch_take_several_files_in_one(
+        self, command: list[str], tmp_path: Path
+    ) -> None:
         (tmp_path / "other.py").write_bytes(BASE)
-        diff = unified_bytes(BASE, edited(FIRST), "m.py") + unified_bytes(BASE, edited(THIRD), "other.py")
+        diff = unified_bytes(BASE, edited(FIRST), "m.py") + unified_bytes(
+            BASE, edited(THIRD), "other.py"
+        )
         assert applied(command, tmp_path, BASE, "m.py", diff) == edited(FIRST)
         assert (tmp_path / "other.py").read_bytes() == edited(THIRD)
 
@@ -232,7 +261,8 @@ class TestApplying:
 @given(before=lines, after=lines)
 @settings(max_examples=100)
 def test_a_diff_says_all_that_differs(before: bytes, after: bytes) -> None:
-    """Applied by hand: what it removes and keeps is the file before, what it adds and keeps the file after."""
+    """Applied by hand: what it removes and keeps is the file before, what it adds and keeps the
+    file after."""
     diff = unified_bytes(before, after, "m.py").split(b"\n")[2:-1]
     old, new = before.split(b"\n"), list[bytes]()
     at = 0

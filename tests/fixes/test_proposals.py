@@ -71,7 +71,9 @@ def test_it_is_told_the_finding_and_the_functions_on_the_way_to_it(model: Path) 
         ("model.py", "f", 9),
         ("model.py", "helper", 4),
     ]
-    assert document["functions"][0]["text"] == "@torch.no_grad()\ndef f(x):\n    return helper(x) + 1"
+    assert (
+        document["functions"][0]["text"] == "@torch.no_grad()\ndef f(x):\n    return helper(x) + 1"
+    )
     assert document["functions"][1]["text"] == 'def helper(x):\n    print("x")\n    return x.sin()'
     assert document["finding"]["code"] == "GD101"
     assert "## " in document["advice"]
@@ -119,21 +121,32 @@ def test_what_is_refused_changes_nothing(model: Path, script: str, reason: str) 
         ask(model, script, **limit)
     assert reason in raised.value.reason
     assert time.monotonic() - began_s < 20
-    names = {str(path.relative_to(model.parent.parent)) for path in model.parent.parent.rglob("*.py")}
+    names = {
+        str(path.relative_to(model.parent.parent)) for path in model.parent.parent.rglob("*.py")
+    }
     texts = {name: (model.parent.parent / name).read_text() for name in names - {"proposer.py"}}
-    assert set(texts) == {"project/model.py", "project/other.py", "project/tests/test_model.py", "outside.py"}
+    assert set(texts) == {
+        "project/model.py",
+        "project/other.py",
+        "project/tests/test_model.py",
+        "outside.py",
+    }
     assert set(texts.values()) == {TEXT}
 
 
 @pytest.mark.parametrize("deed", ["unlink()", "write_text('')"])
 def test_a_file_that_it_changes_itself_is_put_back(model: Path, deed: str) -> None:
-    with pytest.raises(DiffError, match=r"it changed model.py itself, which was put back as it was"):
+    with pytest.raises(
+        DiffError, match=r"it changed model.py itself, which was put back as it was"
+    ):
         ask(model, f"pathlib.Path({str(model)!r}).{deed}\nprint({DIFF!r})")
     assert model.read_text() == TEXT
 
 
 def test_it_works_on_copies_as_the_program_has_them(model: Path) -> None:
-    proposer = Proposer(f"{sys.executable} -c \"import os; os.remove('model.py'); print(open('model.py').read())\"")
+    proposer = Proposer(
+        f"{sys.executable} -c \"import os; os.remove('model.py'); print(open('model.py').read())\""
+    )
     with pytest.raises(DiffError, match="it ended with status 1: FileNotFoundError"):
         proposer.ask(request_for(model), model.parent, {model: TEXT.encode()})
     assert model.read_text() == TEXT
@@ -178,6 +191,8 @@ def test_a_command_that_is_not_there_is_an_error_before_anything_runs(model: Pat
             Proposer(command).check()
 
 
-def test_a_script_of_this_folder_is_found_from_anywhere(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_of_this_folder_is_found_from_anywhere(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(model.parent)
     assert Proposer("python model.py --fast").words == ["python", str(model), "--fast"]

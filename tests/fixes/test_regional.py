@@ -19,14 +19,23 @@ PRINT = '        print("done")\n'
 
 def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict[str, Any]:
     (folder / "model.py").write_text(PROGRAM.format(more=more, last=last))
-    command = ("fix", "model.py:Net", "--no-grad", "--format", "json", *(options or ("--no-timing",)))
+    command = (
+        "fix",
+        "model.py:Net",
+        "--no-grad",
+        "--format",
+        "json",
+        *(options or ("--no-timing",)),
+    )
     done = run_command(*command, cwd=folder)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(tmp_path: Path) -> None:
+def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(
+    tmp_path: Path,
+) -> None:
     document = treated(tmp_path, last=PRINT)
     treatment = document["recording"]["treatment"]
     printed, regional = (fix for fix in treatment["tried"] if fix["verdict"] == "verified")
@@ -39,7 +48,8 @@ def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(t
     assert treatment["left"] == []
     assert {finding["fingerprint"] for finding in document["findings"]} == set(treatment["gone"])
     requests = [
-        json.loads(path.read_text()) for path in sorted(tmp_path.glob(".graphdoctor/*/fixes/cold-*/request.json"))
+        json.loads(path.read_text())
+        for path in sorted(tmp_path.glob(".graphdoctor/*/fixes/cold-*/request.json"))
     ]
     assert [request["regional"] for request in requests] == [True, False, True, False]
     assert len({request["trial"]["compiled"] for request in requests}) == 4
@@ -58,4 +68,8 @@ def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
 
 def test_it_is_only_suggested_where_nothing_is_tried(tmp_path: Path) -> None:
     (fix,) = treated(tmp_path, "--no-try")["recording"]["treatment"]["tried"]
-    assert (fix["code"], fix["verdict"], fix["untried_cause"]) == ("GD401", "not tried", "not_requested")
+    assert (fix["code"], fix["verdict"], fix["untried_cause"]) == (
+        "GD401",
+        "not tried",
+        "not_requested",
+    )

@@ -19,7 +19,10 @@ def found(
     *changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False
 ) -> RecompileFixes:
     over = (recompiled("0/2", *changes, outcome="limit"),) if has_limit else ()
-    return of(recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes), *over)), parameters)
+    return of(
+        recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes), *over)),
+        parameters,
+    )
 
 
 def of(facts: Recording, parameters: tuple[str, ...] | None) -> RecompileFixes:
@@ -99,7 +102,8 @@ def test_combinations_are_bounded_all_together_first() -> None:
 def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
     parameters = tuple(f"s{n}" for n in range(64))
     tried = found(
-        *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters), parameters=parameters
+        *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters),
+        parameters=parameters,
     )
     trials, skipped = tried.combined(70)
     assert [len(trial) for trial in trials] == [1] * 65 + [64] + [2] * 4
@@ -112,5 +116,9 @@ def test_of_two_changes_the_second_says_what_it_says_and_keeps_the_rest() -> Non
     # Nothing left out isn't the same as a compiler left alone, and False isn't None.
     said = RunChange(marks=(("L['x']", 0), ("L['y']", 1)), dynamic=False, without={})
     assert first.joined(said) == RunChange(
-        marks=(("L['x']", 0), ("L['y']", 1)), dynamic=False, regional=True, without={}, alike="sizes"
+        marks=(("L['x']", 0), ("L['y']", 1)),
+        dynamic=False,
+        regional=True,
+        without={},
+        alike="sizes",
     )

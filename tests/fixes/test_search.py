@@ -1,4 +1,5 @@
-"""Rounds of trials against a program that answers from a script: which breaks it has with which fixes."""
+"""Rounds of trials against a program that answers from a script: which breaks it has with which
+fixes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,18 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
-from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 
 SAME = Comparison(kinds=("outputs",), differences=())
 DIED = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
@@ -39,7 +51,9 @@ World = Callable[[Fixes], Recording]
 
 
 def differing(kind: ResultKind = "outputs") -> Comparison:
-    return Comparison(kinds=(kind,), differences=(Difference(kind=kind, where="call 1, output", largest=0.5),))
+    return Comparison(
+        kinds=(kind,), differences=(Difference(kind=kind, where="call 1, output", largest=0.5),)
+    )
 
 
 def runs(
@@ -52,7 +66,8 @@ def runs(
     ended: ProbeExit | None = None,
     file: Path | None = None,
 ) -> Recording:
-    """A run with breaks at lines, of which some make torch skip the function, and that many recompiles.
+    """A run with breaks at lines, of which some make torch skip the function, and that many
+    recompiles.
 
     Where not everything is compiled, the other breaks let the rest of the function run eagerly.
     """
@@ -63,9 +78,13 @@ def runs(
     compiles = [compiled()]
     for number, line in enumerate(skips, start=1):
         place = entry(line, f'print("line {line}")', **at)
-        records.append(record(place, compile_id=f"{number}/0", effect="frame_skipped", chain=(PRINT, LOOP)))
+        records.append(
+            record(place, compile_id=f"{number}/0", effect="frame_skipped", chain=(PRINT, LOOP))
+        )
         compiles.append(compiled(f"{number}/0", outcome="skipped"))
-    compiles += [recompiled(f"0/{number}", change(), call=number + 1) for number in range(1, recompiles + 1)]
+    compiles += [
+        recompiled(f"0/{number}", change(), call=number + 1) for number in range(1, recompiles + 1)
+    ]
     frames = (frame(), *(frame(number) for number in range(1, len(skips) + 1)))
     facts = recording(
         breaks=tuple(records), compiles=tuple(compiles), frames=frames, ended=ended,
@@ -96,7 +115,9 @@ class Script:
     def equal_sizes(self, _name: str) -> EqualSizes:
         return {}
 
-    def in_parallel(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
+    def in_parallel(
+        self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int
+    ) -> list[Any]:
         return [run(item) for item in items]
 
     def prepare(self, backend: str) -> None:
@@ -110,7 +131,8 @@ class Script:
 
     @property
     def trials(self) -> list[Fixes]:
-        """What was tried, in order, without the runs of the untouched program and without second runs."""
+        """What was tried, in order, without the runs of the untouched program and without second
+        runs."""
         return [
             asked
             for name, asked in self.asked.items()
@@ -120,7 +142,12 @@ class Script:
 
 def fixes_in(program: Program) -> Fixes:
     """Names of a program's fixes: config values, and words that edits left in files."""
-    edited = [word for content in program.content.values() for word in content.decode().split() if word[0] == "+"]
+    edited = [
+        word
+        for content in program.content.values()
+        for word in content.decode().split()
+        if word[0] == "+"
+    ]
     return frozenset([*program.change.config, *(word[1:] for word in edited)])
 
 
@@ -155,7 +182,9 @@ class Patient:
     script: Script = field(init=False)
     events: list[TrialEvent] = field(init=False)
 
-    def treated(self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any) -> SearchResult:
+    def treated(
+        self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
+    ) -> SearchResult:
         self.events = list[TrialEvent]()
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
@@ -178,7 +207,10 @@ class Patient:
         for finding in filter(selection.keeps, observed.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
-            proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
+            proposals = tuple(
+                replace(one, targets=(finding.fingerprint,))
+                for one in self.known.get(key or "", ())
+            )
             declined = next((self.declined[key] for key in keys if key in self.declined), None)
             found.append(Options(finding, proposals, (declined,) if declined else ()))
         return found
@@ -189,14 +221,19 @@ Make = Callable[..., Patient]
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    def make(world: World, known: Mapping[str, Iterable[Candidate]] | None = None, **values: Any) -> Patient:
+    def make(
+        world: World, known: Mapping[str, Iterable[Candidate]] | None = None, **values: Any
+    ) -> Patient:
         return Patient(tmp_path, monkeypatch, world, known or {}, **values)
 
     return make
 
 
 def told(cases: Iterable[TriedFix]) -> list[tuple[str, str, int, bool]]:
-    return [(case.title.removeprefix("Do "), case.verdict, case.round, case.is_applied) for case in cases]
+    return [
+        (case.title.removeprefix("Do "), case.verdict, case.round, case.is_applied)
+        for case in cases
+    ]
 
 
 def peeling(fixes: Fixes) -> Recording:
@@ -211,7 +248,11 @@ THREE = {"GD101:3": [fix("a")], "GD101:5": [fix("b")], "GD101:7": [fix("c")]}
 def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     found = patient(peeling, THREE)
     treatment = found.treated().treatment
-    assert told(treatment.tried) == [("a", "verified", 1, True), ("b", "verified", 2, True), ("c", "verified", 3, True)]
+    assert told(treatment.tried) == [
+        ("a", "verified", 1, True),
+        ("b", "verified", 2, True),
+        ("c", "verified", 3, True),
+    ]
     assert [case.is_on_untouched for case in treatment.tried] == [True, False, False]
     assert [case.sites_new for case in treatment.tried[:1]] == [("/project/model.py:5 (GB0059)",)]
     assert (treatment.before.break_sites, treatment.before.coverage) == (1, 0.7)
@@ -226,16 +267,21 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     # Each trial is announced once, with the verdicts of the end.
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [(event.number, event.title, event.verdicts) for event in decided] == [
-        (number, case.title, ((case.place, case.verdict),)) for number, case in enumerate(treatment.tried, start=1)
+        (number, case.title, ((case.place, case.verdict),))
+        for number, case in enumerate(treatment.tried, start=1)
     ]
 
 
-ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
+ASKED = BreakReason(
+    gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for."
+)
 
 
 def breaking(*always: int, **mended: int) -> World:
     """A world of lines that break, some until the fix of a name is in."""
-    return lambda fixes: runs(*sorted([*always, *(line for name, line in mended.items() if name not in fixes)]))
+    return lambda fixes: runs(
+        *sorted([*always, *(line for name, line in mended.items() if name not in fixes)])
+    )
 
 
 def where(*cases: tuple[str, Recording], otherwise: Recording) -> World:
@@ -252,7 +298,9 @@ def broken(facts: Recording, *breaks: BreakRecord) -> Recording:
 
 
 def same_line(facts: Recording) -> Recording:
-    return broken(facts, *(record(entry(one.stack[0].line, 'print("here")')) for one in facts.breaks))
+    return broken(
+        facts, *(record(entry(one.stack[0].line, 'print("here")')) for one in facts.breaks)
+    )
 
 
 def not_together(fixes: Fixes) -> Recording:
@@ -265,7 +313,11 @@ def neither_alone(fixes: Fixes) -> Recording:
 
 def bold_or_harmless(fixes: Fixes) -> Recording:
     harmless = [] if "harmless" in fixes else [12]
-    return runs(*harmless, 9, skips=[9], coverage=20) if "bold" in fixes else runs(*harmless, 3, coverage=70)
+    return (
+        runs(*harmless, 9, skips=[9], coverage=20)
+        if "bold" in fixes
+        else runs(*harmless, 3, coverage=70)
+    )
 
 
 IN_PACKAGE: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
@@ -284,7 +336,7 @@ ASKED_TOO = where(
 MOVING = {"GD101:3": known("a"), "GD101:5": [], "GD101:7": [], "GD101:9": []}
 TWO = {"GD101:3": known("a"), "GD101:12": known("b")}
 MINE: dict[str, Any] = {"world": breaking(a=3, b=12), "known": TWO, "backend": "mine"}
-UNTOUCHED = lambda fixes: runs(*([] if "a" in fixes else [3]), compared=None)  # noqa: E731
+UNTOUCHED = lambda fixes: runs(*([] if "a" in fixes else [3]), compared=None)
 
 
 def slow_together(before: Fixes, now: Fixes) -> float:
@@ -340,7 +392,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "what was asked for is gone too": {
         "world": ASKED_TOO, "known": {"GD101:3": known("a"), "GD101:5": [], "GD107": []},
     },
-    # The first fix for line 3 lets torch reach line 9, from where it can't resume; the second bounds the break.
+    # The first fix for line 3 lets torch reach line 9, from where it can't resume; the second
+    # bounds the break.
     "a fix that leads to something worse is taken back": {
         "world": where(("bold", runs(9, skips=[9], coverage=0)), ("careful", runs(3, coverage=90)),
                        otherwise=runs(3, coverage=70)),
@@ -497,7 +550,11 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
     for bound, most in given.pop("most", {}).items():
         monkeypatch.setattr(engine, bound, most)
     pairs = timed_pairs(monkeypatch, given.pop("ratio", lambda _before, _now: 1.0))
-    found = patient(given.pop("world"), given.pop("known"), **{key: given[key] for key in given if key != "options"})
+    found = patient(
+        given.pop("world"),
+        given.pop("known"),
+        **{key: given[key] for key in given if key != "options"},
+    )
     treatment = found.treated(**given.get("options", {})).treatment
     replays = [
         f"{name} under {found.script.backends[name] or 'nothing'}: {', '.join(sorted(fixes)) or 'untouched'}"
@@ -520,7 +577,10 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
     timed = [f"timed {sorted(before)} beside {sorted(after)}" for before, after in pairs]
     timed += [f"{times.backend}: {times.ratio}" for times in treatment.times]
     left = [f"left {left.code} at {left.place}: {left.reason}" for left in treatment.left]
-    whole = [f"{treatment.backend}, {treatment.settings}, {treatment.compared}", f"{len(treatment.gone)} gone"]
+    whole = [
+        f"{treatment.backend}, {treatment.settings}, {treatment.compared}",
+        f"{len(treatment.gone)} gone",
+    ]
     assert [*replays, *tried, *counts, *timed, *left, *whole, *treatment.notes] == snapshot
 
 
@@ -541,7 +601,10 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
         facts = runs(*([] if "a" in fixes else [3]), *([] if "b" in fixes else [4]), file=path)
         # Another cause: an edit that spans two breaks of one cause could have taken away either.
         return facts.replace(
-            breaks=tuple(one.replace(chain=(LOOP,)) if one.stack[0].line == 4 else one for one in facts.breaks)
+            breaks=tuple(
+                one.replace(chain=(LOOP,)) if one.stack[0].line == 4 else one
+                for one in facts.breaks
+            )
         )
 
     found = patient(world, {"GD101": []})
@@ -551,9 +614,14 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
         sources._originals.setdefault(path, original)
         path.write_bytes(sources._program.content.get(path, original))
         makers = {3: lambda: edit("a", path, 3, 4), 4: lambda: edit("b", path, 4)}
-        made = [(finding, makers[finding.location.line]()) for finding in observed.diagnosis.findings]
+        made = [
+            (finding, makers[finding.location.line]()) for finding in observed.diagnosis.findings
+        ]
         path.write_bytes(original)
-        return [Options(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
+        return [
+            Options(finding, (replace(one, targets=(finding.fingerprint,)),), ())
+            for finding, one in made
+        ]
 
     found._options = options  # type: ignore[method-assign]
     treated = found.treated()
@@ -596,10 +664,14 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
         return runs(5, coverage=90) if "good" in fixes else runs(3, coverage=70)
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
-    found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
+    found = patient(
+        world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted
+    )
     with pytest.raises(KeyboardInterrupt):
         found.treated(timing="final")
-    treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
+    treatment = read_fact(
+        Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text())
+    )
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
     assert treatment.after is not None
@@ -609,14 +681,23 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
 def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patient: Make) -> None:
     path = tmp_path / "model.py"
     head = "import torch\nclass Net:\n    def forward(self, x):\n        for y in x:\n"
-    path.write_text(f'{head}            print("here")\n            y = y.sin()\n            print("here")\n')
+    path.write_text(
+        f'{head}            print("here")\n            y = y.sin()\n            print("here")\n'
+    )
 
     def world(fixes: Fixes) -> Recording:
         # Each keeps torch from going on in the loop, so the second shows once the first is guarded.
         line = {0: 5, 1: 8}.get(len(fixes))
-        facts = runs(*([] if line is None else [line]), skips=[] if line is None else [line], file=path, coverage=0)
+        facts = runs(
+            *([] if line is None else [line]),
+            skips=[] if line is None else [line],
+            file=path,
+            coverage=0,
+        )
         text = 'print("here")'
-        breaks = [one.replace(stack=(entry(line or 0, text, file=str(path)),)) for one in facts.breaks]
+        breaks = [
+            one.replace(stack=(entry(line or 0, text, file=str(path)),)) for one in facts.breaks
+        ]
         return facts.replace(breaks=tuple(breaks))
 
     class Counting(Script):
@@ -627,7 +708,10 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
             return world(self.asked[name])
 
     treated = patient(world, script_type=Counting).treated()
-    assert [case.is_applied for case in treated.treatment.tried if case.kind == "code"] == [True, True]
+    assert [case.is_applied for case in treated.treatment.tried if case.kind == "code"] == [
+        True,
+        True,
+    ]
     assert treated.changes[0].after.count(b"is_compiling") == 2
     assert treated.treatment.left == ()
 
@@ -646,7 +730,12 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     treated = found.treated(is_tried=False)
     assert found.script.asked == {}
     assert {case.reason for case in treated.treatment.tried} == {"trials are off"}
-    assert [case.title for case in treated.treatment.tried] == ["Do setting", "Do a", "Do a2", "Do b"]
+    assert [case.title for case in treated.treatment.tried] == [
+        "Do setting",
+        "Do a",
+        "Do a2",
+        "Do b",
+    ]
     [change_] = treated.suggested
     assert treated.changes == ()
     assert [line for line in change_.after.decode().splitlines() if "+" in line] == [
@@ -657,11 +746,16 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     assert len(treated.treatment.left) == 2
 
 
-def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, patient: Make) -> None:
+def test_what_may_be_edited_is_checked_before_the_first_trial(
+    tmp_path: Path, patient: Make
+) -> None:
     path = tmp_path / "model.py"
     path.write_text("    print()\n" * 8)
     safe, unsafe = edit("safe", path, 3), replace(edit("unsafe", path, 6), is_safe=False)
-    found = patient(lambda _fixes: runs(3, 6, file=path), {"GD101:3": [fix("setting"), safe], "GD101:6": [unsafe]})
+    found = patient(
+        lambda _fixes: runs(3, 6, file=path),
+        {"GD101:3": [fix("setting"), safe], "GD101:6": [unsafe]},
+    )
     asked: list[Sequence[FileChange]] = []
 
     def check(edits: Sequence[FileChange]) -> None:
@@ -687,12 +781,20 @@ def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -
 def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, Fixes, Fixes]] = []
 
-    def time_pair(_replays: Any, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
+    def time_pair(
+        _replays: Any, before: Program, after: Program, name: str, *, backend: str
+    ) -> PairedTime | str:
         asked.append((name, fixes_in(before), fixes_in(after)))
         if backend == "inductor" and name == "time-1":
             return "no compiler was found"
         return PairedTime(
-            backend=backend, before_us=10, after_us=5, ratio=0.5, ratio_low=0.4, ratio_high=0.6, turns=len(asked)
+            backend=backend,
+            before_us=10,
+            after_us=5,
+            ratio=0.5,
+            ratio_low=0.4,
+            ratio_high=0.6,
+            turns=len(asked),
         )
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
@@ -713,7 +815,9 @@ def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes]
     """What is timed under Inductor, filled while trials are made."""
     asked: Pairs = []
 
-    def time_pair(replays: Any, before: Program, after: Program, name: str, *, backend: str) -> PairedTime:
+    def time_pair(
+        replays: Any, before: Program, after: Program, name: str, *, backend: str
+    ) -> PairedTime:
         if backend != "eager":
             asked.append((fixes_in(before), fixes_in(after)))
         return timed(ratios)(replays, before, after, name, backend=backend)
@@ -723,7 +827,9 @@ def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes]
 
 
 def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
-    def time_pair(_replays: Any, before: Program, after: Program, _name: str, *, backend: str) -> PairedTime:
+    def time_pair(
+        _replays: Any, before: Program, after: Program, _name: str, *, backend: str
+    ) -> PairedTime:
         ratio = 1.0 if backend == "eager" else ratios(fixes_in(before), fixes_in(after))
         return PairedTime(
             backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * 0.98,
@@ -735,22 +841,41 @@ def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
 
 def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:
     both = [fix("a")]
-    found = patient(lambda fixes: runs(*(() if "a" in fixes else (3, 5))), {"GD101:3": both, "GD101:5": both})
+    found = patient(
+        lambda fixes: runs(*(() if "a" in fixes else (3, 5))), {"GD101:3": both, "GD101:5": both}
+    )
     found.treated()
     [decided] = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [verdict for _, verdict in decided.verdicts] == ["verified", "verified"]
 
 
-def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = PairedTime(backend="eager", before_us=9.0, after_us=3.0, ratio=0.3, ratio_low=0.3, ratio_high=0.3, turns=9)
+def test_a_verdict_that_timing_decides_is_announced_after_it(
+    patient: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = PairedTime(
+        backend="eager",
+        before_us=9.0,
+        after_us=3.0,
+        ratio=0.3,
+        ratio_low=0.3,
+        ratio_high=0.3,
+        turns=9,
+    )
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
-    found = patient(lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100), {"GD101:3": [fix("a")]})
+    found = patient(
+        lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100),
+        {"GD101:3": [fix("a")]},
+    )
     treatment = found.treated(timing="final").treatment
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
-    assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]
+    assert [event.verdicts for event in decided] == [
+        ((treatment.tried[0].place, treatment.tried[0].verdict),)
+    ]
 
 
-def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_interrupt(patient: Make) -> None:
+def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_interrupt(
+    patient: Make,
+) -> None:
     class Interrupted(Script):
         def replay(self, program: Program, name: str, **options: Any) -> Recording:
             if name == "untouched-mine":
@@ -763,7 +888,9 @@ def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_inter
     found = patient(breaking(a=3, b=12), TWO, backend="mine", script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
         found.treated()
-    treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
+    treatment = read_fact(
+        Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text())
+    )
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
     assert treatment.tried[0].reason == "under mine: it wasn't run there"
     assert treatment.after is None

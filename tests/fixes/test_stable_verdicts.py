@@ -26,7 +26,8 @@ SETTING = Setting(name="torch._dynamo.config.reorderable_logging_functions", mem
 
 
 def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
-    """The verdicts of one treatment, from the runs of the untouched program to the trial and to Inductor's kernels."""
+    """The verdicts of one treatment, from the runs of the untouched program to the trial and to
+    Inductor's kernels."""
     (folder / "model.py").write_text(PROGRAM)
     request = Request.of(RunSpec(target=f"{folder}/model.py:Loss", backend="inductor"))
     replays = Replays(request, folder / "fixes", Setup(python=str(probe_python())))
@@ -42,12 +43,16 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
             numbers=Numbers(lambda _text: None, lambda _event: None),
         )
         recorded = trials.observe(replays.replay(Program(), "recorded", backend="eager"))
-        state = trials.run_untouched(recorded, {found.fingerprint for found in recorded.diagnosis.findings})
+        state = trials.run_untouched(
+            recorded, {found.fingerprint for found in recorded.diagnosis.findings}
+        )
         assert state is not None
         assert trials.trial_backend == "eager"
         [finding] = [found for found in state.observed.diagnosis.findings if found.code == "GD101"]
         change = RunChange(settings=(SETTING,))
-        proposal = Candidate("Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change)
+        proposal = Candidate(
+            "Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change
+        )
         [observed] = trials.run_each([proposal], state, "1")
         check = UserBackend(trials).check(with_fixes(Program(), [proposal]), drops_output=False)
         return trials.judge(finding, proposal, state, observed), check, trials
@@ -63,6 +68,16 @@ def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_pat
         folder = tmp_path / str(number)
         folder.mkdir()
         judgment, check, trials = judged(folder)
-        assert trials.rounding is not None, "without kernels that round differently, this shows nothing"
-        found.append((judgment.verdict, judgment.reason, check.verdict, trials.reference.unstable, trials.notes))
+        assert trials.rounding is not None, (
+            "without kernels that round differently, this shows nothing"
+        )
+        found.append(
+            (
+                judgment.verdict,
+                judgment.reason,
+                check.verdict,
+                trials.reference.unstable,
+                trials.notes,
+            )
+        )
     assert found == [("verified", None, "verified", frozenset(), [])] * REPETITIONS

@@ -19,7 +19,9 @@ def edit(path: Path, *lines: int, base: bytes = BASE) -> Candidate:
     for line in lines:
         texts[line - 1] = texts[line - 1].replace(b"\n", b" * 2\n")
     change = FileChange(path, base, b"".join(texts))
-    return Candidate(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edits=(change,))
+    return Candidate(
+        title=f"Double {lines}", kind="code", is_safe=True, targets=(), edits=(change,)
+    )
 
 
 def setting(name: str) -> Candidate:

@@ -37,7 +37,9 @@ def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
     # The branch runs in Python in place of that.
     assert {case["code"] for case in applied} == {"GD101", "GD102"}
     assert not [case for case in applied if "torch.where" in case["title"]]
-    assert {case["backend"] for case in treatment["tried"] if case["verdict"] == "verified"} == {"eager"}
+    assert {case["backend"] for case in treatment["tried"] if case["verdict"] == "verified"} == {
+        "eager"
+    }
     assert treatment["backend"] == "mine"
     assert treatment["after"]["break_sites"] == 0
     [folder] = tmp_path.glob(".graphdoctor/*/fixes/mine-1")
@@ -46,5 +48,7 @@ def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
 
 def test_a_finding_that_comes_from_the_backend_is_tried_under_it(tmp_path: Path) -> None:
     # torch skips a function whose graph the backend declines.
-    treatment = treated(tmp_path, "import torch._dynamo.exc as exc\n    raise exc.SkipFrame('not mine')")
+    treatment = treated(
+        tmp_path, "import torch._dynamo.exc as exc\n    raise exc.SkipFrame('not mine')"
+    )
     assert {case["backend"] for case in treatment["tried"]} == {"mine"}

@@ -19,7 +19,9 @@ from tests.each import for_each
 from tests.factories import FILE, ROOT, diagnosed, entry, graph, recompiled, record, recording
 
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
-AFTER = BEFORE.replace(b"    print(y)\n", b"    if not torch.compiler.is_compiling():\n        print(y)\n")
+AFTER = BEFORE.replace(
+    b"    print(y)\n", b"    if not torch.compiler.is_compiling():\n        print(y)\n"
+)
 SAME = Comparison(kinds=("outputs", "stdout"), differences=())
 
 
@@ -28,10 +30,16 @@ def difference(kind: Any, **values: Any) -> Difference:
 
 
 def seen(
-    *lines: int, compared: Comparison = SAME, effect: BreakEffect = "resumed", coverage: int = 100, **changes: Any
+    *lines: int,
+    compared: Comparison = SAME,
+    effect: BreakEffect = "resumed",
+    coverage: int = 100,
+    **changes: Any,
 ) -> Observed:
     """A replay with a break at each line, all of one cause."""
-    measured = Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0)
+    measured = Coverage(
+        graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0
+    )
     breaks = tuple(record(entry(line), effect=effect) for line in lines)
     facts: Recording = recording(breaks=breaks, coverage=measured, **changes)
     facts = facts.replace(replay=Replay(compared={"eager": compared}))
@@ -49,10 +57,20 @@ def judged(
 ) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     sites = SiteChange.between(
-        before.diagnosis, after.diagnosis, maps={Path(FILE): LineMap(BEFORE, text)}, texts={Path(FILE): text}, root=ROOT
+        before.diagnosis,
+        after.diagnosis,
+        maps={Path(FILE): LineMap(BEFORE, text)},
+        texts={Path(FILE): text},
+        root=ROOT,
     )
     return judge(
-        target, before, after, reference or Untouched(), sites=sites, contains=contains, drops_output=drops_output
+        target,
+        before,
+        after,
+        reference or Untouched(),
+        sites=sites,
+        contains=contains,
+        drops_output=drops_output,
     )
 
 
@@ -67,7 +85,9 @@ DIFFERING = Untouched(compiled_differs={"outputs": difference("outputs", largest
 
 
 def silent(kind: Any, change: Any = "fewer") -> Comparison:
-    return Comparison(kinds=(kind,), differences=(difference(kind, detail="0 of 1 lines", change=change),))
+    return Comparison(
+        kinds=(kind,), differences=(difference(kind, detail="0 of 1 lines", change=change),)
+    )
 
 
 def less(kind: Any, change: Any = "fewer") -> Observed:
@@ -86,7 +106,9 @@ def unstable(kind: Any) -> Untouched:
 def hiding() -> Observed:
     """A break at line 3, and one that hides what is behind it."""
     before = seen(3)
-    facts = before.recording.replace(breaks=(*before.recording.breaks, record(entry(4), effect="rest_eager")))
+    facts = before.recording.replace(
+        breaks=(*before.recording.breaks, record(entry(4), effect="rest_eager"))
+    )
     return Observed(facts, diagnosed(facts))
 
 
@@ -156,9 +178,18 @@ def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> 
 
 @for_each(
     "line, origins, is_read",
-    [(4, {3}, True), (6, {3}, True), (5, {3}, False), (8, {3}, False), (6, {5}, False), (7, {5}, True)],
+    [
+        (4, {3}, True),
+        (6, {3}, True),
+        (5, {3}, False),
+        (8, {3}, False),
+        (6, {5}, False),
+        (7, {5}, True),
+    ],
 )
-def test_what_a_line_reads_comes_through_names_in_between(line: int, origins: set[int], is_read: bool) -> None:
+def test_what_a_line_reads_comes_through_names_in_between(
+    line: int, origins: set[int], is_read: bool
+) -> None:
     source = b"""def forward(self, x):
     y = x.sin()
     n = y.max().item()
@@ -173,16 +204,28 @@ def other(n):
     assert reads_from(source, line, origins) is is_read
 
 
-SKIP = CudaGraphSkip(kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0")
+SKIP = CudaGraphSkip(
+    kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0"
+)
 
 
-def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, again: int = 0) -> Observed:
+def graphed(
+    captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, again: int = 0
+) -> Observed:
     """A replay under CUDA graphs."""
     part = CudaGraphSkip(kind="cpu_device", reason="reason=cpu ops")
     function = CudaGraphFunction(
-        compile_id="0/0", phase="forward", name="f", sizes=1, recordings=1 + again, rerecordings=again, copied=()
+        compile_id="0/0",
+        phase="forward",
+        name="f",
+        sizes=1,
+        recordings=1 + again,
+        rerecordings=again,
+        copied=(),
     )
-    found = CudaGraphs(captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,))
+    found = CudaGraphs(
+        captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,)
+    )
     before = seen(7)
     facts = before.recording.replace(cuda_graphs=found)
     return Observed(facts, diagnosed(facts))
@@ -191,7 +234,9 @@ def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, ag
 def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD504")
     sites = SiteChange.between(before.diagnosis, after.diagnosis, maps={}, texts={}, root=ROOT)
-    found = judge(target, before, after, Untouched(), sites=sites, contains=False, drops_output=False)
+    found = judge(
+        target, before, after, Untouched(), sites=sites, contains=False, drops_output=False
+    )
     return found.verdict, found.reason
 
 
@@ -199,7 +244,8 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     "before, after, verdict",
     [
         (graphed(0, SKIP), graphed(1), "verified"),
-        # Nothing was recorded in place of what is no longer skipped: the graph may be gone altogether.
+        # Nothing was recorded in place of what is no longer skipped: the graph may be gone
+        # altogether.
         (graphed(1, SKIP), graphed(1), "no effect"),
         (graphed(0, SKIP), graphed(0), "no effect"),
         (graphed(0, SKIP, SKIP), graphed(1, SKIP), "verified"),

@@ -1,4 +1,5 @@
-"""What is concluded from replays, and a real one in which an attribute binds although the size fails first."""
+"""What is concluded from replays, and a real one in which an attribute binds although the size
+fails first."""
 
 from __future__ import annotations
 
@@ -25,9 +26,18 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
     remedies = ()
     if name is not None:
         remedies = (
-            Remedy(name=name, title=name, snippet=name, kind="config", addresses=(f"of {name}",), keeps_results=True),
+            Remedy(
+                name=name,
+                title=name,
+                snippet=name,
+                kind="config",
+                addresses=(f"of {name}",),
+                keeps_results=True,
+            ),
         )
-    return (), TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
+    return (), TrialResult(
+        remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs
+    )
 
 
 def joined(one: Any, other: Any) -> Any:
@@ -79,16 +89,23 @@ def warmed_up() -> Any:
             "a, , warm-up",
             "Fixing `of a` alone helps most: 8 compiles → 2.",
         ),
-        # One that changes results is never the answer, and a replay that failed comes last and is no zero.
+        # One that changes results is never the answer, and a replay that failed comes last and is
+        # no zero.
         (
             [trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5), trial("c", None)],
             "b, , a, c",
             "Fixing `of b` alone helps most: 8 compiles → 5. Fixing `of a` alone: 8 compiles → 1.",
         ),
-        ([trial(None, 8), trial("a", None)], ", a", "No remedy for a single cause saves a compile."),
+        (
+            [trial(None, 8), trial("a", None)],
+            ", a",
+            "No remedy for a single cause saves a compile.",
+        ),
     ],
 )
-def test_the_remedy_that_saves_most_alone_names_what_binds(trials: list[Any], order: str, conclusion: str) -> None:
+def test_the_remedy_that_saves_most_alone_names_what_binds(
+    trials: list[Any], order: str, conclusion: str
+) -> None:
     answer = _answer(trials, RecompileFixes(), 0, frames=1)
     names = [result.remedies[0].name if result.remedies else "" for result in answer.results]
     assert (", ".join(names), answer.conclusion) == (order, conclusion)
@@ -99,13 +116,19 @@ def test_the_remedy_that_saves_most_alone_names_what_binds(trials: list[Any], or
 def test_times_do_not_choose_among_remedies_that_do_as_much() -> None:
     for times in ((1.0, 2.0), (2.0, 1.0)):
         (_, one), (_, other) = trial("a", 2), trial("b", 2)
-        tried = [trial(None, 8), ((), one.replace(calls_s=times[0])), ((), other.replace(calls_s=times[1]))]
+        tried = [
+            trial(None, 8),
+            ((), one.replace(calls_s=times[0])),
+            ((), other.replace(calls_s=times[1])),
+        ]
         assert _answer(tried, RecompileFixes(), 0, frames=1).results[0].remedies[0].name == "a"
 
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
     untold = compiled().replace(duration_s=None)
-    found = [_result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())]
+    found = [
+        _result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
+    ]
     assert [result.compile_s for result in found] == [None, 0.25, 0.0]
     assert [result.compiles for result in found] == [1, 1, 0]
 
@@ -128,11 +151,15 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     assert attribute["compiles"] <= 3
     assert attribute["frames_over_limit"] == 0
     assert {result["outputs"] for result in tried["results"]} == {"equal"}
-    assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, "the recording keeps the answer"
+    assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, (
+        "the recording keeps the answer"
+    )
 
 
 @pytest.mark.slow
-def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
     (tmp_path / "needed.py").write_text(NEEDED)
     done = run_cli("recompiles", "needed.py:forward", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
@@ -147,7 +174,9 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli,
         ("makes it worse", f"replayed: {compiles['']} compiles → {compiles['tensor t']}")
     ]
     report = run_cli("report", "--format", "json")
-    (again,) = [found for found in json.loads(report.stdout)["findings"] if found["code"] == "GD203"]
+    (again,) = [
+        found for found in json.loads(report.stdout)["findings"] if found["code"] == "GD203"
+    ]
     assert again["fixes"] == finding["fixes"], "the recording keeps what was tried"
 
 
@@ -163,12 +192,24 @@ def test_the_tensors_of_a_growing_cache_are_marked(run_cli: RunCli, tmp_path: Pa
         for options in ((), ("mark",))
     )
     assert marked < unmarked
-    done = run_cli("recompiles", CHANGES / "growing_cache.py:forward", "--what-if", "--format", "json", "--jobs", 2)
+    done = run_cli(
+        "recompiles",
+        CHANGES / "growing_cache.py:forward",
+        "--what-if",
+        "--format",
+        "json",
+        "--jobs",
+        2,
+    )
     assert done.returncode == 0, done.stderr
     tried = json.loads(done.stdout)["recording"]["what_if"]
     compiles = {
-        result["remedies"][0]["name"].split()[0] if result["remedies"] else "unchanged": result["compiles"]
+        result["remedies"][0]["name"].split()[0] if result["remedies"] else "unchanged": result[
+            "compiles"
+        ]
         for result in tried["results"]
     }
     assert (compiles["unchanged"], compiles["mark_dynamic"]) == (unmarked, marked)
-    assert {"cache['a'][0].shape[1]", "cache['b'][1].shape[1]", "x.shape[1]"} <= set(tried["binding"])
+    assert {"cache['a'][0].shape[1]", "cache['b'][1].shape[1]", "x.shape[1]"} <= set(
+        tried["binding"]
+    )

@@ -80,12 +80,21 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
         ("print('a', 'b', \"c\")", 'print("c", x)', 'print("c", x)'),
         ("print('a', \"b\")", 'print("why")', 'print("why")'),
         ("print(x)", 'print("why")', 'print("why")'),
-        ('print("a")', "print(f\"{d['k']:>{w['n']}}\", 'b')", "print(f\"{d['k']:>{w['n']}}\", \"b\")"),
+        (
+            'print("a")',
+            "print(f\"{d['k']:>{w['n']}}\", 'b')",
+            "print(f\"{d['k']:>{w['n']}}\", \"b\")",
+        ),
     ],
 )
-def test_new_strings_have_the_quotes_of_most_others(tmp_path: Path, old: str, new: str, found: str) -> None:
+def test_new_strings_have_the_quotes_of_most_others(
+    tmp_path: Path, old: str, new: str, found: str
+) -> None:
     before, after = f"{old}\n", f"{old}\n{new}\n"
-    assert wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode() == f"{old}\n{found}\n"
+    assert (
+        wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode()
+        == f"{old}\n{found}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +108,9 @@ def test_new_strings_have_the_quotes_of_most_others(tmp_path: Path, old: str, ne
         ("[tool.black]\nskip-string-normalization = true\n", "'"),
     ],
 )
-def test_a_formatter_decides_the_quotes_before_the_file_does(tmp_path: Path, settings: str, quote: str) -> None:
+def test_a_formatter_decides_the_quotes_before_the_file_does(
+    tmp_path: Path, settings: str, quote: str
+) -> None:
     (tmp_path / "pyproject.toml").write_text(settings)
     before = b"a = 'x'\nb = 'y'\n"
     written = wrapped(before, before + b'c = "z"\n', tmp_path / "model.py").decode()

@@ -1,4 +1,5 @@
-"""Edited files on disk: what is kept of a file, what is refused before anything is written, and what git is asked."""
+"""Edited files on disk: what is kept of a file, what is refused before anything is written, and
+what git is asked."""
 
 from __future__ import annotations
 
@@ -23,12 +24,15 @@ BEFORE = "# coding: latin-1\r\nname = 'é'\n\tx\r".encode("latin-1")
 AFTER = BEFORE.replace(b"name", b"title")
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
-needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away"
+)
 
 
 @pytest.fixture(autouse=True)
 def _git_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git without the configuration of this machine, and without that of a hook that runs the tests."""
+    """Git without the configuration of this machine, and without that of a hook that runs the
+    tests."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -62,15 +66,20 @@ def refused(changes: list[FileChange], *, force: bool = False) -> GraphDoctorErr
     listing = [sorted(path.name for path in change.path.parent.iterdir()) for change in changes]
     with pytest.raises(GraphDoctorError) as caught:
         write(changes, force=force)
-    assert [change.path.read_bytes() if change.path.is_file() else None for change in changes] == before
-    assert [sorted(path.name for path in change.path.parent.iterdir()) for change in changes] == listing
+    assert [
+        change.path.read_bytes() if change.path.is_file() else None for change in changes
+    ] == before
+    assert [
+        sorted(path.name for path in change.path.parent.iterdir()) for change in changes
+    ] == listing
     assert caught.value.exit_code == 2
     assert caught.value.message.endswith(".")
     return caught.value
 
 
 def written(changes: list[FileChange], *, force: bool = False) -> None:
-    """Write files, and make sure that each has its new text and no other file came to be or went."""
+    """Write files, and make sure that each has its new text and no other file came to be or
+    went."""
     files = [change.path for change in changes]
     folders = [file.parent for file in files] + [file.resolve().parent for file in files]
     listing = [sorted(path.name for path in folder.iterdir()) for folder in folders]
@@ -90,7 +99,11 @@ def fake_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 
 
 SPOILED: list[tuple[Callable[[Path], object], str, str | None]] = [
-    (lambda path: path.write_bytes(BEFORE + b"\n"), "has changed since it was read.", "Run the command again."),
+    (
+        lambda path: path.write_bytes(BEFORE + b"\n"),
+        "has changed since it was read.",
+        "Run the command again.",
+    ),
     (lambda path: path.unlink(), "can't be read: No such file or directory.", None),
     (
         lambda path: (path.unlink(), path.symlink_to(path.name)),
@@ -110,7 +123,9 @@ SPOILED: list[tuple[Callable[[Path], object], str, str | None]] = [
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(force: bool, tmp_path: Path) -> None:
+def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(
+    force: bool, tmp_path: Path
+) -> None:
     for number, (spoil, words, hint) in enumerate(SPOILED):
         folder = tmp_path / str(number)
         changes = [change_of(folder / "a.py"), change_of(folder / "pkg" / "b.py")]
@@ -122,7 +137,10 @@ def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(fo
     change = change_of(tmp_path / "a.py")
     (tmp_path / "b.py").symlink_to("a.py")
     error = refused([change, FileChange(tmp_path / "b.py", BEFORE, BEFORE + b"x")], force=force)
-    assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are the same file, with two edits."
+    assert (
+        error.message
+        == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are the same file, with two edits."
+    )
 
 
 def test_bytes_are_written_as_they_are_and_files_keep_their_modes(tmp_path: Path) -> None:
@@ -137,7 +155,9 @@ def test_bytes_are_written_as_they_are_and_files_keep_their_modes(tmp_path: Path
 
 
 class TestWriting:
-    def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(self, tmp_path: Path) -> None:
+    def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(
+        self, tmp_path: Path
+    ) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").hardlink_to(change.path)
         with change.path.open("rb") as reader:
@@ -157,7 +177,9 @@ class TestWriting:
             (one.st_uid, one.st_gid, one.st_mode) for one in before
         ]
 
-    def test_an_owner_that_cannot_be_kept_is_not_missed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_owner_that_cannot_be_kept_is_not_missed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def refuse(*_: Any) -> None:
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -181,7 +203,9 @@ class TestWriting:
         kept = change_of(tmp_path / "kept.py")
         kept.path.chmod(0o444)
         changed = change_of(tmp_path / "changed.py")
-        unchanged = [FileChange(path, BEFORE, BEFORE) for path in (tmp_path / "missing.py", kept.path)]
+        unchanged = [
+            FileChange(path, BEFORE, BEFORE) for path in (tmp_path / "missing.py", kept.path)
+        ]
         write([*unchanged, changed], force=False)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["changed.py", "kept.py"]
         assert (kept.path.read_bytes(), changed.path.read_bytes()) == (BEFORE, AFTER)
@@ -194,7 +218,9 @@ class TestWriting:
 
 
 class TestFailing:
-    def test_the_error_names_the_files_that_are_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_error_names_the_files_that_are_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         make, made = tempfile.mkstemp, list[str]()
 
         def full(**more: Any) -> tuple[int, str]:
@@ -214,7 +240,9 @@ class TestFailing:
         )
         assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER, BEFORE]
 
-    @pytest.mark.parametrize("trouble", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+    @pytest.mark.parametrize(
+        "trouble", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()]
+    )
     def test_a_file_half_written_is_removed(
         self, trouble: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -251,12 +279,17 @@ class TestFailing:
 
 @needs_git
 class TestGit:
-    @pytest.mark.parametrize("name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"])
+    @pytest.mark.parametrize(
+        "name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"]
+    )
     def test_a_name_is_a_name_and_no_pattern(self, name: str, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py", name)
         change_of(tmp_path / "a.py", BEFORE + b"\n")
         written(changes[2:])
-        assert "has uncommitted changes" in refused([change_of(tmp_path / name, BEFORE + b"\n")]).message
+        assert (
+            "has uncommitted changes"
+            in refused([change_of(tmp_path / name, BEFORE + b"\n")]).message
+        )
 
     def test_a_linked_file_is_looked_up_where_it_lies(self, tmp_path: Path) -> None:
         repository = tmp_path / "repository"
@@ -264,7 +297,9 @@ class TestGit:
         change_of(repository / "a.py", BEFORE + b"\n")
         link = tmp_path / "a.py"
         link.symlink_to(repository / "a.py")
-        assert "has uncommitted changes" in refused([FileChange(link, BEFORE + b"\n", AFTER)]).message
+        assert (
+            "has uncommitted changes" in refused([FileChange(link, BEFORE + b"\n", AFTER)]).message
+        )
 
     def test_a_hooks_environment_does_not_name_another_repository(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -275,7 +310,9 @@ class TestGit:
         monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
         written(changes)
 
-    def test_no_program_of_the_repository_is_started_and_nothing_is_written_in_it(self, tmp_path: Path) -> None:
+    def test_no_program_of_the_repository_is_started_and_nothing_is_written_in_it(
+        self, tmp_path: Path
+    ) -> None:
         changes = committed(tmp_path, "a.py")
         hook = tmp_path / "hook.sh"
         hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
@@ -340,7 +377,9 @@ def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> 
 
 @needs_git
 class TestChecking:
-    def test_files_are_checked_by_what_git_and_the_disk_say_and_not_written(self, tmp_path: Path) -> None:
+    def test_files_are_checked_by_what_git_and_the_disk_say_and_not_written(
+        self, tmp_path: Path
+    ) -> None:
         changes = committed(tmp_path, "a.py", "b.py")
         check([*changes, FileChange(changes[0].path, BEFORE, BEFORE + b"x")], force=False)
         assert changes[0].path.read_bytes() == BEFORE
@@ -369,15 +408,21 @@ class TestWithoutGit:
 
         change = change_of(tmp_path / "a.py")
         fake_git(tmp_path, monkeypatch, "exit 3")
-        assert refused([change]).message.endswith("has uncommitted changes: git exited with status 3.")
+        assert refused([change]).message.endswith(
+            "has uncommitted changes: git exited with status 3."
+        )
         (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
         monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
-        assert "has uncommitted changes: git didn't answer within 0.1 s." in refused([change]).message
+        assert (
+            "has uncommitted changes: git didn't answer within 0.1 s." in refused([change]).message
+        )
         monkeypatch.setattr(subprocess, "run", refuse)
         assert refused([change]).message.endswith("git can't be started (Permission denied).")
         written([change], force=True)
 
-    def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_git_warns_of_first_is_not_its_answer(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         words = "fatal: not a git repository (or any of the parent directories): .git"
         fake_git(tmp_path, monkeypatch, f"echo 'warning: hm' >&2; echo '{words}' >&2; exit 128")
         written([change_of(tmp_path / "a.py")])

@@ -1,7 +1,9 @@
-"""Stands for a Python interpreter: asks ``sitecustomize.py`` for a child, or becomes the interpreter itself.
+"""Stands for a Python interpreter: asks ``sitecustomize.py`` for a child, or becomes the
+interpreter itself.
 
-``python -IS client.py SOCKETS ARGUMENTS...``; quick to start, so nothing but modules that are built into Python: with
-``json``, ``signal`` and ``socket`` it took twice as long, and a command starts two of it.
+``python -IS client.py SOCKETS ARGUMENTS...``; quick to start, so nothing but modules that are built
+into Python: with ``json``, ``signal`` and ``socket`` it took twice as long, and a command starts
+two of it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ def _asked(path: str, arguments: list[str]) -> str:
     """The status of the child that a server forks; ``no`` if it doesn't."""
     connection = _socket.socket(_socket.AF_UNIX)
     try:
-        numbers = [number for number in map(int, os.listdir("/proc/self/fd")) if number != connection.fileno()]
+        numbers = [
+            number
+            for number in map(int, os.listdir("/proc/self/fd"))
+            if number != connection.fileno()
+        ]
         numbers = [number for number in numbers if _is_open(number)]
         if not {0, 1, 2} <= set(numbers):
             return "no"

@@ -1,13 +1,14 @@
 """A Python that forks instead of starting anew, for tests that start many probes and commands.
 
-Importing torch takes ten times as long as what most programs in these tests do. A server imports it once, and
-``Forking.python`` is a program that takes an interpreter's arguments. Started as the server was, with other arguments
-at the end, that program has a child forked; from the first line of the main script on everything is as always: a
-process of its own with its own Dynamo, environment, directory, files, signals and end. A server with torch also runs
-scripts, ``script.py`` and its arguments, and one that was started for ``graphdoctor run`` runs those as that command
-has them run, as if another start-up file had imported torch. Started in another way, in another session, with a
-variable that Python or torch reads when it starts, or before the server, it becomes the interpreter itself. Needs
-Linux. May import the standard library only.
+Importing torch takes ten times as long as what most programs in these tests do. A server imports it
+once, and ``Forking.python`` is a program that takes an interpreter's arguments. Started as the
+server was, with other arguments at the end, that program has a child forked; from the first line of
+the main script on everything is as always: a process of its own with its own Dynamo, environment,
+directory, files, signals and end. A server with torch also runs scripts, ``script.py`` and its
+arguments, and one that was started for ``graphdoctor run`` runs those as that command has them run,
+as if another start-up file had imported torch. Started in another way, in another session, with a
+variable that Python or torch reads when it starts, or before the server, it becomes the interpreter
+itself. Needs Linux. May import the standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _HERE = Path(__file__).resolve().parent
 _PROBE = _HERE.parent.parent / "graphdoctor" / "probe"
 _START_S = 300
 BRIEF = "_TESTS_FORKING_BRIEF"
-"""A variable of a forked ``graphdoctor`` that takes fewer and shorter turns (``sitecustomize.py``)."""
+"""A variable of a forked ``graphdoctor`` that takes fewer and shorter turns
+(``sitecustomize.py``)."""
 
 
 class Forking:
@@ -34,7 +36,8 @@ class Forking:
 
     Args:
         command: An interpreter's options and main script or module, the same for all children.
-        load: What the server imports before it forks; ``scripts`` is torch, for the scripts of ``graphdoctor run``.
+        load: What the server imports before it forks; ``scripts`` is torch, for the scripts of
+            ``graphdoctor run``.
         environment: What it is started with, ``PYTHONPATH`` included.
         executable: ``sys.executable`` of the children; None for the interpreter's own.
         others: Servers to ask for what this one doesn't fork.
@@ -72,7 +75,8 @@ class Forking:
         """Start the server unless it runs already."""
         if self._server is not None:
             return
-        # Pipes, as most of its children have: Python asks a stream once, when it starts, whether it can seek.
+        # Pipes, as most of its children have: Python asks a stream once, when it starts, whether it
+        # can seek.
         self._server = subprocess.Popen(
             self._command,
             env=self._environment,
@@ -84,7 +88,9 @@ class Forking:
         while not self._socket.exists():
             if self._server.poll() is not None or time.monotonic() > deadline:
                 self._server.kill()
-                raise RuntimeError(f"the forking Python did not start: {self._server.communicate()[0]!r}")
+                raise RuntimeError(
+                    f"the forking Python did not start: {self._server.communicate()[0]!r}"
+                )
             time.sleep(0.02)
 
     def close(self) -> None:

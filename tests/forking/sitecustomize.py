@@ -1,8 +1,11 @@
-"""What Python imports at its start where this folder is on ``PYTHONPATH``: here a server stops before its main script.
+"""What Python imports at its start where this folder is on ``PYTHONPATH``: here a server stops
+before its main script.
 
-It loads what it is told to, once, and then forks a child for each request. In the child this import ends, and Python
-goes on to the main script as it always does, with the arguments, the directory, the environment and the files of the
-request: nothing of ours is on its stack. ``server.py`` starts it and says why. May import the standard library only,
+It loads what it is told to, once, and then forks a child for each request. In the child this import
+ends, and Python goes on to the main script as it always does, with the arguments, the directory,
+the environment and the files of the
+request: nothing of ours is on its stack. ``server.py`` starts it and says why. May import the
+    standard library only,
 and what it loads.
 """
 
@@ -51,13 +54,21 @@ _READ_AGAIN = ("TORCH_TRACE", "TORCH_LOGS")
 
 
 _WHILE_COMPILING = (
-    *("torch._dynamo.dce_extra_outputs", "torch._export.db", "torch._higher_order_ops.passes.inline_invoke_subgraph"),
+    *(
+        "torch._dynamo.dce_extra_outputs",
+        "torch._export.db",
+        "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    ),
     *(
         "torch._inductor.codegen.wrapper_fxir",
         "torch._inductor.compiler_bisector",
         "torch._subclasses.schema_check_mode",
     ),
-    *("torch.distributed.tensor.experimental", "torch.export._trace", "torch.fx.experimental.validator"),
+    *(
+        "torch.distributed.tensor.experimental",
+        "torch.export._trace",
+        "torch.fx.experimental.validator",
+    ),
     *("torch.profiler._cupti_monitor", "torch.utils._cpp_embed_headers"),
 )
 """What torch imports when it first compiles."""
@@ -73,7 +84,8 @@ def _import_each(names: tuple[str, ...]) -> None:
 
 
 def _load_torch() -> None:
-    """Import what a probe imports, and check the processor; no graph is compiled and no thread is started."""
+    """Import what a probe imports, and check the processor; no graph is compiled and no thread is
+    started."""
     import torch
     import torch._dynamo
     import torch._inductor.codegen.cpp
@@ -87,8 +99,8 @@ def _load_torch() -> None:
     # These take a second, and the answers are the same for every program.
     warm_up(has_vectors=True)
     torch._inductor.cpu_vec_isa.valid_vec_isa_list()
-    # For a number in torch's metrics that nobody reads here, it flushes the processor's caches after each compile,
-    # which takes 25 ms (torch/_dynamo/guards.py, 2.13).
+    # For a number in torch's metrics that nobody reads here, it flushes the processor's caches
+    # after each compile, which takes 25 ms (torch/_dynamo/guards.py, 2.13).
     torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
@@ -108,7 +120,8 @@ def _from_file(name: str, file: str) -> Any:
 
 
 def _load_packages() -> None:
-    """Import torch, and the packages whose import takes longer than what most programs do with them."""
+    """Import torch, and the packages whose import takes longer than what most programs do with
+    them."""
     _load_torch()
     with contextlib.suppress(ImportError):
         import torch_geometric.nn  # noqa: F401
@@ -120,7 +133,9 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(("__main__", "_plugin")):
+        if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(
+            ("__main__", "_plugin")
+        ):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 
@@ -134,7 +149,8 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _serve(path: str, ours: dict[str, str]) -> None:
-    """Answer requests until whoever started the server is gone; returns in each child, and only there."""
+    """Answer requests until whoever started the server is gone; returns in each child, and only
+    there."""
     command = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     listener = socket.socket(socket.AF_UNIX)
     # Clients wait for the name alone.
@@ -171,7 +187,8 @@ def _serve(path: str, ours: dict[str, str]) -> None:
             _leave_out_startup(request["environment"])
         fits = (
             (is_script or arguments[: len(command)] == command)
-            # A test that starts probes in its own process needn't have our PYTHONPATH, which hides nothing from them.
+            # A test that starts probes in its own process needn't have our PYTHONPATH, which hides
+            # nothing from them.
             and {"PYTHONPATH": ours["PYTHONPATH"], **_read_at_start(request["environment"])} == ours
             # Its group may be nobody's any more: whoever led it can have ended.
             and request["session"] == os.getsid(0)
@@ -261,7 +278,8 @@ def _startup() -> str:
 
 
 def _run_next(arguments: list[str]) -> None:
-    """Have Python, which is about to run a module, run a script, with what ``graphdoctor run`` starts before it."""
+    """Have Python, which is about to run a module, run a script, with what ``graphdoctor run``
+    starts before it."""
     script = os.path.abspath(arguments[0])
     sys.argv[:] = sys.orig_argv[1:] = arguments
     before = os.environ.get("PYTHONPATH")
@@ -270,10 +288,12 @@ def _run_next(arguments: list[str]) -> None:
     main.update(__file__=script, __cached__=None, __loader__=SourceFileLoader("__main__", script))
     with open(script, "rb") as source:
         code = compile(source.read(), script, "exec", dont_inherit=True)
-    # Python is about to put this folder, as that of a module, where it looks for a script's modules.
+    # Python is about to put this folder, as that of a module, where it looks for a script's
+    # modules.
     back = functools.partial(os.chdir, os.getcwd())
     os.chdir(os.path.dirname(script))
-    # Called with a module's name, it calls both. A function in Python would be on the script's stack.
+    # Called with a module's name, it calls both. A function in Python would be on the script's
+    # stack.
     steps = map(operator.methodcaller("__call__"), [back, functools.partial(exec, code, main)])
     by_name = defaultdict(functools.partial(any, steps))
     runpy._run_module_as_main = property(by_name.__getitem__).__get__
@@ -288,7 +308,8 @@ def _time_briefly() -> None:
 
 
 def _run(arguments: list[str]) -> NoReturn:
-    """Run a script that does not look at its own stack, which has us at its bottom, nor at how Python ends."""
+    """Run a script that does not look at its own stack, which has us at its bottom, nor at how
+    Python ends."""
     script, *_ = sys.argv[:] = arguments
     sys.path.insert(0, os.path.dirname(script))
     status = 0

@@ -33,16 +33,31 @@ def facts(value: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "imported"),
-    [("hidden_second_break", "torch"), ("batch_sizes", "torch"), ("hidden_second_break", "packages")],
+    [
+        ("hidden_second_break", "torch"),
+        ("batch_sizes", "torch"),
+        ("hidden_second_break", "packages"),
+    ],
 )
 def test_the_document_is_the_same(name: str, imported: Imported, tmp_path: Path) -> None:
     program = REPOSITORY / "sample_models" / f"{name}.py"
     forked, anew = (
-        run_command("explain", program, "--format", "json", cwd=tmp_path, is_forked=is_forked, imported=imported)
+        run_command(
+            "explain",
+            program,
+            "--format",
+            "json",
+            cwd=tmp_path,
+            is_forked=is_forked,
+            imported=imported,
+        )
         for is_forked in (True, False)
     )
     assert facts(json.loads(forked.stdout)) == facts(json.loads(anew.stdout))
-    assert (forked.returncode, forked.stderr.count("\n")) == (anew.returncode, anew.stderr.count("\n"))
+    assert (forked.returncode, forked.stderr.count("\n")) == (
+        anew.returncode,
+        anew.stderr.count("\n"),
+    )
 
 
 @pytest.mark.slow
@@ -93,14 +108,19 @@ def test_a_child_has_the_clients_place(forking: list[str], tmp_path: Path) -> No
 
 @for_each("how", ["sys.exit(7)", "os._exit(8)", "os.kill(os.getpid(), 15)", "os.kill(0, 15)"])
 def test_its_end_is_the_clients(forking: list[str], how: str) -> None:
-    done = subprocess.run([*forking, how], env=clean_environment(), input="", check=False, text=True, process_group=0)
+    done = subprocess.run(
+        [*forking, how], env=clean_environment(), input="", check=False, text=True, process_group=0
+    )
     assert done.returncode == {"sys.exit(7)": 7, "os._exit(8)": 8}.get(how, -signal.SIGTERM)
 
 
 def test_in_another_session_it_starts_anew(forking: list[str]) -> None:
     command = [*forking, "sys.exit(os.getsid(0) == os.getpid())"]
     options: dict[str, Any] = {"env": clean_environment(), "input": "", "text": True}
-    ends = [subprocess.run(command, check=False, start_new_session=is_new, **options) for is_new in (False, True)]
+    ends = [
+        subprocess.run(command, check=False, start_new_session=is_new, **options)
+        for is_new in (False, True)
+    ]
     assert [end.returncode for end in ends] == [0, 1]
 
 
@@ -115,7 +135,11 @@ def test_what_is_read_at_the_start_starts_anew(forking: list[str]) -> None:
 def test_a_client_that_is_killed_takes_its_child_along(forking: list[str], tmp_path: Path) -> None:
     sleep = "print(os.getpid(), flush=True); import time; time.sleep(600)"
     with subprocess.Popen(
-        [*forking, sleep], env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        [*forking, sleep],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -127,7 +151,9 @@ def test_a_client_that_is_killed_takes_its_child_along(forking: list[str], tmp_p
 
 def test_without_a_server_it_is_the_interpreter() -> None:
     forking = Forking(COMMAND, load="graphdoctor", environment=clean_environment())
-    done = subprocess.run([forking.python, "-c", "print(1)"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [forking.python, "-c", "print(1)"], capture_output=True, text=True, check=True
+    )
     forking.close()
     assert done.stdout == "1\n"
 
@@ -136,20 +162,29 @@ def test_without_a_server_it_is_the_interpreter() -> None:
 def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("WORD = 'of a neighbour'\n")
     script = tmp_path / "script.py"
-    script.write_text("import sys, torch, other\nprint(sys.argv[1:], __name__, other.WORD)\nsys.exit('over')\n")
+    script.write_text(
+        "import sys, torch, other\nprint(sys.argv[1:], __name__, other.WORD)\nsys.exit('over')\n"
+    )
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run_script(script, "a", cwd=tmp_path.parent, env=clean_environment())
-    assert (failed.value.stdout, failed.value.stderr) == ("['a'] __main__ of a neighbour\n", "over\n")
+    assert (failed.value.stdout, failed.value.stderr) == (
+        "['a'] __main__ of a neighbour\n",
+        "over\n",
+    )
 
 
 @pytest.mark.slow
 def test_whoever_led_its_group_may_have_ended(forking: list[str], tmp_path: Path) -> None:
-    # A shell leads the group of what it starts in the background, and ends before it. The forked child has the
-    # server for its parent; a Python that started anew would have nobody's.
+    # A shell leads the group of what it starts in the background, and ends before it. The forked
+    # child has the server for its parent; a Python that started anew would have nobody's.
     asks = "import os; print('forked', os.getppid() != 1)"
     said = tmp_path / "said"
-    command = f"(sleep 0.5; {shlex.join([*forking, asks])} >{said}.new 2>&1; mv {said}.new {said}) &"
-    subprocess.run(["sh", "-c", command], cwd=tmp_path, env=clean_environment(), process_group=0, check=True)
+    command = (
+        f"(sleep 0.5; {shlex.join([*forking, asks])} >{said}.new 2>&1; mv {said}.new {said}) &"
+    )
+    subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, env=clean_environment(), process_group=0, check=True
+    )
     for _ in range(300):
         if said.exists():
             break

@@ -45,8 +45,14 @@ def with_batch(size: int, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], d
 
 
 def test_only_floating_point_tensors_are_converted() -> None:
-    args, kwargs = in_bfloat16(torch.ones(2), torch.ones(2, dtype=torch.int64), z=torch.ones(2, dtype=torch.complex64))
-    assert [value.dtype for value in (*args, *kwargs.values())] == [torch.bfloat16, torch.int64, torch.complex64]
+    args, kwargs = in_bfloat16(
+        torch.ones(2), torch.ones(2, dtype=torch.int64), z=torch.ones(2, dtype=torch.complex64)
+    )
+    assert [value.dtype for value in (*args, *kwargs.values())] == [
+        torch.bfloat16,
+        torch.int64,
+        torch.complex64,
+    ]
 
 
 @for_each(
@@ -163,7 +169,11 @@ def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RequestError) as caught:
         dtype_named("float64", torch.device("meta"))
     assert caught.value.code == "unusable_dtype"
-    expected = {"dtype": "float64", "device": "meta", "error": "Cannot convert a MPS Tensor to float64 dtype."}
+    expected = {
+        "dtype": "float64",
+        "device": "meta",
+        "error": "Cannot convert a MPS Tensor to float64 dtype.",
+    }
     assert caught.value.values == expected
 
 
@@ -193,7 +203,9 @@ def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatc
         ([(1, 3, 8, 8), (5,)], None),
     ],
 )
-def test_the_batch_is_the_size_that_explains_all_others(shapes: list[tuple[int, ...]], size: int | None) -> None:
+def test_the_batch_is_the_size_that_explains_all_others(
+    shapes: list[tuple[int, ...]], size: int | None
+) -> None:
     assert batch_size_of(shapes) == size
 
 
@@ -250,11 +262,18 @@ def test_views_of_other_rows_are_made_alone() -> None:
             (4, args, "no_batch", {"tensors": []})
             for args in ((), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),))
         ),
-        (4, (torch.ones(34, 16), torch.ones(2, 9)), "no_batch", {"tensors": ["x [34, 16]", "y [2, 9]"]}),
+        (
+            4,
+            (torch.ones(34, 16), torch.ones(2, 9)),
+            "no_batch",
+            {"tensors": ["x [34, 16]", "y [2, 9]"]},
+        ),
         (2**61, (torch.ones(2, 3),), "unusable_batch", {"tensor": "x"}),
     ],
 )
-def test_a_call_without_a_clear_batch_is_refused(size: int, args: Any, code: str, values: dict[str, Any]) -> None:
+def test_a_call_without_a_clear_batch_is_refused(
+    size: int, args: Any, code: str, values: dict[str, Any]
+) -> None:
     with pytest.raises(RequestError) as caught:
         with_batch(size, *args)
     assert caught.value.code == code

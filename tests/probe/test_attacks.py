@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.attacks import attacks_of  # noqa: E402
-from graphdoctor.probe.replay.results import tensors_in  # noqa: E402
-from graphdoctor.probe.target.snapshot import FreshCopies  # noqa: E402
+from graphdoctor.probe.replay.attacks import attacks_of
+from graphdoctor.probe.replay.results import tensors_in
+from graphdoctor.probe.target.snapshot import FreshCopies
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,10 @@ def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         ),
         "views that share memory": ((base.T, base[::2]), {}),
         "nothing that can be changed": (("text", None), {}),
-        "empty and complex tensors": ((torch.empty(0, 3), torch.randn(2, dtype=torch.complex64)), {}),
+        "empty and complex tensors": (
+            (torch.empty(0, 3), torch.randn(2, dtype=torch.complex64)),
+            {},
+        ),
     }
 
 
@@ -41,7 +44,8 @@ def values(call: Any) -> dict[str, Any]:
 
 def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(
-        one[name].shape == other[name].shape and torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
+        one[name].shape == other[name].shape
+        and torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
         for name in one
     )
 
@@ -50,12 +54,21 @@ def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
     call = calls()[name]
     wrong = []
-    for attack, again in zip(attacks_of(call, forward), attacks_of(calls()[name], forward), strict=True):
+    for attack, again in zip(
+        attacks_of(call, forward), attacks_of(calls()[name], forward), strict=True
+    ):
         made = attack.make(FreshCopies().call(call))
         args, kwargs = FreshCopies().call(call)
-        names: dict[str, Any] = {"torch": torch, **dict(zip(("x", "batch", "mask"), args, strict=False)), **kwargs}
+        names: dict[str, Any] = {
+            "torch": torch,
+            **dict(zip(("x", "batch", "mask"), args, strict=False)),
+            **kwargs,
+        }
         exec(attack.code, names)
-        pasted = tuple(names[one] for one in ("x", "batch", "mask")[: len(args)]), {one: names[one] for one in kwargs}
+        pasted = (
+            tuple(names[one] for one in ("x", "batch", "mask")[: len(args)]),
+            {one: names[one] for one in kwargs},
+        )
         if not is_same(values(made), values(pasted)):
             wrong.append(attack.text)
         if (attack.text, attack.code) != (again.text, again.code):
@@ -72,6 +85,16 @@ def test_integers_stay_between_those_of_the_program() -> None:
 
 def test_what_matters_most_comes_first_and_nothing_is_attacked_without_tensors() -> None:
     texts = [attack.text for attack in attacks_of(calls()["floats"], forward)]
-    assert texts[:3] == ["nothing is changed", "x and batch are all zero", "x and batch are NaN in one place"]
-    assert texts.index("the batch is 1") < texts.index("x is all zero") < texts.index("values are random (seed 1)")
-    assert [attack.text for attack in attacks_of(calls()["nothing that can be changed"], forward)] == texts[:1]
+    assert texts[:3] == [
+        "nothing is changed",
+        "x and batch are all zero",
+        "x and batch are NaN in one place",
+    ]
+    assert (
+        texts.index("the batch is 1")
+        < texts.index("x is all zero")
+        < texts.index("values are random (seed 1)")
+    )
+    assert [
+        attack.text for attack in attacks_of(calls()["nothing that can be changed"], forward)
+    ] == texts[:1]

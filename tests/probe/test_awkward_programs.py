@@ -1,4 +1,5 @@
-"""What a probe makes of programs that do to their process what they like: each is reported to its end."""
+"""What a probe makes of programs that do to their process what they like: each is reported to its
+end."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def program(text: str) -> str:
     return f"import torch\n{above}\n\n{body}\n\n{'' if 'def example_inputs' in text else INPUTS}"
 
 
-PROGRAMS = {name: program(text) for name, text in sections(Path(__file__).with_name("awkward.txt")).items()}
+PROGRAMS = {
+    name: program(text) for name, text in sections(Path(__file__).with_name("awkward.txt")).items()
+}
 CALLED = {name: text for name, text in PROGRAMS.items() if ": " not in name}
 MEASURED = [name for name in PROGRAMS if name.endswith(", measured")]
 ENDED = [name for name in PROGRAMS if ": " in name]
@@ -39,7 +42,9 @@ assert CALLED and MEASURED and ENDED
 
 def problems(document: Report) -> list[str]:
     found = [
-        f"call {call['index']}: {call['outcome']}" for call in document["recording"]["calls"] if call["outcome"] != "ok"
+        f"call {call['index']}: {call['outcome']}"
+        for call in document["recording"]["calls"]
+        if call["outcome"] != "ok"
     ]
     return [*found, *([] if document["recording"]["calls"] else ["no call"])]
 
@@ -75,11 +80,17 @@ def test_what_was_compiled_at_import_does_not_answer_the_calls(explain):
     assert [compile_["call_index"] for compile_ in document["recording"]["compiles"]] == [None, 1]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, a list comprehension is no function")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="from 3.12 on, a list comprehension is no function"
+)
 def test_a_comprehension_has_a_name_of_its_own(explain):
-    broken = "import torch\ndef f(x):\n    print()\n    return [x * k for k in (1, 2) if x.sum() > k]\n"
+    broken = (
+        "import torch\ndef f(x):\n    print()\n    return [x * k for k in (1, 2) if x.sum() > k]\n"
+    )
     _, document, _ = explain("comprehension", broken + INPUTS)
-    (skipped,) = (finding["message"] for finding in document["findings"] if finding["code"] == "GD111")
+    (skipped,) = (
+        finding["message"] for finding in document["findings"] if finding["code"] == "GD111"
+    )
     assert skipped.startswith("`f.<listcomp>` is not compiled")
 
 
@@ -89,7 +100,10 @@ def test_a_call_can_be_repeated_and_profiled_whatever_the_program_did(explain):
         for command in (("guards",), ("recompiles", "--vary")):
             status, document, said = explain(name, CALLED[name], *command)
             if status != 0 or document is None or problems(document):
-                failed[name, command] = (status, said[-600:] if document is None else problems(document))
+                failed[name, command] = (
+                    status,
+                    said[-600:] if document is None else problems(document),
+                )
     assert not failed
 
 

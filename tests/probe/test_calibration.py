@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure import calibration  # noqa: E402
-from graphdoctor.probe.measure.calibration import calibrate  # noqa: E402
+from graphdoctor.probe.measure import calibration
+from graphdoctor.probe.measure.calibration import calibrate
 
 CPU = torch.device("cpu")
 
@@ -56,7 +56,9 @@ def test_what_does_not_agree_is_repeated_for_longer(monkeypatch) -> None:
 def test_what_other_work_disturbed_is_not_kept() -> None:
     first = calibrate(CPU, (), (), [])
     disturbed = {"float32": first.matmul_tflops_per_s["float32"] / 3}
-    again = calibrate(CPU, (), (), [first.replace(matmul_tflops_per_s=disturbed, copy_gb_per_s=0.1)])
+    again = calibrate(
+        CPU, (), (), [first.replace(matmul_tflops_per_s=disturbed, copy_gb_per_s=0.1)]
+    )
     assert not again.is_kept
     assert again.copy_gb_per_s > 1.0
 
@@ -70,9 +72,12 @@ def test_only_what_is_missing_is_measured(monkeypatch) -> None:
     assert first.copy_gb_per_s > 0
     # Not every dtype has ordinary products.
     assert first.matmul_tflops_per_s.keys() == {"float32"}
-    # What nobody asks for or knows isn't measured; a function takes longer than a multiplication, on a quiet machine.
+    # What nobody asks for or knows isn't measured; a function takes longer than a multiplication,
+    # on a quiet machine.
     assert first.elementwise_g_per_s.keys() == {"mul", "tanh", "log"}
-    assert not first.is_steady or first.elementwise_g_per_s["tanh"] < first.elementwise_g_per_s["mul"]
+    assert (
+        not first.is_steady or first.elementwise_g_per_s["tanh"] < first.elementwise_g_per_s["mul"]
+    )
     # What was measured beside other tests could be slow enough to be measured anew.
     first = first.replace(matmul_tflops_per_s={"float32": 1e9})
     with monkeypatch.context() as patched:

@@ -24,7 +24,14 @@ class TextAndImages:
         vision_config=Config(image_size=56, patch_size=14, num_channels=3),
     )
 
-    def forward(self, input_ids=None, pixel_values=None, attention_mask=None, inputs_embeds=None, extra_mask=None):
+    def forward(
+        self,
+        input_ids=None,
+        pixel_values=None,
+        attention_mask=None,
+        inputs_embeds=None,
+        extra_mask=None,
+    ):
         """What it takes."""
 
 
@@ -36,7 +43,9 @@ def test_images_come_with_as_many_tokens_as_the_model_says_that_they_make() -> N
     # Ordinary ids are no special tokens.
     low, high = map(int, re.search(r"randint\((\d+), (\d+),", first.body).groups())
     assert 2 < low < high <= 255
-    second = trying.send(ValueError("Image features and image tokens do not match, tokens: 8, features: 32"))
+    second = trying.send(
+        ValueError("Image features and image tokens do not match, tokens: 8, features: 32")
+    )
     assert "placeholders[:, 1:17] = True" in second.body
     assert second.notes == ("It is called with text and images.",)
 
@@ -57,7 +66,9 @@ def test_an_argument_that_is_none_where_the_model_fails_is_added() -> None:
 def test_a_size_is_what_a_kernel_expects() -> None:
     trying = candidates(TextAndImages())
     next(trying)
-    better = trying.send(RuntimeError("expected input[2, 3, 56, 56] to have 1 channels, but got 3 channels instead"))
+    better = trying.send(
+        RuntimeError("expected input[2, 3, 56, 56] to have 1 channels, but got 3 channels instead")
+    )
     assert "torch.randn(2, 1, 56, 56)" in better.body
 
 

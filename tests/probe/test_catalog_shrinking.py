@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.probe.catalog.transformers_settings import LARGEST_VOCABULARY, STRENGTHS, Settings, Strength, shrunk
+from graphdoctor.probe.catalog.transformers_settings import (
+    LARGEST_VOCABULARY,
+    STRENGTHS,
+    Settings,
+    Strength,
+    shrunk,
+)
 from tests.each import for_each
 
 SMALLEST = STRENGTHS[0]
@@ -67,11 +73,22 @@ def test_special_tokens_stay_apart_and_inside_the_vocabulary() -> None:
 UNCHANGED: dict[str, dict[str, Any]] = {
     "a small vocabulary": {"vocab_size": 33, "mask_token_id": 32, "type_vocab_size": 2},
     "names that only sound like widths": {
-        **{"patch_size": 16, "kernel_size": 31, "num_mel_bins": 128, "num_channels": 3, "window_size": 14},
+        **{
+            "patch_size": 16,
+            "kernel_size": 31,
+            "num_mel_bins": 128,
+            "num_channels": 3,
+            "window_size": 14,
+        },
         **{"hidden_dropout": 0.1, "use_cache": True},
     },
     "a small model": {
-        **{"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 8},
+        **{
+            "hidden_size": 16,
+            "num_attention_heads": 2,
+            "num_hidden_layers": 2,
+            "intermediate_size": 8,
+        },
         **{"vocab_size": 99},
     },
 }
@@ -89,12 +106,34 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "stages stay and become shallow": (
-        {"depths": [3, 4, 18, 3], "hidden_sizes": [256, 512, 1024, 2048], "num_layers": 4, "strides": [4, 2, 2, 2]},
-        {"depths": [2, 2, 2, 2], "hidden_sizes": [16, 32, 64, 128], "num_layers": 4, "strides": [4, 2, 2, 2]},
+        {
+            "depths": [3, 4, 18, 3],
+            "hidden_sizes": [256, 512, 1024, 2048],
+            "num_layers": 4,
+            "strides": [4, 2, 2, 2],
+        },
+        {
+            "depths": [2, 2, 2, 2],
+            "hidden_sizes": [16, 32, 64, 128],
+            "num_layers": 4,
+            "strides": [4, 2, 2, 2],
+        },
     ),
     "experts are few and their groups one": (
-        {"n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "n_shared_experts": 1},
-        {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1},
+        {
+            "n_routed_experts": 256,
+            "num_experts_per_tok": 8,
+            "n_group": 8,
+            "topk_group": 4,
+            "n_shared_experts": 1,
+        },
+        {
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "n_group": 1,
+            "topk_group": 1,
+            "n_shared_experts": 1,
+        },
     ),
 }
 
@@ -108,7 +147,12 @@ def test_only_what_is_large_becomes_small() -> None:
 
 @for_each(
     "indices, expected",
-    [([6, 12, 18, 24], [1, 2, 3, 4]), ([5, 11, 17, 23], [0, 1, 2, 3]), ([24], [2]), ([7, 7, 23], [0, 1])],
+    [
+        ([6, 12, 18, 24], [1, 2, 3, 4]),
+        ([5, 11, 17, 23], [0, 1, 2, 3]),
+        ([24], [2]),
+        ([7, 7, 23], [0, 1]),
+    ],
 )
 def test_layers_that_others_refer_to_are_there(indices: list[int], expected: list[int]) -> None:
     new = small({"num_hidden_layers": 24, "out_indices": indices})
@@ -118,7 +162,14 @@ def test_layers_that_others_refer_to_are_there(indices: list[int], expected: lis
 
 def test_sections_of_a_rotary_embedding_follow_the_heads() -> None:
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
-    new = small({"hidden_size": 8192, "num_attention_heads": 64, "num_key_value_heads": 8, "rope_parameters": rope})
+    new = small(
+        {
+            "hidden_size": 8192,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "rope_parameters": rope,
+        }
+    )
     head = new["hidden_size"] // new["num_attention_heads"]
     assert 2 * sum(new["rope_parameters"]["mrope_section"]) == head
     assert new["rope_parameters"]["rope_theta"] == 1e6
@@ -130,8 +181,13 @@ def test_what_is_computed_from_others_is_left_to_be_computed() -> None:
 
 
 def test_a_part_that_could_be_of_any_class_says_which_it_is() -> None:
-    parts = {"text_config": Settings({"num_hidden_layers": 12}, model_type="bert"), "vision_config": Settings({})}
-    assert shrunk(Settings({}, parts), SMALLEST) == {"text_config": {"model_type": "bert", "num_hidden_layers": 2}}
+    parts = {
+        "text_config": Settings({"num_hidden_layers": 12}, model_type="bert"),
+        "vision_config": Settings({}),
+    }
+    assert shrunk(Settings({}, parts), SMALLEST) == {
+        "text_config": {"model_type": "bert", "num_hidden_layers": 2}
+    }
 
 
 def test_the_weakest_takes_layers_alone() -> None:
@@ -142,13 +198,28 @@ def test_the_weakest_takes_layers_alone() -> None:
 def test_every_strength_takes_any_settings(strength: Strength) -> None:
     assert shrunk(Settings({}), strength) == {}
     assert (
-        shrunk(Settings({"num_hidden_layers": None, "depths": [], "num_heads": [], "hidden_size": "auto"}), strength)
+        shrunk(
+            Settings(
+                {"num_hidden_layers": None, "depths": [], "num_heads": [], "hidden_size": "auto"}
+            ),
+            strength,
+        )
         == {}
     )
 
 
 def test_heads_can_keep_their_channels() -> None:
     strength = next(strength for strength in STRENGTHS if strength.heads)
-    values = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128}
+    values = {
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+    }
     new = {**values, **shrunk(Settings(values), strength)}
-    assert new == {"hidden_size": 256, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 128}
+    assert new == {
+        "hidden_size": 256,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+    }

@@ -22,8 +22,12 @@ def program(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(run_cli: RunCli, program: Path) -> None:
-    done = run_cli("fix", "model.py:call", "--dtype", "bf16", "--batch", "3", "--no-timing", "--format", "json")
+def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(
+    run_cli: RunCli, program: Path
+) -> None:
+    done = run_cli(
+        "fix", "model.py:call", "--dtype", "bf16", "--batch", "3", "--no-timing", "--format", "json"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(SHOWN.format(0)) == 1
     assert done.stderr.count(SHOWN.format(2)) == 1
@@ -32,22 +36,45 @@ def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(run_cli
     assert (target["call_options"]["dtype"], target["call_options"]["batch"]) == ("bfloat16", 3)
     assert [found["expression"] for found in target["batched"]] == ["batch.x", "batch.ids[0]"]
     assert (len(diagnosis["recording"]["calls"]), summary["recompiles"]) == (2, 0)
-    assert "verified" in [fix["verdict"] for found in diagnosis["findings"] for fix in found["fixes"]]
+    assert "verified" in [
+        fix["verdict"] for found in diagnosis["findings"] for fix in found["fixes"]
+    ]
 
 
 @pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_said_to_be_so(run_cli: RunCli, program: Path) -> None:
-    done = run_cli("explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json")
+    done = run_cli(
+        "explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json"
+    )
     assert done.returncode == 0, done.stderr
     gaps = {gap["kind"]: gap["message"] for gap in json.loads(done.stdout)["recording"]["gaps"]}
-    assert gaps["batch"] == "Whether the calls have a batch of 5: nothing that the first returned has such a size."
-    done = run_cli("explain", "model.py:shared", "--input", "f32[34,16]", "--input", "i64[2,156]", "--batch", "3")
+    assert (
+        gaps["batch"]
+        == "Whether the calls have a batch of 5: nothing that the first returned has such a size."
+    )
+    done = run_cli(
+        "explain",
+        "model.py:shared",
+        "--input",
+        "f32[34,16]",
+        "--input",
+        "i64[2,156]",
+        "--batch",
+        "3",
+    )
     assert done.returncode == 2
-    assert "--batch 3: it isn't clear which size is the batch in x [34, 16], edges [2, 156]." in done.stderr
+    assert (
+        "--batch 3: it isn't clear which size is the batch in x [34, 16], edges [2, 156]."
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
-    done = run_cli("explain", "model.py:narrow", "--input", "f32[4,8]", "--batch", "3", "--format", "json")
+    done = run_cli(
+        "explain", "model.py:narrow", "--input", "f32[4,8]", "--batch", "3", "--format", "json"
+    )
     assert done.returncode == 2
-    assert "The call was made with --batch 3 in place of its own. Does it work without?" in done.stderr
+    assert (
+        "The call was made with --batch 3 in place of its own. Does it work without?" in done.stderr
+    )
     diagnosis = json.loads(done.stdout)
     assert diagnosis["recording"]["exit"]["hint_code"] == "changed_call"
     (finding,) = diagnosis["findings"]

@@ -1,4 +1,5 @@
-"""What the probe writes down of the kernels that Inductor generates, against Inductor's and torch's own counts."""
+"""What the probe writes down of the kernels that Inductor generates, against Inductor's and torch's
+own counts."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.events import json_text  # noqa: E402
-from graphdoctor.probe.record.codegen import CodegenRecorder  # noqa: E402
-from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch  # noqa: E402
+from graphdoctor.probe.events import json_text
+from graphdoctor.probe.record.codegen import CodegenRecorder
+from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch
 
 pytestmark = pytest.mark.slow
 
 
 class Network(torch.nn.Module):
-    """Convolutions in both directions, products with and without a bias, attention, a cast, a reduction."""
+    """Convolutions in both directions, products with and without a bias, attention, a cast, a
+    reduction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +56,9 @@ def described() -> Iterator[list[dict]]:
     # Code is generated each time, and kernels that were compiled from it before are found.
     with config.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
         before = config.trace.provenance_tracking_level
-        watch = CodegenWatch(lambda graph: found.append(json.loads(json_text(recorder.described(graph)))))
+        watch = CodegenWatch(
+            lambda graph: found.append(json.loads(json_text(recorder.described(graph))))
+        )
         try:
             yield found
         finally:
@@ -88,7 +92,12 @@ def test_operations_on_packed_weights_are_counted() -> None:
     kernels = [kernel for graph in graphs for kernel in graph["kernels"]]
     assert sum(kernel["flops"] or 0 for kernel in kernels) == counter.get_total_flops()
     assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
-    assert not [each for graph in graphs for each in graph["operations"] if "<" in each["target"] + each["operation"]]
+    assert not [
+        each
+        for graph in graphs
+        for each in graph["operations"]
+        if "<" in each["target"] + each["operation"]
+    ]
 
 
 def test_bytes_and_operations_are_those_that_torch_counts() -> None:
@@ -111,13 +120,22 @@ def test_bytes_and_operations_are_those_that_torch_counts() -> None:
     kernels = [kernel for graph in graphs for kernel in graph["kernels"]]
     assert [graph["phase"] for graph in graphs] == ["forward", "backward"]
     assert sum(kernel["bytes"] or 0 for kernel in kernels) == counted_bytes
-    # Attention makes two products of queries, keys and values, and its backward five, which torch's counter misses on a
-    # CPU; before it is a linear layer, which has a product in the forward pass and one for the gradient of its weight.
+    # Attention makes two products of queries, keys and values, and its backward five, which torch's
+    # counter misses on a CPU; before it is a linear layer, which has a product in the forward pass
+    # and one for the gradient of its weight.
     of_attention = 7 * 2 * (2 * 4) * 32 * 32 * 16
     of_linear = 2 * 2 * (2 * 32) * 64 * 192
-    assert sum(kernel["flops"] or 0 for kernel in kernels) == counter.get_total_flops() + of_attention + of_linear
+    assert (
+        sum(kernel["flops"] or 0 for kernel in kernels)
+        == counter.get_total_flops() + of_attention + of_linear
+    )
     assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
-    casts = [each for graph in graphs for each in graph["operations"] if "convert_element_type" in each["target"]]
+    casts = [
+        each
+        for graph in graphs
+        for each in graph["operations"]
+        if "convert_element_type" in each["target"]
+    ]
     assert next((each["input_dtypes"], each["dtype"]) for each in casts) == (["float32"], "float64")
     # What a library computes is one operation, whatever was computed on the way to it.
     assert {len(kernel["operations"]) for kernel in kernels if kernel["kind"] == "library"} == {1}

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch, GeneratedGraph  # noqa: E402
+from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch, GeneratedGraph
 
 HOOK = "set_kernel_post_grad_provenance_tracing"
 

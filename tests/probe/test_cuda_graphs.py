@@ -49,9 +49,15 @@ class Trees:
 
     def __init__(self) -> None:
         self.manager = SimpleNamespace(
-            roots={}, ids_to_funcs={}, id_to_mode={}, id_to_compile_id={}, get_func_name=lambda number: f"f{number}"
+            roots={},
+            ids_to_funcs={},
+            id_to_mode={},
+            id_to_compile_id={},
+            get_func_name=lambda number: f"f{number}",
         )
-        self.local = SimpleNamespace(tree_manager_containers={0: SimpleNamespace(tree_manager=self.manager)})
+        self.local = SimpleNamespace(
+            tree_manager_containers={0: SimpleNamespace(tree_manager=self.manager)}
+        )
 
     def add(self, number: int, model: object, *placeholders: str, mode: str = "INFERENCE") -> None:
         names = [SimpleNamespace(name=name) for name in placeholders]
@@ -61,12 +67,16 @@ class Trees:
         self.manager.id_to_mode[number] = SimpleNamespace(name=mode)
         self.manager.id_to_compile_id[number] = "0/0"
 
-    def recording(self, number: int, *pointers: int | None, inputs: list[Any], **more: Any) -> SimpleNamespace:
+    def recording(
+        self, number: int, *pointers: int | None, inputs: list[Any], **more: Any
+    ) -> SimpleNamespace:
         """One CUDA graph; inputs without a pointer are copied."""
         return SimpleNamespace(
             wrapped_function=self.manager.ids_to_funcs[number],
             static_input_data_ptrs=list(pointers),
-            non_static_input_idx=[index for index, pointer in enumerate(pointers) if pointer is None],
+            non_static_input_idx=[
+                index for index, pointer in enumerate(pointers) if pointer is None
+            ],
             reconstructed_inputs=inputs,
             children={},
             **more,
@@ -90,7 +100,9 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
     return made
 
 
-def test_outputs_that_await_their_backward_pass_are_known_by_the_functions_that_torch_warned_of(trees, monkeypatch):
+def test_outputs_that_await_their_backward_pass_are_known_by_the_functions_that_torch_warned_of(
+    trees, monkeypatch
+):
     assert not awaits_backward()  # this torch keeps them elsewhere
     trees.manager.warned_functions = set()
     assert not awaits_backward()
@@ -109,7 +121,10 @@ def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
     (function,) = known()
     assert (function["compile_id"], function["name"]) == ("0/0", "f0")
     assert (function["recordings"], function["rerecordings"]) == (1, 0)
-    assert function["copied"] == [copy_of("arg0_1", 8, 4, size=128), copy_of("arg2_1", 4, 100, size=16)]
+    assert function["copied"] == [
+        copy_of("arg0_1", 8, 4, size=128),
+        copy_of("arg2_1", 4, 100, size=16),
+    ]
     # torch 2.15 says itself what it copies.
     trees.manager.roots[0] = [trees.recording(0, 1, None, 2, inputs=inputs, input_copy_idxs=[0, 1])]
     assert known()[0]["copied"] == [copy_of("arg0_1", 8, 4, size=128)]
@@ -171,18 +186,27 @@ def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
     watch, events = CudaGraphWatch(), Kept()
     _log_non_cudagraphable_node(scheduler)
     # Its own function: the logger's name and the function's are what tells a skip.
-    torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs")
+    torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter(
+        "skipping cudagraphs due to mutated inputs"
+    )
     watch.report(events)
     watch.close()
     event = events.kept
     assert event["left_out"] == [
-        {"reason": 'reason=cpu ops, ir=ComputedBuffer\nFile "m.py", line 5, in f\ny = x.cpu()', "compile_id": None}
+        {
+            "reason": 'reason=cpu ops, ir=ComputedBuffer\nFile "m.py", line 5, in f\ny = x.cpu()',
+            "compile_id": None,
+        }
     ]
-    assert event["skipped"] == [{"reason": "skipping cudagraphs due to mutated inputs", "compile_id": None}]
+    assert event["skipped"] == [
+        {"reason": "skipping cudagraphs due to mutated inputs", "compile_id": None}
+    ]
     logging.getLogger("torch._inductor").removeHandler(printed)
     assert [record.levelname for record in printed.buffer] == ["WARNING"]
     assert (scheduler.level, scheduler.filters) == (level, filters)
-    torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs")
+    torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter(
+        "skipping cudagraphs due to mutated inputs"
+    )
     assert len(event["skipped"]) == 1
 
 

@@ -9,7 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.probe.record.describe import arguments_text, dtype_text, tensor_text, value_description, value_text
+from graphdoctor.probe.record.describe import (
+    arguments_text,
+    dtype_text,
+    tensor_text,
+    value_description,
+    value_text,
+)
 from tests.each import for_each
 
 
@@ -75,7 +81,11 @@ def test_a_dynamic_size_is_its_symbol() -> None:
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.builds(Odd),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.integers(), inner)
+    ),
     max_leaves=30,
 )
 
@@ -93,7 +103,7 @@ def test_a_tensor_is_described_without_its_values() -> None:
 
 
 def test_a_function_is_described_by_the_line_that_makes_it() -> None:
-    made = lambda: None  # noqa: E731
+    made = lambda: None
     described = value_description(made)
     assert described["text"] == "`<lambda>`"
     assert described["place"] == f"{__file__}:{made.__code__.co_firstlineno}"
@@ -116,7 +126,15 @@ class Counted(list[float]):
 
 @for_each(
     "value, length",
-    [([1], 1), ((), 0), ({1, 2}, 2), (frozenset(), 0), (deque([1]), 1), (Losses([1.0]), 1), (Counted(), None)],
+    [
+        ([1], 1),
+        ((), 0),
+        ({1, 2}, 2),
+        (frozenset(), 0),
+        (deque([1]), 1),
+        (Losses([1.0]), 1),
+        (Counted(), None),
+    ],
 )
 def test_a_container_is_described_by_its_length_unless_code_of_the_program_tells_it(
     value: object, length: int | None

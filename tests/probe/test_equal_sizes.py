@@ -1,4 +1,5 @@
-"""What equals a number that the host reads, over calls of programs in which some sizes are only equal by chance."""
+"""What equals a number that the host reads, over calls of programs in which some sizes are only
+equal by chance."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def f(x, idx, charge):
 
 @pytest.fixture
 def looked(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
-    def run(text: str, *calls: tuple[Any, ...], refused: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    def run(
+        text: str, *calls: tuple[Any, ...], refused: tuple[int, ...] = ()
+    ) -> list[dict[str, Any]]:
         path = tmp_path / "program.py"
         path.write_text(text)
         spec = importlib.util.spec_from_file_location("program", path)
@@ -58,14 +61,18 @@ def _call(atoms: int, molecules: int, *index: int) -> tuple[torch.Tensor, ...]:
     return torch.zeros(atoms, 3), torch.tensor(index), torch.zeros(molecules)
 
 
-def test_the_size_that_is_equal_in_each_call_is_found(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_the_size_that_is_equal_in_each_call_is_found(
+    looked: Callable[..., list[dict[str, Any]]],
+) -> None:
     [found] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2))
     assert (found["function"], found["text"]) == ("f", "int(idx[-1].item()) + 1")
     assert found["names"] == ["charge.shape[0]"]
     assert (found["count"], found["is_varied"]) == (2, True)
 
 
-def test_a_size_that_differs_on_a_varied_input_is_left(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_a_size_that_differs_on_a_varied_input_is_left(
+    looked: Callable[..., list[dict[str, Any]]],
+) -> None:
     # Not sorted, so the last index isn't the highest.
     assert looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 2, 0, 1, 1, 0)) == []
 
@@ -81,12 +88,16 @@ def test_of_two_sizes_that_are_equal_by_chance_the_one_that_generalizes_is_kept(
     assert found["names"] == ["charge.shape[0]"]
 
 
-def test_a_call_that_the_program_refuses_says_nothing(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_a_call_that_the_program_refuses_says_nothing(
+    looked: Callable[..., list[dict[str, Any]]],
+) -> None:
     [found] = looked(_INDEX, *(_call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)), refused=(1,))
     assert found["names"] == ["charge.shape[0]"]
 
 
-def test_a_negative_number_and_a_fraction_equal_no_size(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_a_negative_number_and_a_fraction_equal_no_size(
+    looked: Callable[..., list[dict[str, Any]]],
+) -> None:
     assert looked(_INDEX, _call(4, 2, 0, 0, 1, -3)) == []
     assert looked("def f(x, y):\n    return x.mean().item()\n", (torch.full((2,), 2.0), 2)) == []
 
@@ -120,10 +131,21 @@ def f(net, data):
 
 def test_what_has_effects_is_not_run_once_more(looked: Callable[..., list[dict[str, Any]]]) -> None:
     taken = torch.tensor([3, 4, 5])
-    assert looked("def f(values, n):\n    return int(next(values)), n.pop().item()\n", (iter(taken), [taken[0]])) == []
+    assert (
+        looked(
+            "def f(values, n):\n    return int(next(values)), n.pop().item()\n",
+            (iter(taken), [taken[0]]),
+        )
+        == []
+    )
 
 
 def test_the_variable_that_a_number_is_put_in_is_not_what_it_equals(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    assert looked("def f(x):\n    for _ in range(3):\n        n = x.max().item()\n", (torch.tensor([7]),)) == []
+    assert (
+        looked(
+            "def f(x):\n    for _ in range(3):\n        n = x.max().item()\n", (torch.tensor([7]),)
+        )
+        == []
+    )

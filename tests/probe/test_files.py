@@ -19,7 +19,9 @@ def taken(*wanted: object) -> dict[str, str | None]:
     texts = ProgramFiles(str(Path(str(wanted[0])).parent / "target.py"))
     for file in wanted:
         texts.want(str(file))
-    return {found["file"]: found["text"] for name, found in texts.take() if name == "graphdoctor_file"}
+    return {
+        found["file"]: found["text"] for name, found in texts.take() if name == "graphdoctor_file"
+    }
 
 
 def test_a_file_is_given_once(tmp_path):
@@ -81,7 +83,10 @@ def test_a_file_and_all_files_together_have_a_bound(tmp_path, monkeypatch):
         texts = {"large": "#" * 10, "umlauts": "#üüüüü", "fits": "#" * 6}
         for name, text in texts.items():
             (tmp_path / f"{name}.py").write_text(text + "\n", encoding="utf-8")
-        found = {Path(file).stem: text for file, text in taken(*(tmp_path / f"{name}.py" for name in texts)).items()}
+        found = {
+            Path(file).stem: text
+            for file, text in taken(*(tmp_path / f"{name}.py" for name in texts)).items()
+        }
         assert found == {"large": None, "umlauts": None, "fits": "######\n"}
     for number in range(2):
         (tmp_path / f"{number}.py").write_text("######\n")
@@ -89,7 +94,14 @@ def test_a_file_and_all_files_together_have_a_bound(tmp_path, monkeypatch):
 
 
 def test_files_of_torch_and_python_and_the_probe_are_not_kept_and_those_beside_torch_are():
-    own = [torch.nn.functional.__file__, os.__file__, "<frozen os>", "<string>", "<eval_with_key>.3", files.__file__]
+    own = [
+        torch.nn.functional.__file__,
+        os.__file__,
+        "<frozen os>",
+        "<string>",
+        "<eval_with_key>.3",
+        files.__file__,
+    ]
     assert taken(*own) == {}
     assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
     assert is_user_file(str(find_spec("pytest").origin))

@@ -1,4 +1,5 @@
-"""Files that the program writes while it runs are found, and named by what holds their functions."""
+"""Files that the program writes while it runs are found, and named by what holds their
+functions."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:
     assert taken(beside, target=str(elsewhere / "model.py")) == {}
 
 
-def test_a_file_that_was_there_before_is_not_generated(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_there_before_is_not_generated(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = elsewhere / "a.py"
     loaded(path)
     os.utime(path, (1, 1))
@@ -108,7 +111,13 @@ def test_a_file_in_the_temporary_folder_is_generated_even_if_it_is_gone_or_impor
 
 def test_code_without_a_file_is_generated_unless_python_made_it() -> None:
     made = ["<generated-1f>", "<attrs generated init m.Cfg>"]
-    pythons = ["<string>", "<frozen os>", "<eval_with_key>.1", "<stdin>", "<torch_package_0>.model.py"]
+    pythons = [
+        "<string>",
+        "<frozen os>",
+        "<eval_with_key>.1",
+        "<stdin>",
+        "<torch_package_0>.model.py",
+    ]
     # Nor what is nowhere, and torch's and Python's own files.
     nowhere = ["/build/of/another/machine/model.py", "relative.py"]
     assert [*taken(*made, *pythons, *nowhere, torch.__file__, linecache.__file__)] == made
@@ -124,10 +133,18 @@ def test_a_cell_of_a_notebook_is_the_users(monkeypatch: pytest.MonkeyPatch) -> N
 def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder: Any) -> None:
     module = loaded(elsewhere / "a.py")
     holder.also = module
-    kept = type("Conv", (), {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)})
+    kept = type(
+        "Conv",
+        (),
+        {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)},
+    )
     assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Conv"}
     # Two of one class are named by its attributes too, and an object's by its class.
-    held = {"__module__": "net", "edges": loaded(elsewhere / "c.py").step, "nodes": loaded(elsewhere / "b.py").step}
+    held = {
+        "__module__": "net",
+        "edges": loaded(elsewhere / "c.py").step,
+        "nodes": loaded(elsewhere / "b.py").step,
+    }
     net = type("Net", (torch.nn.Module,), {"__module__": "net"})()
     net.step = loaded(elsewhere / "d.py").step
     kept = kept, type("Two", (), held)
@@ -143,4 +160,11 @@ def test_it_is_named_by_the_module_that_holds_it_if_any_does(elsewhere: Path, ho
     holder.listed, holder.names = [modules[3].step], executed("<made-7>")
     vars(holder)["__compiled_fn_1"] = modules[3].step
     found = list(taken(*paths, "<made-7>").values())
-    assert found == ["maker.whole", "maker.function", "maker.kind", "maker.listed", None, "maker.names"]
+    assert found == [
+        "maker.whole",
+        "maker.function",
+        "maker.kind",
+        "maker.listed",
+        None,
+        "maker.names",
+    ]

@@ -1,4 +1,5 @@
-"""What guard checks cost, repeated where they happen and as they happen in a call; measuring leaves no trace."""
+"""What guard checks cost, repeated where they happen and as they happen in a call; measuring leaves
+no trace."""
 
 from __future__ import annotations
 
@@ -9,10 +10,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, Searches, searches_in, time_searches  # noqa: E402
-from graphdoctor.probe.target.snapshot import RandomState  # noqa: E402
-from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
-from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import (
+    CheckTimer,
+    CompiledCode,
+    Searches,
+    searches_in,
+    time_searches,
+)
+from graphdoctor.probe.target.snapshot import RandomState
+from graphdoctor.probe.torch_private import torch_guards
+from graphdoctor.probe.torch_private.torch_kernels import (
+    ProfiledEvent,
+    profiled_events,
+    quick_range,
+)
 
 CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
 LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
@@ -142,7 +153,9 @@ def test_parts_of_a_tree_are_arguments_modules_and_globals() -> None:
     assert entry is not None
     parts = dict(torch_guards.guard_parts(entry[1]))
     assert all(source in left_out for source, left_out in parts.items() if source != "G")
-    assert all(source.startswith("G[") and "._modules[" not in source for source in parts.get("G", ()))
+    assert all(
+        source.startswith("G[") and "._modules[" not in source for source in parts.get("G", ())
+    )
 
 
 # Searches, as they happen in a call.
@@ -172,7 +185,9 @@ def test_the_profilers_own_time_is_taken_off_each_search() -> None:
     call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
     cost = added(searches_in(profile(*[call] * 5)))
     one, other = cost.pop("entries")
-    assert cost == pytest.approx({"searches_us": 30, "searches_low_us": 30, "searches_high_us": 30, "profiler_us": 0.5})
+    assert cost == pytest.approx(
+        {"searches_us": 30, "searches_low_us": 30, "searches_high_us": 30, "profiler_us": 0.5}
+    )
     assert one == {"compile_id": "0/0", "search_us": 10, "search_low_us": 10, "search_high_us": 10}
     assert other["search_us"] == 20
 
@@ -194,7 +209,10 @@ def test_too_few_calls_are_no_measurement() -> None:
 
 def steady_call() -> Any:
     """A steady call of 40 layers, about 940 guards, without gradients."""
-    layers = (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.ReLU()) for _ in range(40))
+    layers = (
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.ReLU())
+        for _ in range(40)
+    )
     compiled, x = torch.compile(torch.nn.Sequential(*layers), backend="eager"), torch.ones(2, 4)
 
     def call() -> None:
@@ -216,7 +234,9 @@ def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> 
                 steady()
     events = list(profiler.events())
     found = searches_in(profiled_events(profiler))
-    times = [event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP]
+    times = [
+        event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP
+    ]
     assert len(times) == 6
     ids, searches = zip(*(search for call in found.calls for search in call), strict=True)
     assert [us + found.profiler_us for us in searches] == pytest.approx(times, abs=0.01)
@@ -237,9 +257,13 @@ def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     assert entry["check_us"] > 0
 
 
-def test_torch_times_the_guards_of_each_compile_unless_it_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_times_the_guards_of_each_compile_unless_it_is_a_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     timed = list[object]()
-    monkeypatch.setattr("torch._dynamo.guards.profile_guard_manager", lambda *given: timed.append(given) or 1.0)
+    monkeypatch.setattr(
+        "torch._dynamo.guards.profile_guard_manager", lambda *given: timed.append(given) or 1.0
+    )
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     assert len(timed) == 1
     torch_guards.leave_guards_untimed()

@@ -44,7 +44,9 @@ REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
 
 def host(name: str, start: int, end: int, **values: int) -> ProfiledEvent:
     """An event on the host, in microseconds."""
-    return ProfiledEvent(name, values.pop("thread", 1), start * 1000, (end - start) * 1000, **values)
+    return ProfiledEvent(
+        name, values.pop("thread", 1), start * 1000, (end - start) * 1000, **values
+    )
 
 
 def device(name: str, start: int, end: int, launched_by: int = 0, **values: int) -> ProfiledEvent:
@@ -64,7 +66,12 @@ COPY = host("aten::copy_", 20, 25)
 ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]] = {
     "what an operation calls counts once": (
         [
-            *(host("aten::linear", 10, 50), host("aten::t", 11, 13), host("aten::addmm", 15, 45), COPY),
+            *(
+                host("aten::linear", 10, 50),
+                host("aten::t", 11, 13),
+                host("aten::addmm", 15, 45),
+                COPY,
+            ),
             *(host("aten::reshape", 60, 70), host("aten::clone", 61, 69)),
             *(host("aten::empty_like", 62, 63), host("aten::copy_", 64, 68)),
         ],
@@ -76,14 +83,23 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
     ),
     "an operation that calls others only to prepare is a kernel": (
         [
-            *(host("aten::convolution_backward", 10, 90), host("aten::empty", 11, 12), host("aten::to", 70, 76)),
+            *(
+                host("aten::convolution_backward", 10, 90),
+                host("aten::empty", 11, 12),
+                host("aten::to", 70, 76),
+            ),
             *(host("aten::_to_copy", 71, 75), host("aten::copy_", 72, 74)),
         ],
         (80.0, 0.0, 0.0, 1),
     ),
     "an operation may take long to call": ([host("aten::clone", 15, 30), COPY], (0.0, 0.0, 5.0, 1)),
     "ranges and views are no kernels": (
-        [host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)],
+        [
+            host("my::range", 10, 50),
+            host("aten::view", 11, 12),
+            host("step", 20, 40),
+            host("aten::relu", 21, 30),
+        ],
         (9.0, 0.0, 0.0, 1),
     ),
     "what passes tensors between processes is communication": (
@@ -98,7 +114,9 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
 
 def test_on_a_cpu_the_outermost_operations_that_compute_are_kernels():
     found = {name: share(*events) for name, (events, _) in ON_A_CPU.items()}
-    assert {name: times(each) for name, each in found.items()} == {name: each for name, (_, each) in ON_A_CPU.items()}
+    assert {name: times(each) for name, each in found.items()} == {
+        name: each for name, (_, each) in ON_A_CPU.items()
+    }
     assert found["what passes tensors between processes is communication"].communication_us == 40.0
 
 
@@ -115,9 +133,17 @@ def test_generated_kernels_and_the_overhead_around_them():
 
 
 def test_time_that_threads_share_counts_once():
-    found = share(host("aten::mm", 10, 50), host("aten::relu", 30, 70, thread=2), host("aten::sin", 20, 40, thread=3))
+    found = share(
+        host("aten::mm", 10, 50),
+        host("aten::relu", 30, 70, thread=2),
+        host("aten::sin", 20, 40, thread=3),
+    )
     assert times(found) == (60.0, 0.0, 0.0, 3)
-    assert {each.name: each.us for each in found.largest} == {"aten::mm": 40, "aten::relu": 20, "aten::sin": 0}
+    assert {each.name: each.us for each in found.largest} == {
+        "aten::mm": 40,
+        "aten::relu": 20,
+        "aten::sin": 0,
+    }
 
 
 def test_on_a_gpu_what_runs_on_the_device_counts():
@@ -152,8 +178,16 @@ class Profiler:
     def __exit__(self, *_error: object) -> None:
         starts = range(self.begun * 100, len(MADE) * 100, 100)
         # Two streams share 5 of 25 µs; a range of the program's is no work.
-        kernels = [device(name, at + start, at + end) for at in starts for name, start, end in KERNELS_OF_CALL]
-        self.events = [*kernels, host("cudaLaunchKernel", 0, 90), device("forward", 0, 90, is_range=True)]
+        kernels = [
+            device(name, at + start, at + end)
+            for at in starts
+            for name, start, end in KERNELS_OF_CALL
+        ]
+        self.events = [
+            *kernels,
+            host("cudaLaunchKernel", 0, 90),
+            device("forward", 0, 90, is_range=True),
+        ]
 
 
 MADE: list[None] = []
@@ -161,13 +195,17 @@ KERNELS_OF_CALL = (("gemm", 10, 25), ("relu", 20, 30), ("sum", 50, 55))
 
 
 @for_each("restores, is_seen", [(False, True), (True, True), (False, False)])
-def test_the_devices_part_of_a_call_is_the_time_in_which_any_kernel_runs(restores, is_seen, monkeypatch):
+def test_the_devices_part_of_a_call_is_the_time_in_which_any_kernel_runs(
+    restores, is_seen, monkeypatch
+):
     MADE.clear()
     restored: list[None] = []
     monkeypatch.setattr("torch.profiler.profile", Profiler)
     events = (lambda profiler: profiler.events) if is_seen else (lambda _profiler: [])
     monkeypatch.setattr("graphdoctor.probe.measure.kernels.profiled_events", events)
-    found = device_us(lambda: MADE.append(None), (lambda: restored.append(None)) if restores else None, 0.02)
+    found = device_us(
+        lambda: MADE.append(None), (lambda: restored.append(None)) if restores else None, 0.02
+    )
     assert found == (25.0 if is_seen else None)
     assert (len(MADE), len(restored)) == ((2, 2) if restores else (6, 0))
 
@@ -261,7 +299,9 @@ def launched_one_by_one(name: str = "gemm") -> list[ProfiledEvent]:
 
 
 def told(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
-    (call,), (plain,) = (calls_in(events, has_device=True) for events in (launched_at_once(), one_by_one))
+    (call,), (plain,) = (
+        calls_in(events, has_device=True) for events in (launched_at_once(), one_by_one)
+    )
     _, kernels = MeasuredKernels([call], [90.0], one_by_one=plain).runs()
     return [(kernel.operation, kernel.us) for kernel in kernels]
 
@@ -303,12 +343,20 @@ def test_calls_that_take_long_are_profiled_less_often(monkeypatch):
 
 @for_each("call_us, expected", [(190.0, False), (650.0, False), (750.0, True)])
 def test_a_call_that_other_work_made_long_is_known(call_us, expected):
-    assert is_disturbed(share(host("aten::mm", 1, 5)).replace(unprofiled_us=100.0, call_us=call_us)) == expected
+    assert (
+        is_disturbed(share(host("aten::mm", 1, 5)).replace(unprofiled_us=100.0, call_us=call_us))
+        == expected
+    )
 
 
 def test_kernels_of_each_call_are_its_own():
     first, second = calls_in(
-        [host(CALL_RANGE, 0, 10), host("aten::mm", 2, 5), host(CALL_RANGE, 20, 40), host("aten::mm", 22, 32)],
+        [
+            host(CALL_RANGE, 0, 10),
+            host("aten::mm", 2, 5),
+            host(CALL_RANGE, 20, 40),
+            host("aten::mm", 22, 32),
+        ],
         has_device=False,
     )
     assert (times(first.share())[0], times(second.share())[0]) == (3.0, 10.0)
@@ -317,7 +365,10 @@ def test_kernels_of_each_call_are_its_own():
 @for_each(
     "name, shown",
     [
-        ("void at::native::(anonymous namespace)::softmax<4>(float*)", "at::native::(anonymous namespace)::softmax"),
+        (
+            "void at::native::(anonymous namespace)::softmax<4>(float*)",
+            "at::native::(anonymous namespace)::softmax",
+        ),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
         ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD (Device -> Device)"),
         ("aten::addmm", "aten::addmm"),
@@ -332,12 +383,20 @@ def test_names_without_template_arguments(name, shown):
     [
         ("kernel", "mul addmm bmm _softmax sum native_layer_norm index cat fill_ all max"),
         ("copy", "copy_ _foreach_copy_"),
-        ("calls", "linear matmul clone _to_copy conv2d convolution mkldnn_convolution embedding zeros softmax"),
-        ("none", "view reshape to expand t transpose empty empty_strided resize_ item detach _unsafe_view as_strided_"),
+        (
+            "calls",
+            "linear matmul clone _to_copy conv2d convolution mkldnn_convolution embedding zeros softmax",
+        ),
+        (
+            "none",
+            "view reshape to expand t transpose empty empty_strided resize_ item detach _unsafe_view as_strided_",
+        ),
     ],
 )
 def test_what_operations_do(role, names):
-    assert {name: operator_role(f"aten::{name}") for name in names.split()} == dict.fromkeys(names.split(), role)
+    assert {name: operator_role(f"aten::{name}") for name in names.split()} == dict.fromkeys(
+        names.split(), role
+    )
     assert operator_role("graph_0_cpp_fused_add_0") == operator_role("no::such_operation") == "none"
 
 
@@ -357,7 +416,9 @@ PROGRAM, INDEPENDENT, DISTRIBUTED = texts_beside(__file__)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kernels")
-    record_program(folder, PROGRAM, KERNELS, name="f", backend="inductor", mode="reduce-overhead", no_grad=True)
+    record_program(
+        folder, PROGRAM, KERNELS, name="f", backend="inductor", mode="reduce-overhead", no_grad=True
+    )
     return folder
 
 
@@ -368,10 +429,16 @@ def recorded(folder: Path) -> Recording:
 
 @pytest.mark.slow
 def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
-    kernels = read_recording(record_program(tmp_path, DISTRIBUTED, KERNELS, name="f", backend="eager")).kernels
+    kernels = read_recording(
+        record_program(tmp_path, DISTRIBUTED, KERNELS, name="f", backend="eager")
+    ).kernels
     assert kernels is not None
     kinds = {each.name: each.kind for each in kernels.largest}
-    assert kinds["_c10d_functional::all_reduce"] == kinds["_c10d_functional::wait_tensor"] == "communication"
+    assert (
+        kinds["_c10d_functional::all_reduce"]
+        == kinds["_c10d_functional::wait_tensor"]
+        == "communication"
+    )
     assert kinds["aten::sin"] == "library"
 
 
@@ -379,7 +446,9 @@ def output_code(recording: Path) -> str:
     """The function that runs the kernels, as Inductor wrote it."""
     for log in find_logs(recording / TRACE_FOLDER):
         with log.open() as lines:
-            for found in read_records(lines, lambda kind: kind == "inductor_output_code", LogDamage()):
+            for found in read_records(
+                lines, lambda kind: kind == "inductor_output_code", LogDamage()
+            ):
                 return (found.payload or "").partition("def call(")[2].partition("\ndef ")[0]
     raise AssertionError("no output code")
 
@@ -414,8 +483,14 @@ def test_kernels_are_what_the_generated_code_calls_and_those_of_a_profiler_of_on
     calls = re.findall(pattern, output_code(folder / "recording"), re.MULTILINE)
     assert recorded.kernels.launches == len(calls) == sum(counts.values())
     (folder / "independent.py").write_text(INDEPENDENT)
-    found = json.loads(run_script(folder / "independent.py", cwd=folder, env=clean_environment()).stdout)
-    assert counts == {name: count for name, count in found.items() if operator_role(name) != "none" or "cpp" in name}
+    found = json.loads(
+        run_script(folder / "independent.py", cwd=folder, env=clean_environment()).stdout
+    )
+    assert counts == {
+        name: count
+        for name, count in found.items()
+        if operator_role(name) != "none" or "cpp" in name
+    }
 
 
 @pytest.mark.slow

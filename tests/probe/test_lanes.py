@@ -20,7 +20,9 @@ VARIED, MUTATED, RAISING = texts_beside(__file__)
 
 
 def _read(folder: Path, program: str, **asked: Any) -> Recording:
-    return read_recording(recorded(folder, program, Measured(coverage=True, lanes=True), **asked), picture=True)
+    return read_recording(
+        recorded(folder, program, Measured(coverage=True, lanes=True), **asked), picture=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,9 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 @pytest.fixture(scope="module")
 def mutated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return _read(tmp_path_factory.mktemp("mutated"), MUTATED, name="f", backend="aot_eager", backward=True)
+    return _read(
+        tmp_path_factory.mktemp("mutated"), MUTATED, name="f", backend="aot_eager", backward=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +52,34 @@ def _graphs(lane: Lane) -> list[int | None]:
 
 
 @pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
-def test_a_call_shows_the_compiles_that_torch_logged_in_it_in_segments_that_follow_each_other(name, request):
+def test_a_call_shows_the_compiles_that_torch_logged_in_it_in_segments_that_follow_each_other(
+    name, request
+):
     recording = request.getfixturevalue(name)
     lanes = _lanes(recording)
     for lane in lanes.values():
-        moments = [0.0, *(moment for part in lane.segments for moment in (part.start_us, part.end_us))]
+        moments = [
+            0.0,
+            *(moment for part in lane.segments for moment in (part.start_us, part.end_us)),
+        ]
         assert moments == sorted(moments)
         assert moments[-1] <= lane.duration_us
         assert lane.hidden_segments == 0
-    assert [call.index for call in recording.calls] == [index for index in lanes if index is not None]
+    assert [call.index for call in recording.calls] == [
+        index for index in lanes if index is not None
+    ]
     for call in recording.calls:
-        logged = {found.compile_id: found for found in recording.compiles if found.call_index == call.index}
+        logged = {
+            found.compile_id: found
+            for found in recording.compiles
+            if found.call_index == call.index
+        }
         shown = [part for part in lanes[call.index].segments if part.kind == "compile"]
         assert {part.compile_id for part in shown} == set(logged)
         for compile_id, found in logged.items():
-            longest = max(part.end_us - part.start_us for part in shown if part.compile_id == compile_id)
+            longest = max(
+                part.end_us - part.start_us for part in shown if part.compile_id == compile_id
+            )
             # torch's own figure is of what lies inside; the lane's has its bookkeeping too.
             assert found.duration_s is not None
             assert found.duration_s * 1e6 <= longest <= lanes[call.index].duration_us
@@ -78,15 +95,21 @@ def test_the_steady_lane_agrees_with_coverage(varied):
     assert lane.is_profiled
     eager = [part for part in lane.segments if part.kind == "eager"]
     assert sum(part.op_count or 0 for part in eager) == varied.coverage.eager_ops == 2
-    assert {name: count for part in eager for name, count in part.op_names.items()} == varied.coverage.eager_op_names
+    assert {
+        name: count for part in eager for name, count in part.op_names.items()
+    } == varied.coverage.eager_op_names
     assert _graphs(lane) == [run.graph for run in varied.steady_call.runs]
-    operations = sum(varied.graphs[index].tensor_op_count or 0 for index in _graphs(lane) if index is not None)
+    operations = sum(
+        varied.graphs[index].tensor_op_count or 0 for index in _graphs(lane) if index is not None
+    )
     assert operations == varied.coverage.graph_ops
 
 
 def test_each_run_of_a_graph_comes_behind_the_guard_check_that_found_it(varied):
     lane = _lanes(varied)[None]
-    kinds = [(part.kind, part.compile_id) for part in lane.segments if part.kind in ("guards", "graph")]
+    kinds = [
+        (part.kind, part.compile_id) for part in lane.segments if part.kind in ("guards", "graph")
+    ]
     assert kinds == [(kind, part) for part in ("0/1", "1/0") for kind in ("guards", "graph")]
 
 
@@ -116,7 +139,9 @@ def test_arguments_that_the_calls_change_are_put_back(mutated):
 
 def test_a_last_call_that_never_settles_has_no_steady_lane(mutated):
     assert None not in _lanes(mutated)
-    assert any("no time axis" in gap.message and "recompile limit" in gap.message for gap in mutated.gaps)
+    assert any(
+        "no time axis" in gap.message and "recompile limit" in gap.message for gap in mutated.gaps
+    )
 
 
 def test_a_call_that_raises_ends_its_lane(raising):

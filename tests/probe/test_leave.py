@@ -30,7 +30,12 @@ leave(7)
 
 def end(folder: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 

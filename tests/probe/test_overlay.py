@@ -1,4 +1,5 @@
-"""Edited text in the place of files, each in a Python of its own; the module is loaded by its path, without torch."""
+"""Edited text in the place of files, each in a Python of its own; the module is loaded by its path,
+without torch."""
 
 from __future__ import annotations
 
@@ -33,8 +34,11 @@ PLAIN = "def value():\n    return 'disk'\n"
 EDITED = "# a line more\ndef value():\n    return 'edited'\n"
 
 
-def ran(folder: Path, program: str, edits: dict[Path, bytes], *, env: dict[str, str] | None = None) -> Any:
-    """What a program prints as JSON, run with edits laid over files; modules are imported from ``folder``."""
+def ran(
+    folder: Path, program: str, edits: dict[Path, bytes], *, env: dict[str, str] | None = None
+) -> Any:
+    """What a program prints as JSON, run with edits laid over files; modules are imported from
+    ``folder``."""
     patches = {}
     store = folder.parent / "edited"
     store.mkdir(exist_ok=True)
@@ -60,10 +64,13 @@ def folder(tmp_path: Path) -> Path:
 def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path) -> None:
     path, edits = folder / "mine.py", {folder / "mine.py": EDITED.encode()}
     (folder / "other.py").write_text(PLAIN)
-    program = (
-        "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
-    )
-    assert ran(folder, program + "print(json.dumps(found))", edits) == ["edited", str(path), str(path), "disk"]
+    program = "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
+    assert ran(folder, program + "print(json.dumps(found))", edits) == [
+        "edited",
+        str(path),
+        str(path),
+        "disk",
+    ]
     assert path.read_text() == PLAIN
     for loaded in (
         "load('mine', sys.argv[3] + '/mine.py').value()",
@@ -115,7 +122,10 @@ def test_compiled_files_are_passed_by_and_none_is_written(folder: Path, mode: st
 ENCODED = {
     "latin-1": ("# -*- coding: latin-1 -*-\nvalue = 'caf\u00e9'\n".encode("latin-1"), "caf\u00e9"),
     "a byte order mark": (b"\xef\xbb\xbf" + "value = 'caf\u00e9'\n".encode(), "caf\u00e9"),
-    "a byte order mark and a cookie": (b"\xef\xbb\xbf# coding: utf-8\nvalue = 'caf\xc3\xa9'\n", "caf\u00e9"),
+    "a byte order mark and a cookie": (
+        b"\xef\xbb\xbf# coding: utf-8\nvalue = 'caf\xc3\xa9'\n",
+        "caf\u00e9",
+    ),
     "CRLF": (b"value = '''a\r\nb'''\r\n", "a\nb"),
     "CR": (b"value = 1\rvalue = 2\r", 2),
     "a form feed": (b"one = 1\n\x0c\nvalue = 'page'\n", "page"),
@@ -126,7 +136,10 @@ ENCODED = {
 
 
 def test_text_is_read_as_python_reads_files(folder: Path) -> None:
-    paths = {folder / f"case_{number}.py": content for number, (content, _) in enumerate(ENCODED.values())}
+    paths = {
+        folder / f"case_{number}.py": content
+        for number, (content, _) in enumerate(ENCODED.values())
+    }
     program = (
         f"import linecache\nfound = [__import__(f'case_{{number}}') for number in range({len(ENCODED)})]\n"
         "print(json.dumps([[each.value, linecache.getlines(each.__file__)] for each in found]))"
@@ -165,16 +178,17 @@ def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
 
 
 def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> None:
-    program = (
-        "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
-    )
+    program = "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
     path = folder / "mine.py"
     assert ran(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
 
 
 def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
     program = "import mine\nprint(json.dumps(str(mine.f.__annotations__)))"
-    assert ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"}) == "{'x': <class 'int'>}"
+    assert (
+        ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
+        == "{'x': <class 'int'>}"
+    )
 
 
 def test_the_module_needs_the_standard_library_only() -> None:

@@ -11,12 +11,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from graphdoctor.probe.measure.memory import kept_bytes  # noqa: E402
-from graphdoctor.probe.torch_private.torch_codegen import Partition, PartitionWatch, operation_of, value_bytes  # noqa: E402
+from graphdoctor.probe.measure.memory import kept_bytes
+from graphdoctor.probe.torch_private.torch_codegen import (
+    Partition,
+    PartitionWatch,
+    operation_of,
+    value_bytes,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +91,9 @@ def random(*shape: int, needs_gradient: bool = True) -> torch.Tensor:
     return torch.randn(*shape, requires_grad=needs_gradient)
 
 
-def watched(function: Callable[..., Any], *given: Any, dynamic: bool | None = None) -> tuple[list[Partition], int, int]:
+def watched(
+    function: Callable[..., Any], *given: Any, dynamic: bool | None = None
+) -> tuple[list[Partition], int, int]:
     """The partitions of a call's graphs, what the same call keeps compiled, and in eager mode."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.utils import detect_fake_mode
@@ -128,7 +135,9 @@ def watched(function: Callable[..., Any], *given: Any, dynamic: bool | None = No
 
 
 def listed(partitions: list[Partition]) -> int:
-    sizes = [value_bytes(each.node) for one in partitions for each in one.kept if not each.is_argument]
+    sizes = [
+        value_bytes(each.node) for one in partitions for each in one.kept if not each.is_argument
+    ]
     return sum(size or 0 for size in sizes)
 
 
@@ -137,7 +146,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "tied": (Tied(), (torch.randint(0, 50, (4, 8)),)),
     "custom": (squared, (random(16, 16),)),
     "checkpointed": (functools.partial(checkpointed, Block()), (random(4, 16, 32),)),
-    "convolution": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), (random(2, 3, 12, 12),)),
+    "convolution": (
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()),
+        (random(2, 3, 12, 12),),
+    ),
 }
 
 
@@ -154,12 +166,20 @@ def test_dynamic_sizes_are_those_of_the_call() -> None:
 
 
 def test_nothing_is_kept_without_gradients() -> None:
-    assert watched(lambda x: (x.sin() @ x).cos(), random(16, 16, needs_gradient=False)) == ([], 0, 0)
+    assert watched(lambda x: (x.sin() @ x).cos(), random(16, 16, needs_gradient=False)) == (
+        [],
+        0,
+        0,
+    )
 
 
 def test_what_is_cheap_to_compute_again_needs_no_product_and_no_random_numbers() -> None:
     (partition,), _, in_eager = watched(Block(64), random(8, 64, 64, needs_gradient=False))
-    own = [each for each in partition.kept if not each.is_argument and (value_bytes(each.node) or 0) > 20_000]
+    own = [
+        each
+        for each in partition.kept
+        if not each.is_argument and (value_bytes(each.node) or 0) > 20_000
+    ]
     assert {(operation_of(each.node), each.is_cheap) for each in own} == {
         ("aten.native_layer_norm.default", True),
         ("aten.addmm.default", False),
@@ -167,7 +187,10 @@ def test_what_is_cheap_to_compute_again_needs_no_product_and_no_random_numbers()
         ("aten.gelu.default", True),
         ("aten.native_dropout.default", True),
     }
-    assert {operation_of(node) for node in partition.recomputed} >= {"aten.gelu.default", "aten._softmax.default"}
+    assert {operation_of(node) for node in partition.recomputed} >= {
+        "aten.gelu.default",
+        "aten._softmax.default",
+    }
     assert in_eager > 0
 
 

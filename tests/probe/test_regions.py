@@ -12,12 +12,12 @@ from syrupy.assertion import SnapshotAssertion
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from graphdoctor.facts.recording import RepeatedBlocks  # noqa: E402
-from graphdoctor.probe.record.errors import RequestError  # noqa: E402
-from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks  # noqa: E402
-from tests.each import for_each  # noqa: E402
+from graphdoctor.facts.recording import RepeatedBlocks
+from graphdoctor.probe.record.errors import RequestError
+from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks
+from tests.each import for_each
 
 
 class Block(nn.Module):
@@ -81,7 +81,10 @@ class Activation(nn.Module):
 
 
 def found(module: nn.Module) -> dict[str, list[str]]:
-    return {of.__name__: [block.path for block in blocks] for of, blocks in repeated_blocks(module).items()}
+    return {
+        of.__name__: [block.path for block in blocks]
+        for of, blocks in repeated_blocks(module).items()
+    }
 
 
 def blocks(count: int, kind: type[nn.Module] = Block) -> Iterator[nn.Module]:
@@ -134,20 +137,35 @@ class Counting:
 
 
 @pytest.mark.slow
-@torch.no_grad()  # without it, the input of the first layer alone requires no gradient, which torch compiles anew for
+# without it, the input of the first layer alone requires no gradient, which torch compiles anew for
+@torch.no_grad()
 @pytest.mark.parametrize(
     ("module", "graphs"),
     [
         (Stack(Block(index=index) for index in range(12)), 1),
         (Stack([*(Block() for _ in range(3)), *(OtherBlock() for _ in range(3))]), 2),
         (nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(9))), 1),
-        (nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3, enable_nested_tensor=False), 1),
+        (
+            nn.TransformerEncoder(
+                nn.TransformerEncoderLayer(4, 2, batch_first=True), 3, enable_nested_tensor=False
+            ),
+            1,
+        ),
         (nn.Sequential(*[Block()] * 3), 1),
         (nn.parallel.DataParallel(Stack(Block() for _ in range(3))), 1),
     ],
-    ids=["one class", "two classes", "torch's containers", "torch's layers", "one module", "wrapped"],
+    ids=[
+        "one class",
+        "two classes",
+        "torch's containers",
+        "torch's layers",
+        "one module",
+        "wrapped",
+    ],
 )
-def test_instances_share_what_is_compiled_and_compute_the_same(module: nn.Module, graphs: int) -> None:
+def test_instances_share_what_is_compiled_and_compute_the_same(
+    module: nn.Module, graphs: int
+) -> None:
     torch._dynamo.reset()
     backend, x = Counting(), torch.randn(2, 3, 4)
     module.eval()
@@ -213,7 +231,13 @@ def test_nothing_is_compiled_where_nothing_repeats() -> None:
 def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
     assert described(repeated_blocks(module)) == [
-        RepeatedBlocks(class_name="Block", paths=("0", "1", "2", "3"), kinds=2, compiled_as="module", container="")
+        RepeatedBlocks(
+            class_name="Block",
+            paths=("0", "1", "2", "3"),
+            kinds=2,
+            compiled_as="module",
+            container="",
+        )
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
     (found,) = described(repeated_blocks(layers))
@@ -262,7 +286,9 @@ def patched() -> nn.Module:
 
 
 @for_each("make", [Property, Unfinished, patched])
-def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(make: Callable[[], nn.Module]) -> None:
+def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(
+    make: Callable[[], nn.Module],
+) -> None:
     (found,) = described(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
     assert found.compiled_as == ("forward" if make is Unfinished else "module")
 

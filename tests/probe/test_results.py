@@ -13,13 +13,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.facts.reading import plain  # noqa: E402
-from graphdoctor.facts.trials import Judged  # noqa: E402
-from graphdoctor.probe.record.streams import kept_texts  # noqa: E402
-from graphdoctor.probe.replay import comparing  # noqa: E402
-from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
-from graphdoctor.probe.replay.rounding import Rounding  # noqa: E402
-from tests.each import for_each  # noqa: E402
+from graphdoctor.facts.reading import plain
+from graphdoctor.facts.trials import Judged
+from graphdoctor.probe.record.streams import kept_texts
+from graphdoctor.probe.replay import comparing
+from graphdoctor.probe.replay.results import (
+    Results,
+    copies_of,
+    gradients_of,
+    modules_of,
+    tensors_in,
+)
+from graphdoctor.probe.replay.rounding import Rounding
+from tests.each import for_each
 
 
 def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> dict[str, Any]:
@@ -70,19 +76,33 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     [
         ({"a": torch.ones(2)}, "call 1, output['a']", 1.0, None),
         ({"a": torch.zeros(3)}, "call 1, output['a']", None, "f32[3] instead of f32[2]"),
-        ({"a": torch.zeros(2, dtype=torch.float64)}, "call 1, output['a']", None, "f64[2] instead of f32[2]"),
+        (
+            {"a": torch.zeros(2, dtype=torch.float64)},
+            "call 1, output['a']",
+            None,
+            "f64[2] instead of f32[2]",
+        ),
         ({"a": torch.full((2,), float("nan"))}, "call 1, output['a']", None, "NaN or infinity"),
         ({"a": "text"}, "call 1, output['a']", None, "text instead of f32[2]"),
         ({"a": 1.5}, "call 1, output['a']", None, "1.5 instead of f32[2]"),
         ({}, "call 1, output['a']", None, "is missing"),
     ],
 )
-def test_what_differs_is_named(mine: Any, where: str, largest: float | None, detail: str | None) -> None:
+def test_what_differs_is_named(
+    mine: Any, where: str, largest: float | None, detail: str | None
+) -> None:
     found = compared(mine, {"a": torch.zeros(2)})
-    assert (found["kind"], found["where"], found["largest"], found["detail"]) == ("outputs", where, largest, detail)
+    assert (found["kind"], found["where"], found["largest"], found["detail"]) == (
+        "outputs",
+        where,
+        largest,
+        detail,
+    )
 
 
-def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_difference_is_told() -> None:
+def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_difference_is_told() -> (
+    None
+):
     assert compared([torch.zeros(2)], (torch.zeros(2),))["where"] == "call 1, structure"
     found = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
     assert (found["where"], found["largest"]) == ("call 1, output[1]", 5.0)
@@ -105,13 +125,20 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
             self.value = value
 
     for kind in (Loss, Plain):
-        assert compared(kind(torch.ones(1)), kind(torch.zeros(1)))["where"] == "call 1, output.value"
+        assert (
+            compared(kind(torch.ones(1)), kind(torch.zeros(1)))["where"] == "call 1, output.value"
+        )
 
 
 def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
     def changed(change: Any = lambda module: None) -> Results:
         module = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
-        module.seen, module.cache, module.losses, module._last = 1, torch.zeros(2), [0.5], {"loss": 1.0}
+        module.seen, module.cache, module.losses, module._last = (
+            1,
+            torch.zeros(2),
+            [0.5],
+            {"loss": 1.0},
+        )
         module[0].weight.grad = torch.ones(2)
         change(module)
         return state(module)
@@ -124,11 +151,16 @@ def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
         (lambda module: module.cache.add_(1), "cache after the calls"),
         (lambda module: module.losses.append(1.0), "losses after the calls"),
         (lambda module: module.__dict__.pop("cache"), "cache after the calls"),
-        (lambda module: module.losses.__setitem__(0, torch.tensor(0.5)), "losses[0] after the calls"),
+        (
+            lambda module: module.losses.__setitem__(0, torch.tensor(0.5)),
+            "losses[0] after the calls",
+        ),
         (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
         (lambda module: module[0].weight.grad.add_(1), "gradient of 0.weight after the calls"),
     ):
-        assert [found["where"] for found in compare(changed(change), changed())["differences"]] == [where]
+        assert [found["where"] for found in compare(changed(change), changed())["differences"]] == [
+            where
+        ]
 
 
 def test_an_argument_that_a_call_mutates_is_kept() -> None:
@@ -142,7 +174,9 @@ def test_an_argument_that_a_call_mutates_is_kept() -> None:
         return result
 
     assert compare(run(1.0), run(1.0))["kinds"] == ["outputs"]
-    assert compare(run(2.0), run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
+    assert (
+        compare(run(2.0), run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
+    )
     assert compare(run(1.0), run(3.0))["differences"][0]["detail"] == "is missing"
 
 
@@ -222,7 +256,9 @@ def test_a_value_may_be_twice_as_far_from_float64_as_the_untouched_program_s() -
         assert len(compare(of(torch.full((2,), value)), of(eager), known)["differences"]) == count
     # Without a float64 run, and in another dtype, the tolerances decide.
     assert compare(of(torch.full((2,), 100.015)), of(eager))["differences"]
-    assert compare(of(torch.full((2,), 100.015, dtype=torch.float64)), of(eager), known)["differences"]
+    assert compare(of(torch.full((2,), 100.015, dtype=torch.float64)), of(eager), known)[
+        "differences"
+    ]
 
 
 def test_a_float64_run_that_took_another_way_says_nothing_of_rounding() -> None:
@@ -242,8 +278,12 @@ def test_what_is_zero_but_for_rounding_is_measured_by_the_largest_of_its_kind() 
     precise = (torch.tensor([1e4], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
     known = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
     mine = (torch.tensor([1e4]), torch.tensor([-5e-4]))
-    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), known)["differences"]
-    assert compare(of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), known)["differences"]
+    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), known)[
+        "differences"
+    ]
+    assert compare(of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), known)[
+        "differences"
+    ]
 
 
 def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None:
@@ -280,7 +320,9 @@ def test_a_warning_that_torch_gives_once_in_a_process_is_not_kept() -> None:
     assert texts()["logs"] == "UserWarning: mine"
 
 
-def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warning_is_written_alike_wherever_an_edit_moves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shown: list[tuple[Any, ...]] = []
     monkeypatch.setattr(warnings, "showwarning", lambda *rest: shown.append(rest))
     with kept_texts() as texts:
@@ -307,7 +349,9 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], c
     [difference] = compare(state(torch.nn.Module(), **mine), before)["differences"]
     assert (difference["kind"], difference["change"]) == ("state", change)
     # A tensor is no number.
-    one, other = (state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0))
+    one, other = (
+        state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0)
+    )
     assert [found["change"] for found in compare(other, one)["differences"]] == ["other"]
 
 
@@ -329,7 +373,12 @@ def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
     assert compare(result, reference)["is_bitwise_equal"] is is_equal
 
 
-def test_outputs_that_were_too_large_are_not_among_what_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_that_were_too_large_are_not_among_what_was_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("graphdoctor.probe.replay.results._MAX_BYTES", 4)
     found = compare(of(torch.ones(9)), of(torch.ones(9)))
-    assert (found["kinds"], found["note"]) == ([], "from call 1 on, values are too large to compare")
+    assert (found["kinds"], found["note"]) == (
+        [],
+        "from call 1 on, values are too large to compare",
+    )

@@ -9,10 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.comparing import compared  # noqa: E402
-from graphdoctor.probe.replay.results import Results  # noqa: E402
-from graphdoctor.probe.replay.rounding import Rounding, Shaken, distance  # noqa: E402
-from tests.each import for_each  # noqa: E402
+from graphdoctor.probe.replay.comparing import compared
+from graphdoctor.probe.replay.results import Results
+from graphdoctor.probe.replay.rounding import Rounding, Shaken, distance
+from tests.each import for_each
 
 PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)
 
@@ -32,7 +32,12 @@ def off(error: float, *, at: int | None = None) -> Any:
 
 
 def judged(
-    value: Any, eager: Any, *others: Any, precise: Any = PRECISE, is_shaken: bool = False, draws_random: bool = False
+    value: Any,
+    eager: Any,
+    *others: Any,
+    precise: Any = PRECISE,
+    is_shaken: bool = False,
+    draws_random: bool = False,
 ) -> str:
     """``same``, ``doubtful`` or ``wrong``."""
     reference = of(eager)
@@ -94,8 +99,13 @@ def test_a_single_number_that_eager_mode_gets_right_by_chance_is_measured_by_the
     assert compared(mine, eager, changed).differences
 
 
-@for_each("others, verdict", [((), "doubtful"), ((2e-4,), "same"), ((2e-6,), "doubtful"), ((2e-6, 2e-4), "same")])
-def test_without_float64_eager_mode_s_own_changes_are_the_measure(others: Sequence[float], verdict: str) -> None:
+@for_each(
+    "others, verdict",
+    [((), "doubtful"), ((2e-4,), "same"), ((2e-6,), "doubtful"), ((2e-6, 2e-4), "same")],
+)
+def test_without_float64_eager_mode_s_own_changes_are_the_measure(
+    others: Sequence[float], verdict: str
+) -> None:
     eager = off(0.0)
     shaken = [off(other) for other in others]
     assert judged(off(3e-4), eager, *shaken, precise=None, is_shaken=bool(others)) == verdict
@@ -116,7 +126,10 @@ def test_errors_are_root_mean_squares_beside_those_of_the_float64_run() -> None:
     reference = of(eager, torch.full((4,), 3e-8), torch.tensor([1, 2]))
     rounding = Rounding(of(precise, zero, torch.tensor([1, 2])), reference, [], judged="variant")
     [error] = rounding.errors(of(mine, torch.full((4,), 9e-8), torch.tensor([1, 2])))
-    expected = [((one - precise).square().mean() / precise.square().mean()).sqrt().item() for one in (mine, eager)]
+    expected = [
+        ((one - precise).square().mean() / precise.square().mean()).sqrt().item()
+        for one in (mine, eager)
+    ]
     assert error.kind == "outputs"
     assert (error.variant, error.eager) == pytest.approx(expected, rel=1e-12)
     assert rounding.kinds_apart() == ()
@@ -147,7 +160,9 @@ INF, NAN = float("inf"), float("nan")
         ([1 + 2j], [1 + 4j], 2.0),
     ],
 )
-def test_values_are_as_far_apart_as_their_elements_that_differ_most(value, wanted, expected) -> None:
+def test_values_are_as_far_apart_as_their_elements_that_differ_most(
+    value, wanted, expected
+) -> None:
     assert distance(torch.tensor(value), torch.tensor(wanted)) == expected
 
 
@@ -178,7 +193,10 @@ def test_last_digits_change_up_and_down_and_whole_numbers_stay() -> None:
     whole, half = torch.arange(100.0), (torch.rand(100) + 0.1).bfloat16()
     before = [value.detach().clone() for value in (parameter, whole, half)]
     Shaken(1).shake([parameter, whole, half, torch.arange(3)])
-    changes = [(value.detach() / old - 1).double() for value, old in zip((parameter, half), before[::2], strict=True)]
+    changes = [
+        (value.detach() / old - 1).double()
+        for value, old in zip((parameter, half), before[::2], strict=True)
+    ]
     assert changes[0].abs().max() == pytest.approx(8 * 2**-23, rel=0.2)
     assert changes[1].abs().max() == pytest.approx(2**-7, rel=0.5)
     assert all(change.min() < 0 < change.max() for change in changes)

@@ -12,8 +12,19 @@ pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import coverage
 from graphdoctor.probe.measure.compile_watch import TimedCompile
-from graphdoctor.probe.measure.coverage import CALL_RANGE, CutCall, Segment, cut_profile, cut_timeline
-from graphdoctor.probe.torch_private.torch_api import CACHE_LOOKUP, COMPILED_BACKWARD, COMPILED_FORWARD, REGION_PREFIX
+from graphdoctor.probe.measure.coverage import (
+    CALL_RANGE,
+    CutCall,
+    Segment,
+    cut_profile,
+    cut_timeline,
+)
+from graphdoctor.probe.torch_private.torch_api import (
+    CACHE_LOOKUP,
+    COMPILED_BACKWARD,
+    COMPILED_FORWARD,
+    REGION_PREFIX,
+)
 from graphdoctor.probe.torch_private.torch_hooks import GRAPH_RANGE, WatchedRun
 
 
@@ -61,7 +72,10 @@ CUT = {
         Event("aten::add", 120, 121),
     ],
     "an operation inside another is part of it": [LINEAR, inside(LINEAR, "aten::addmm", 112, 118)],
-    "what is no operation": [Event("cudaLaunchKernel", 110, 120), Event("autograd::engine", 130, 140)],
+    "what is no operation": [
+        Event("cudaLaunchKernel", 110, 120),
+        Event("autograd::engine", 130, 140),
+    ],
     "a graph has its number and its compile": [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
     "a graph outside any region": [Event(f"{GRAPH_RANGE}0", 115, 145)],
     "eager operations around a graph": [
@@ -81,10 +95,15 @@ CUT = {
         Event(CACHE_LOOKUP, 113, 115),
         Event(f"{REGION_PREFIX}1/0", 116, 120),
     ],
-    "a backward graph of an unknown forward": [Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)],
+    "a backward graph of an unknown forward": [
+        Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
+    ],
     "a backward pass around its graph, on another thread": [
         Event("aten::ones_like", 110, 112),
-        *(Event("autograd::engine::evaluate_function: MulBackward0", at, at + 4, thread=2) for at in (111, 120, 165)),
+        *(
+            Event("autograd::engine::evaluate_function: MulBackward0", at, at + 4, thread=2)
+            for at in (111, 120, 165)
+        ),
         Event("autograd::engine::evaluate_function: CompiledFunctionBackward", 125, 152, thread=2),
         Event(COMPILED_BACKWARD, 130, 150, thread=2, sequence_nr=7),
     ],
@@ -94,7 +113,10 @@ CUT = {
         Event("aten::mul", 190, 210),
         Event("aten::sub", 100, 200),
     ],
-    "any order, cut where the first ends": [Event(f"{GRAPH_RANGE}1", 120, 150), Event(f"{GRAPH_RANGE}0", 110, 130)],
+    "any order, cut where the first ends": [
+        Event(f"{GRAPH_RANGE}1", 120, 150),
+        Event(f"{GRAPH_RANGE}0", 110, 130),
+    ],
 }
 
 
@@ -110,7 +132,10 @@ def test_a_backward_graph_runs_on_another_thread_and_is_known_by_its_forward():
     forward = Event(COMPILED_FORWARD, 111, 119, cpu_parent=graph, sequence_nr=7)
     backward = Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
     found = cut_profile([call(), region, graph, forward, backward])
-    assert [part.row() for part in found.segments] == [["graph", 10, 20, "0/0", 1], ["graph", 50, 70, "0/0", 1]]
+    assert [part.row() for part in found.segments] == [
+        ["graph", 10, 20, "0/0", 1],
+        ["graph", 50, 70, "0/0", 1],
+    ]
     assert [part.is_backward for part in found.segments] == [False, True]
     assert found.forward_runs == (1,)
 
@@ -144,14 +169,22 @@ def compiled(start: float, end: float | None, compile_id: str | None = "0/0") ->
 TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile]]] = {
     "a compile and the run after it are two segments": ([ran(0, 3.0, 4.0)], [compiled(1.0, 3.0)]),
     "a compile that isn't over lasts to the end of the call": ([], [compiled(1.0, None)]),
-    "what is inside a compile is part of it": ([ran(0, 2.0, 3.0)], [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")]),
+    "what is inside a compile is part of it": (
+        [ran(0, 2.0, 3.0)],
+        [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")],
+    ),
     "an empty segment at the end of another is kept": ([ran(0, 1.0, 2.0), ran(1, 2.0, 2.0)], []),
 }
 
 
 def test_runs_and_compiles_are_segments_in_turn(snapshot):
-    found = {name: cut_timeline(*made, began=0.0, ended=5.0).segments for name, made in TIMELINES.items()}
-    assert "\n".join(f"{name}: {[part.row() for part in parts]}" for name, parts in found.items()) == snapshot
+    found = {
+        name: cut_timeline(*made, began=0.0, ended=5.0).segments for name, made in TIMELINES.items()
+    }
+    assert (
+        "\n".join(f"{name}: {[part.row() for part in parts]}" for name, parts in found.items())
+        == snapshot
+    )
 
 
 # What goes out.
@@ -164,7 +197,10 @@ def graphs(*numbers: int) -> CutCall:
 
 def test_a_repetition_is_renamed_to_what_the_program_ran():
     renamed = graphs(3, 4).renamed({"3/0": "0/1"}, {3: 0})
-    assert [(part.compile_id, part.graph) for part in renamed.segments] == [("0/1", 0), (None, None)]
+    assert [(part.compile_id, part.graph) for part in renamed.segments] == [
+        ("0/1", 0),
+        (None, None),
+    ]
 
 
 def test_an_event_is_rounded_to_nanoseconds():
@@ -183,7 +219,9 @@ def test_an_event_is_rounded_to_nanoseconds():
 def test_of_too_many_segments_the_shortest_are_hidden(monkeypatch):
     monkeypatch.setattr(coverage, "_MAX_SEGMENTS", 2)
     lengths = (5, 1, 9)
-    parts = tuple(Segment("graph", 100.0 * n, 100.0 * n + length, None, n) for n, length in enumerate(lengths))
+    parts = tuple(
+        Segment("graph", 100.0 * n, 100.0 * n + length, None, n) for n, length in enumerate(lengths)
+    )
     event = CutCall(1000.0, parts, is_profiled=True).fields(1)
     assert [row[4] for row in event["segments"]] == [0, 2]
     assert event["hidden"] == 1

@@ -126,7 +126,11 @@ def around(tmp_path: Path, code: str) -> SourceContext:
     file = tmp_path / "module.py"
     file.write_text(textwrap.dedent(code))
     linecache.checkcache(str(file))
-    line = next(number for number, text in enumerate(file.read_text().splitlines(), 1) if text.endswith("# here"))
+    line = next(
+        number
+        for number, text in enumerate(file.read_text().splitlines(), 1)
+        if text.endswith("# here")
+    )
     found = SourceReader().context(str(file), line)
     assert found is not None
     return found
@@ -163,11 +167,15 @@ def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]
         ("print(x, LIMIT, len(x))  # here", {"x", "LIMIT"}),
     ],
 )
-def test_a_name_is_readable_if_it_certainly_has_a_value(tmp_path: Path, body: str, expected: set[str]) -> None:
+def test_a_name_is_readable_if_it_certainly_has_a_value(
+    tmp_path: Path, body: str, expected: set[str]
+) -> None:
     assert readable(tmp_path, body) == expected
 
 
-def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(tmp_path: Path) -> None:
+def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(
+    tmp_path: Path,
+) -> None:
     code = """
         def outer(a):
             b = 1
@@ -191,10 +199,15 @@ def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(t
         ("def f(x):\n    print(x)  # here\n    import torch", None),
         ("import torch\ndef f(torch):\n    print(torch)  # here", None),
         ("import torch\ndef f(x):\n    torch = x\n    print(torch)  # here", None),
-        ("try:\n    import torch\nexcept ImportError:\n    torch = None\ndef f(x):\n    print(x)  # here", None),
+        (
+            "try:\n    import torch\nexcept ImportError:\n    torch = None\ndef f(x):\n    print(x)  # here",
+            None,
+        ),
     ],
 )
-def test_the_name_of_the_torch_package_is_found(tmp_path: Path, code: str, expected: str | None) -> None:
+def test_the_name_of_the_torch_package_is_found(
+    tmp_path: Path, code: str, expected: str | None
+) -> None:
     assert around(tmp_path, code).torch == expected
 
 

@@ -26,9 +26,12 @@ class Clock:
 
 
 class Program:
-    """A call that takes so many seconds, the last for all further ones, and compiles in its first calls."""
+    """A call that takes so many seconds, the last for all further ones, and compiles in its first
+    calls."""
 
-    def __init__(self, clock: Clock, takes: list[float], compiling: int = 0, limit_at: float = inf) -> None:
+    def __init__(
+        self, clock: Clock, takes: list[float], compiling: int = 0, limit_at: float = inf
+    ) -> None:
         self._clock = clock
         self._takes = takes
         self._compiling = compiling
@@ -50,7 +53,9 @@ Make = Callable[..., Program]
 def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     clock = Clock()
     monkeypatch.setattr(timing, "time", clock)
-    return lambda *takes, compiling=0, limit_at=inf: Program(clock, list(takes) or [1.0], compiling, limit_at)
+    return lambda *takes, compiling=0, limit_at=inf: Program(
+        clock, list(takes) or [1.0], compiling, limit_at
+    )
 
 
 @for_each(
@@ -58,7 +63,8 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     [
         # Until it compiles nothing.
         (1.0, 3, inf, (1, 1, 1, 0)),
-        # A slow call that goes on compiling is given up; a quick one is repeated up to the recompile limit.
+        # A slow call that goes on compiling is given up; a quick one is repeated up to the
+        # recompile limit.
         (1.0, 1000, inf, (1,) * timing.MAX_WARM_UPS),
         (0.01, 8, 9, (1,) * 8 + (0,)),
         # What compiles nothing because of the limit isn't steady.
@@ -155,8 +161,15 @@ def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
     ],
 )
 def test_calls_that_other_programs_held_up_do_not_count_where_enough_others_remain(
-    monkeypatch: pytest.MonkeyPatch, program: Make, held_up: set[int], *, is_own_only: bool, expected: list[float]
+    monkeypatch: pytest.MonkeyPatch,
+    program: Make,
+    held_up: set[int],
+    *,
+    is_own_only: bool,
+    expected: list[float],
 ) -> None:
     call = program(1.0, 9.0, 1.0, 9.0, 1.0, 1.0)
-    monkeypatch.setattr(timing, "preemptions", lambda: len([each for each in held_up if each <= call.calls]))
+    monkeypatch.setattr(
+        timing, "preemptions", lambda: len([each for each in held_up if each <= call.calls])
+    )
     assert timing.time_calls(call, seconds=1000.0, most=6, is_own_only=is_own_only) == expected

@@ -9,11 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-# Loaded before a name is taken away, as in a probe: what its absence breaks in torch's own imports is not the question.
+# Loaded before a name is taken away, as in a probe: what its absence breaks in torch's own imports
+# is not the question.
 pytest.importorskip("torch._dynamo")
 
-from graphdoctor.probe.torch_private import torch_api  # noqa: E402
-from tests.each import for_each  # noqa: E402
+from graphdoctor.probe.torch_private import torch_api
+from tests.each import for_each
 
 
 @pytest.fixture
@@ -48,7 +49,9 @@ def test_a_missing_name_is_listed_with_what_is_lost() -> None:
             assert list(torch_api.missing()) == [dotted]
 
 
-def test_without_trace_structured_a_record_of_ours_is_dropped_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_trace_structured_a_record_of_ours_is_dropped_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(torch._logging, "trace_structured")
     torch_api.write_artifact("graphdoctor_call", {"event": "start"})
 
@@ -65,7 +68,8 @@ def test_what_torch_compile_made_is_taken_apart() -> None:
 
 
 class _Named(OrderedDict[str, object]):
-    """As transformers 4 has its outputs: a node of torch's trees, without names for what it holds."""
+    """As transformers 4 has its outputs: a node of torch's trees, without names for what it
+    holds."""
 
 
 class _Pair:
@@ -89,11 +93,16 @@ for _node in (
     [
         (_Named(logits=1, loss=2), {"['logits']": 1, "['loss']": 2}),
         ({"a": [_Named(x=(1, 2))]}, {"['a'][0]['x'][0]": 1, "['a'][0]['x'][1]": 2}),
-        (_Pair(_Named(x=_Pair(1, {"y": 2})), 3), {"[0]['x'][0]": 1, "[0]['x'][1]['y']": 2, "[1]": 3}),
+        (
+            _Pair(_Named(x=_Pair(1, {"y": 2})), 3),
+            {"[0]['x'][0]": 1, "[0]['x'][1]['y']": 2, "[1]": 3},
+        ),
         ([_Named(), 1], {"[1]": 1}),
     ],
 )
-def test_what_is_in_containers_without_names_has_a_path(value: object, paths: dict[str, object]) -> None:
+def test_what_is_in_containers_without_names_has_a_path(
+    value: object, paths: dict[str, object]
+) -> None:
     found = dict(torch_api.tree_leaves_with_path(value))
     assert found == paths
     assert list(found.values()) == torch_api.tree_leaves(value)

@@ -11,17 +11,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 pytest.importorskip("torch._inductor.config")
 
-from graphdoctor.facts.kernels import Float32Precision  # noqa: E402
-from graphdoctor.facts.reading import plain  # noqa: E402
-from graphdoctor.probe.torch_private.torch_config import changed_config, float32_precision  # noqa: E402
-from graphdoctor.trace.events import Events  # noqa: E402
+from graphdoctor.facts.kernels import Float32Precision
+from graphdoctor.facts.reading import plain
+from graphdoctor.probe.torch_private.torch_config import changed_config, float32_precision
+from graphdoctor.trace.events import Events
 
 DYNAMO, INDUCTOR = torch._dynamo.config, torch._inductor.config
 
 
 @pytest.fixture(autouse=True)
 def untouched() -> Iterator[None]:
-    """Other tests of this process may have set some; each begins and ends with the defaults that torch knows."""
+    """Other tests of this process may have set some; each begins and ends with the defaults that
+    torch knows."""
     before = changed_config()
     yield
     assert changed_config() == before
@@ -41,7 +42,11 @@ def test_what_was_set_is_listed_by_its_dotted_name_as_python_prints_it() -> None
     with (
         DYNAMO.patch(recompile_limit=5, suppress_errors=False),
         INDUCTOR.patch(
-            {"triton.cudagraphs": True, "post_grad_custom_pre_pass": Odd(), "pre_grad_fusion_options": {"a": 1}}
+            {
+                "triton.cudagraphs": True,
+                "post_grad_custom_pre_pass": Odd(),
+                "pre_grad_fusion_options": {"a": 1},
+            }
         ),
     ):
         found = changed_config()
@@ -57,7 +62,9 @@ def test_what_was_set_is_listed_by_its_dotted_name_as_python_prints_it() -> None
 def test_a_value_changed_in_place_is_listed_and_another_name_of_a_value_is_not() -> None:
     DYNAMO.reorderable_logging_functions.add(print)
     try:
-        assert changed_config() == {"torch._dynamo.config.reorderable_logging_functions": repr({print})}
+        assert changed_config() == {
+            "torch._dynamo.config.reorderable_logging_functions": repr({print})
+        }
     finally:
         DYNAMO.reorderable_logging_functions.clear()
     limit = "torch._dynamo.config.recompile_limit"
@@ -102,10 +109,17 @@ def test_the_setting_is_read_as_the_program_leaves_it(monkeypatch):
         on = float32_precision()
     finally:
         torch.set_float32_matmul_precision(before)
-    assert off == Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5)))
+    assert off == Float32Precision(
+        matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5))
+    )
     assert on is not None
     assert on.matmul_tf32
-    assert Events([{"event": "float32_precision", **plain(off)}]).fact("float32_precision", Float32Precision) == off
+    assert (
+        Events([{"event": "float32_precision", **plain(off)}]).fact(
+            "float32_precision", Float32Precision
+        )
+        == off
+    )
 
 
 def test_without_cuda_nothing_is_said(monkeypatch):

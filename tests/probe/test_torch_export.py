@@ -8,8 +8,13 @@ from graphdoctor.probe.torch_private import torch_export
 
 
 def test_conditions_on_sizes_are_those_of_the_arguments():
-    arguments = {"x": torch.empty(4, 6, device="meta"), "flat_args": [torch.empty(3, device="meta")]}
-    assert torch_export.passes(["L['x'].size()[0] % 2 == 0", "L['flat_args'][0].size()[0] == 3"], arguments)
+    arguments = {
+        "x": torch.empty(4, 6, device="meta"),
+        "flat_args": [torch.empty(3, device="meta")],
+    }
+    assert torch_export.passes(
+        ["L['x'].size()[0] % 2 == 0", "L['flat_args'][0].size()[0] == 3"], arguments
+    )
     assert not torch_export.passes(["L['x'].size()[0] == 4", "L['x'].size()[1] > 6"], arguments)
 
 

@@ -48,7 +48,10 @@ def test_an_import_that_fails_has_no_line_of_ours_and_may_be_tried_again(module)
     path.write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError) as caught:
         importlib.import_module("watched_module")
-    assert not any(entry.filename.endswith("imports.py") for entry in traceback.extract_tb(caught.value.__traceback__))
+    assert not any(
+        entry.filename.endswith("imports.py")
+        for entry in traceback.extract_tb(caught.value.__traceback__)
+    )
     path.write_text("VALUE = 22\n")
     importlib.import_module("watched_module")
     assert called == [22]

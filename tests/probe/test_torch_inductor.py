@@ -25,7 +25,9 @@ assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == sys.argv[1]
 
 
 @pytest.mark.slow
-def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was_asked_for(
+    tmp_path: Path,
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     for checks in ("shared", "own"):
@@ -67,8 +69,20 @@ def test_code_is_generated_each_time_and_compiled_once(tmp_path: Path) -> None:
     script.write_text(ANEW)
     compiled: list[dict[Path, int]] = []
     for number in ("first", "second"):
-        run_script(script, tmp_path / "caches", tmp_path / number, cwd=tmp_path, env=clean_environment())
-        compiled.append({path: path.stat().st_mtime_ns for path in (tmp_path / "caches").rglob("*.so")})
-        assert {path.name for path in (tmp_path / number).iterdir()} == {"autograd", "graphs", "times"}
+        run_script(
+            script, tmp_path / "caches", tmp_path / number, cwd=tmp_path, env=clean_environment()
+        )
+        compiled.append(
+            {path: path.stat().st_mtime_ns for path in (tmp_path / "caches").rglob("*.so")}
+        )
+        assert {path.name for path in (tmp_path / number).iterdir()} == {
+            "autograd",
+            "graphs",
+            "times",
+        }
     assert compiled[0] == compiled[1] != {}
-    assert not {path.name for path in (tmp_path / "caches").iterdir()} & {"aotautograd", "fxgraph", "cache"}
+    assert not {path.name for path in (tmp_path / "caches").iterdir()} & {
+        "aotautograd",
+        "fxgraph",
+        "cache",
+    }

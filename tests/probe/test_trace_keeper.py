@@ -55,16 +55,24 @@ def test_a_script_that_takes_the_logger_apart_between_calls_loses_nothing(tmp_pa
 def seen(document: dict[str, Any]) -> tuple[int, int, bool]:
     """Graphs, recompiles, and whether a part of the log is missing."""
     summary, gaps = document["summary"], document["recording"]["gaps"]
-    return summary["graphs"], summary["recompiles"], any(gap["kind"] == "log_removed" for gap in gaps)
+    return (
+        summary["graphs"],
+        summary["recompiles"],
+        any(gap["kind"] == "log_removed" for gap in gaps),
+    )
 
 
 def test_a_model_file_that_clears_the_handlers_loses_nothing(tmp_path, explain_json):
-    (tmp_path / "model.py").write_text(MODEL.format(taken_apart="pass") + "\ntrace.handlers.clear()\n")
+    (tmp_path / "model.py").write_text(
+        MODEL.format(taken_apart="pass") + "\ntrace.handlers.clear()\n"
+    )
     found = explain_json("model.py", "--no-coverage")
     assert (found["summary"]["graphs"], len(found["recording"]["calls"])) == (2, 2)
 
 
-def test_what_is_lost_while_torch_compiles_is_said_and_the_exit_code_is_2(tmp_path: Path, run_cli: RunCli):
+def test_what_is_lost_while_torch_compiles_is_said_and_the_exit_code_is_2(
+    tmp_path: Path, run_cli: RunCli
+):
     (tmp_path / "model.py").write_text(BACKEND)
     process = run_cli("explain", "model.py:Net", "--backend", "careless", "--no-coverage", "-q")
     assert process.returncode == 2

@@ -12,11 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.facts.trials import Replay  # noqa: E402
-from graphdoctor.probe.events import EventFile  # noqa: E402
-from graphdoctor.probe.replay.trial import Trial  # noqa: E402
-from graphdoctor.probe.steps.workload import Workload  # noqa: E402
-from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
+from graphdoctor.facts.trials import Replay
+from graphdoctor.probe.events import EventFile
+from graphdoctor.probe.replay.trial import Trial
+from graphdoctor.probe.steps.workload import Workload
+from graphdoctor.probe.target.targets import Call, TargetError
 
 EVENTS = Mock(spec=EventFile)
 
@@ -56,7 +56,9 @@ def test_a_default_after_any_number_of_arguments_stays_as_it_is() -> None:
 def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
     strided = torch.ones(2, 3).t()
     items = {"a": [strided, 1]}
-    args, _ = Trial(plan(contiguous=["L['items']['a'][0]"]), function).changed(((strided, 1.0, items), {}))
+    args, _ = Trial(plan(contiguous=["L['items']['a'][0]"]), function).changed(
+        ((strided, 1.0, items), {})
+    )
     assert args[2]["a"][0].is_contiguous()
     assert items["a"][0] is strided
 
@@ -99,7 +101,11 @@ def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> Non
 
     net, cache = Net(), Cache(torch.ones(2, 5))
     net.seen = [torch.ones(1, 3)]
-    marks = [("L['cache'].layers[0]['k']", 1), ("L['cache'].layers[1]['k']", 1), ("L['self'].seen[0]", 1)]
+    marks = [
+        ("L['cache'].layers[0]['k']", 1),
+        ("L['cache'].layers[1]['k']", 1),
+        ("L['self'].seen[0]", 1),
+    ]
     Trial(plan(marks=marks), net).changed(((torch.ones(2), cache), {}))
     assert cache.layers[0]["k"]._dynamo_dynamic_indices == {1}
     assert net.seen[0]._dynamo_dynamic_indices == {1}
@@ -145,7 +151,10 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
         return seen.add_(x)
 
     for name in ("eager", "mine"):
-        trial = Trial(plan(outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}), function)
+        trial = Trial(
+            plan(outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}),
+            function,
+        )
         call: Call = ((torch.ones(2),), {})
         trial.begin_call(call)
         if name == "eager":
@@ -208,7 +217,11 @@ def test_each_call_of_a_trial_draws_other_numbers_and_the_same_ones_in_the_next_
         drawn.append(torch.rand(1).item())
 
     for _ in range(2):
-        workload = Mock(trial=Trial(plan(), target), request={"seed": 0}, _make=lambda call, is_eager: target(*call[0]))
+        workload = Mock(
+            trial=Trial(plan(), target),
+            request={"seed": 0},
+            _make=lambda call, is_eager: target(*call[0]),
+        )
         for draw in range(3):
             Workload.call(workload, ((torch.ones(1),), {}), draw=draw)
     assert drawn[:3] == drawn[3:]
@@ -216,7 +229,11 @@ def test_each_call_of_a_trial_draws_other_numbers_and_the_same_ones_in_the_next_
 
 
 def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path: Path) -> None:
-    for draw, is_random in ((lambda: torch.rand(1), True), (random.random, True), (lambda: torch.ones(1), False)):
+    for draw, is_random in (
+        (lambda: torch.rand(1), True),
+        (random.random, True),
+        (lambda: torch.ones(1), False),
+    ):
         trial = Trial(plan(outputs=str(tmp_path / "one")), function)
         torch.rand(1)
         with trial.seeded(0):

@@ -25,11 +25,16 @@ PROBE = PACKAGE / "probe"
 
 def recorded_in(recording: Path) -> tuple[set[str], set[str]]:
     """The kinds of events and the names of artifacts in a recording."""
-    events = {json.loads(line)["event"] for line in (recording / wire.EVENTS_FILE).read_text().splitlines()}
+    events = {
+        json.loads(line)["event"]
+        for line in (recording / wire.EVENTS_FILE).read_text().splitlines()
+    }
     artifacts = set()
     for log in find_logs(recording / wire.TRACE_FOLDER):
         with log.open() as lines:
-            records = read_records(lines, lambda kind: kind.startswith(wire.ARTIFACT_PREFIX), LogDamage())
+            records = read_records(
+                lines, lambda kind: kind.startswith(wire.ARTIFACT_PREFIX), LogDamage()
+            )
             artifacts |= {record.kind for record in records}
     return events, artifacts
 
@@ -37,7 +42,11 @@ def recorded_in(recording: Path) -> tuple[set[str], set[str]]:
 @cache
 def nodes_of(file: Path) -> tuple[ast.AST, ...]:
     """The constants and calls in a file."""
-    return tuple(node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, (ast.Constant, ast.Call)))
+    return tuple(
+        node
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, (ast.Constant, ast.Call))
+    )
 
 
 @cache
@@ -49,13 +58,19 @@ def nodes(folder: Path) -> tuple[ast.AST, ...]:
 @cache
 def texts(folder: Path) -> frozenset[str]:
     return frozenset(
-        node.value for node in nodes(folder) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        node.value
+        for node in nodes(folder)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
 
 
 def written_by(*methods: str) -> set[str]:
     """The names that stand first in calls of methods."""
-    calls = (node for node in nodes(PROBE) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    calls = (
+        node
+        for node in nodes(PROBE)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
     first = [call.args[0] for call in calls if call.func.attr in methods and call.args]
     constants = {node.value for node in first if isinstance(node, ast.Constant)}
     return {value for value in constants if isinstance(value, str) and value.isidentifier()}
@@ -68,9 +83,14 @@ def test_somebody_reads_each_event_and_each_artifact():
     raw = {
         json.loads(node.value.replace(b"%d", b"1").replace(b"%s", b'"pid": 1'))["event"]
         for node in nodes(PROBE)
-        if isinstance(node, ast.Constant) and isinstance(node.value, bytes) and b'"event"' in node.value
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, bytes)
+        and b'"event"' in node.value
     }
-    events, artifacts = written_by("write", "_write") | raw, written_by("write_artifact", "_write_artifact")
+    events, artifacts = (
+        written_by("write", "_write") | raw,
+        written_by("write_artifact", "_write_artifact"),
+    )
     assert len(events) > 30
     assert len(artifacts) > 10
     assert (events | artifacts) - read == set()
@@ -94,7 +114,9 @@ def test_file_names_stand_in_one_place():
 def test_a_programs_start_finds_the_recording_where_capture_puts_it():
     # sitecustomize.py runs before anything of ours can be imported, so it has a copy of the name.
     assert RECORDING_VARIABLE in {
-        node.value for node in nodes_of(PROBE / "startup" / "sitecustomize.py") if isinstance(node, ast.Constant)
+        node.value
+        for node in nodes_of(PROBE / "startup" / "sitecustomize.py")
+        if isinstance(node, ast.Constant)
     }
 
 
@@ -114,7 +136,16 @@ def test_a_full_run_writes_events_and_artifacts(tmp_path, run_cli):
     assert process.returncode == 0, process.stderr
     folder = tmp_path / ".graphdoctor"
     events, artifacts = recorded_in(folder / (folder / "last").read_text().strip())
-    assert events >= {"process", "phase", "environment", "target", "coverage", "steady_call", "guard_cost", "lane"}
+    assert events >= {
+        "process",
+        "phase",
+        "environment",
+        "target",
+        "coverage",
+        "steady_call",
+        "guard_cost",
+        "lane",
+    }
     assert events >= {"config", "finished"}
     of_others = {
         "graphdoctor_compile_call",
@@ -141,5 +172,10 @@ def test_a_scripts_run_is_as_declared(tmp_path, run_cli):
     folder = tmp_path / ".graphdoctor"
     events, artifacts = recorded_in(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "environment", "config", "ended"}
-    assert artifacts >= {"graphdoctor_compile_call", "graphdoctor_graph", "graphdoctor_caller", "graphdoctor_file"}
+    assert artifacts >= {
+        "graphdoctor_compile_call",
+        "graphdoctor_graph",
+        "graphdoctor_caller",
+        "graphdoctor_file",
+    }
     assert artifacts >= {"graphdoctor_root", "graphdoctor_called", "graphdoctor_watched_call"}

@@ -7,8 +7,8 @@ A comment on the line above a block says what becomes of it:
 - ``<!-- file: name.py -->``: it is written to that file, for the page's later commands;
 - ``<!-- exits with 1 -->``: what its last command exits with, if not with 0.
 
-In a ``console`` block either every line is a command, or commands begin with ``$`` and the lines below one are its
-output:
+In a ``console`` block either every line is a command, or commands begin with ``$`` and the lines
+below one are its output:
 each must appear in this order, with other lines between them; ``…`` stands for anything.
 """
 
@@ -28,7 +28,8 @@ COMMENTS = re.compile(
     r"not run: (?P<reason>.+)|run by (?P<test>tests/\S+)|file: (?P<file>\S+)|exits with (?P<status>\d+)"
 )
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<comment>.*) -->\n)?^```(?P<language>\w*)(?P<rest>.*)\n(?P<text>(?:.*\n)*?)^```$", re.MULTILINE
+    r"(?:^<!-- (?P<comment>.*) -->\n)?^```(?P<language>\w*)(?P<rest>.*)\n(?P<text>(?:.*\n)*?)^```$",
+    re.MULTILINE,
 )
 
 
@@ -74,7 +75,11 @@ class Block:
         starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
         status = int(self.asked("status") or 0)
         return [
-            Command(lines[start].removeprefix("$ "), tuple(lines[start + 1 : end]), status if end == len(lines) else 0)
+            Command(
+                lines[start].removeprefix("$ "),
+                tuple(lines[start + 1 : end]),
+                status if end == len(lines) else 0,
+            )
             for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
         ]
 
@@ -83,7 +88,13 @@ def blocks_of(name: str) -> list[Block]:
     """The blocks of a page, in order."""
     text = NAMES[name].read_text(encoding="utf-8")
     return [
-        Block(name, text.count("\n", 0, found.start()) + 1, found["language"], found["comment"], found["text"])
+        Block(
+            name,
+            text.count("\n", 0, found.start()) + 1,
+            found["language"],
+            found["comment"],
+            found["text"],
+        )
         for found in _BLOCK.finditer(text)
     ]
 
@@ -99,7 +110,9 @@ def missing_line(output: str, shown: tuple[str, ...]) -> str | None:
     """The first shown line that the output doesn't have, in order; None when it has them all."""
     rest = iter([" ".join(line.split()) for line in output.splitlines()])
     for line in shown:
-        wanted = re.compile(".*".join(re.escape(part.strip()) for part in " ".join(line.split()).split("…")))
+        wanted = re.compile(
+            ".*".join(re.escape(part.strip()) for part in " ".join(line.split()).split("…"))
+        )
         if wanted.pattern not in ("", ".*") and not any(wanted.fullmatch(found) for found in rest):
             return line
     return None

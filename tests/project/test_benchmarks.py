@@ -26,7 +26,15 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         (tmp_path / name).symlink_to(start)
     main = f"import sys; sys.executable = '{tmp_path}/python'; from benchmarks.__main__ import main; main()"
     result = subprocess.run(
-        [sys.executable, "-c", main, "--quick", "--markdown", "--json", str(tmp_path / "rows.json")],
+        [
+            sys.executable,
+            "-c",
+            main,
+            "--quick",
+            "--markdown",
+            "--json",
+            str(tmp_path / "rows.json"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

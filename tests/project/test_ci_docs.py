@@ -1,4 +1,5 @@
-"""docs/ci.md, followed word by word in a fresh repository: from nothing to a green gate, to a red one, and back."""
+"""docs/ci.md, followed word by word in a fresh repository: from nothing to a green gate, to a red
+one, and back."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def shell(tmp_path):
     repository = tmp_path / "my project"
     repository.mkdir()
     environment = clean_environment(
-        PATH=os.pathsep.join([str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        PATH=os.pathsep.join(
+            [str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]
+        ),
         GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"),
         GIT_CONFIG_GLOBAL=os.devnull,
     )
@@ -44,7 +47,9 @@ def shell(tmp_path):
 
     run.repository = repository
     run.summary = tmp_path / "summary.md"
-    made = run("git init -q && git config user.name Test && git config user.email test@example.invalid")
+    made = run(
+        "git init -q && git config user.name Test && git config user.email test@example.invalid"
+    )
     assert made.returncode == 0, made.stderr
     # Python's own, when it imports the model.
     (repository / ".git" / "info" / "exclude").write_text("__pycache__/\n")
@@ -73,7 +78,9 @@ def test_from_nothing_to_a_gate_that_fails_on_a_new_break_and_passes_once_it_is_
     found = shell(STEPS["Check"]["run"])
     assert found.returncode == 1, found.stderr
     line = 1 + broken.splitlines().index('        print("a new break")')
-    assert re.search(rf"^::warning file=model.py,line={line},.*GD101", found.stdout, re.MULTILINE), found.stdout
+    assert re.search(
+        rf"^::warning file=model.py,line={line},.*GD101", found.stdout, re.MULTILINE
+    ), found.stdout
     for file in ("graphdoctor.sarif", "graphdoctor.xml", "graphdoctor.md"):
         assert "GD101" in (shell.repository / file).read_text()
     assert shell(STEPS["Summarise"]["run"]).returncode == 0

@@ -1,4 +1,5 @@
-"""Every command of README.md and docs/ exists and does what the page shows; the site has a page for each rule."""
+"""Every command of README.md and docs/ exists and does what the page shows; the site has a page for
+each rule."""
 
 from __future__ import annotations
 
@@ -29,7 +30,15 @@ from graphdoctor.rules.catalog import PAGES as RULE_PAGES
 from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
 from tests.each import for_each
-from tests.project.documentation import COMMENTS, NAMES, REPOSITORY, Command, blocks_of, inline_commands, missing_line
+from tests.project.documentation import (
+    COMMENTS,
+    NAMES,
+    REPOSITORY,
+    Command,
+    blocks_of,
+    inline_commands,
+    missing_line,
+)
 
 EVERY_PAGE = pytest.mark.parametrize("page", NAMES)
 WITH_COMMANDS = [page for page in NAMES if any(block.is_run for block in blocks_of(page))]
@@ -62,7 +71,9 @@ def options() -> Callable[[str], frozenset[str]]:
 @EVERY_PAGE
 def test_a_block_says_in_known_words_what_becomes_of_it(page: str) -> None:
     for block in blocks_of(page):
-        assert block.language not in ("bash", "sh", "shell", ""), f"line {block.line}: name console, or text"
+        assert block.language not in ("bash", "sh", "shell", ""), (
+            f"line {block.line}: name console, or text"
+        )
         if block.comment is not None and not block.comment.startswith("generated: "):
             assert COMMENTS.fullmatch(block.comment), f"line {block.line}: {block.comment}"
         if test := block.asked("test"):
@@ -77,8 +88,15 @@ def test_python_blocks_parse(page: str) -> None:
 
 
 @EVERY_PAGE
-def test_every_command_and_option_on_a_page_exists(page: str, options: Callable[[str], frozenset[str]]) -> None:
-    written = [command.text for block in blocks_of(page) if block.language == "console" for command in block.commands()]
+def test_every_command_and_option_on_a_page_exists(
+    page: str, options: Callable[[str], frozenset[str]]
+) -> None:
+    written = [
+        command.text
+        for block in blocks_of(page)
+        if block.language == "console"
+        for command in block.commands()
+    ]
     for text in [*written, *inline_commands(page)]:
         words = Command(text).words
         if words[0] != "graphdoctor" or not re.fullmatch(r"[a-z]+", words[1]):
@@ -86,14 +104,19 @@ def test_every_command_and_option_on_a_page_exists(page: str, options: Callable[
         assert words[1] in HELP.command_names(), text
         # What stands behind a script's name is the script's.
         own = words[2 : _end_of_options(words)]
-        unknown = {word.partition("=")[0] for word in own if re.match(r"-", word)} - options(words[1])
+        unknown = {word.partition("=")[0] for word in own if re.match(r"-", word)} - options(
+            words[1]
+        )
         assert not unknown - {"-"}, text
 
 
 def _end_of_options(words: list[str]) -> int | None:
     if words[1] != "run":
         return None
-    return next((number + 1 for number, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
+    return next(
+        (number + 1 for number, word in enumerate(words) if word.endswith(".py") or word == "-m"),
+        None,
+    )
 
 
 @pytest.mark.slow
@@ -101,7 +124,9 @@ def _end_of_options(words: list[str]) -> int | None:
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "sample_models", tmp_path / "sample_models")
     environment = clean_environment(
-        PATH=os.pathsep.join([str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        PATH=os.pathsep.join(
+            [str(command_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]
+        ),
         COLUMNS="120",
     )
     for block in blocks_of(page):
@@ -128,11 +153,20 @@ def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> N
 
 def test_getting_started_goes_where_each_report_leads() -> None:
     commands = [
-        command for block in blocks_of("docs/getting-started.md") if block.is_run for command in block.commands()
+        command
+        for block in blocks_of("docs/getting-started.md")
+        if block.is_run
+        for command in block.commands()
     ]
-    walk = [command for command in commands if "report" not in command.text and "-q" not in command.words]
+    walk = [
+        command
+        for command in commands
+        if "report" not in command.text and "-q" not in command.words
+    ]
     for command, following in pairwise(walk):
-        (said,) = (line.removeprefix("Next: ") for line in command.shown if line.startswith("Next: "))
+        (said,) = (
+            line.removeprefix("Next: ") for line in command.shown if line.startswith("Next: ")
+        )
         assert missing_line(following.text, (said,)) is None
     assert [command.words[1] for command in walk] == ["explain", "fix", "fix", "bench", "check"]
 
@@ -153,7 +187,9 @@ def test_shown_output_must_appear_in_order(shown: tuple[str, ...], missing: str 
 
 
 def test_every_command_has_a_guide_that_ends_with_its_help() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for name, path in NAMES.items() if name.startswith("docs/"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for name, path in NAMES.items() if name.startswith("docs/")
+    )
     for command in HELP.command_names():
         assert f"<!-- generated: help {command} -->" in text
 
@@ -164,7 +200,17 @@ def test_every_setting_and_every_format_is_in_a_table() -> None:
         assert f"| `{found.name.replace('_', '-')}` |" in settings.settings_table()
     for name in ("target", "inputs", "calls", "max-breaks", "min-coverage"):
         assert f"| `{name}` |" in settings.targets_table()
-    for name in ("text", "json", "html", "chrome-trace", "sarif", "github", "junit", "markdown", "svg"):
+    for name in (
+        "text",
+        "json",
+        "html",
+        "chrome-trace",
+        "sarif",
+        "github",
+        "junit",
+        "markdown",
+        "svg",
+    ):
         assert f"| `{name}` |" in formats.formats_table()
 
 
@@ -178,7 +224,9 @@ def test_every_column_of_a_survey_is_in_a_table_on_its_page() -> None:
 
 
 def test_installing_without_torch_names_every_other_dependency() -> None:
-    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]["dependencies"]
     names = {re.split(r"[^\w-]", dependency)[0] for dependency in declared}
     page = NAMES["docs/getting-started.md"].read_text(encoding="utf-8")
     shown = re.search(r"pip install --no-deps graphdoctor\npip install (.+)", page)
@@ -196,7 +244,9 @@ def test_the_page_on_scripts_and_notebooks_has_every_option_of_explainer() -> No
     page = NAMES["docs/api.md"].read_text(encoding="utf-8")
     table = page.partition("| option of `Explainer` |")[2].partition("\n\n")[0]
     first_column = "".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE))
-    assert set(re.findall(r"`(\w+)`", first_column)) == {found.name for found in fields(Explainer) if found.init}
+    assert set(re.findall(r"`(\w+)`", first_column)) == {
+        found.name for found in fields(Explainer) if found.init
+    }
 
 
 @for_each("page", [page for page in NAMES if "/" not in page])
@@ -205,13 +255,22 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
         path, _, anchor = link.partition("#")
         target = REPOSITORY / path
         assert target.is_file(), link
-        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
-        slugs = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+        headings = (
+            re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            if anchor
+            else []
+        )
+        slugs = {
+            re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+            for heading in headings
+        }
         assert not anchor or anchor in slugs, link
 
 
 def test_a_checkout_takes_two_commands_of_which_ci_runs_the_second() -> None:
-    first, second = [block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text]
+    first, second = [
+        block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text
+    ]
     assert re.fullmatch(r"pip install -e \. && graphdoctor fix (\S+)", first)
     assert (REPOSITORY / first.split()[-1]).is_file()
     assert f"bash -c '{second}'\n" in (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
@@ -225,7 +284,9 @@ def test_every_code_has_a_page_where_its_link_leads(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(links, "DOCS_URL", "https://docs.example.org/")
     pages = dict(generator("rule_pages").rule_pages())
     for code, rule in RULE_PAGES.items():
-        path = links.rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
+        path = (
+            links.rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
+        )
         assert f"# {code} {rule.name}" in pages[path]
         assert all(f"## {section}" in pages[path] for section in rule.sections())
         assert f"({code}.md)" in pages["rules/index.md"]
@@ -251,11 +312,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
-    loaded = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
+    loaded = re.compile(
+        r'<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"'
+    )
     for page in site.rglob("*.html"):
         assert not loaded.findall(page.read_text(encoding="utf-8")), page
     for style in site.rglob("*.css"):
-        assert not re.findall(r"(?:url\(|@import)[\"' ]*(?:https?:)?//", style.read_text(encoding="utf-8")), style
+        assert not re.findall(
+            r"(?:url\(|@import)[\"' ]*(?:https?:)?//", style.read_text(encoding="utf-8")
+        ), style
     assert (site / "rules" / "GD101" / "index.html").is_file()
 
 
@@ -293,10 +358,18 @@ ASK = """async ({worker, index, queries}) => {
 def test_the_search_finds_the_right_page_first(site: Path) -> None:
     (worker,) = site.glob("assets/javascripts/workers/search.*.js")
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    asked = {"worker": worker.read_text(encoding="utf-8"), "index": index, "queries": list(FOUND_FIRST)}
+    asked = {
+        "worker": worker.read_text(encoding="utf-8"),
+        "index": index,
+        "queries": list(FOUND_FIRST),
+    }
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         found = browser.new_page().evaluate(ASK, asked)
         browser.close()
     firsts = {query: places[0] for query, places in found.items()}
-    assert not {query: first for query, first in firsts.items() if not first.startswith(FOUND_FIRST[query])}
+    assert not {
+        query: first for query, first in firsts.items() if not first.startswith(FOUND_FIRST[query])
+    }

@@ -1,9 +1,10 @@
-"""Twice as much to read takes about twice the time: nothing grows with the square of what a log holds.
+"""Twice as much to read takes about twice the time: nothing grows with the square of what a log
+holds.
 
-Time is this process's CPU time, the least of several tries of each size in turns, or the median of the turns' ratios.
-What a machine does beside it can only make a try longer, so a test is over as soon as the ratio is small enough; what
-grows with the square never gets there. Garbage is collected between tries: how much of that falls into one depends on
-what else the process holds.
+Time is this process's CPU time, the least of several tries of each size in turns, or the median of
+the turns' ratios. What a machine does beside it can only make a try longer, so a test is over as
+soon as the ratio is small enough; what grows with the square never gets there. Garbage is collected
+between tries: how much of that falls into one depends on what else the process holds.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def taken(work: Work) -> float:
 
 
 def test_what_grows_with_the_square_is_found() -> None:
-    assert growth(lambda size: lambda: [a for a in range(size) for b in range(size) if a == b], 400) > MOST
+    assert (
+        growth(lambda size: lambda: [a for a in range(size) for b in range(size) if a == b], 400)
+        > MOST
+    )
     assert growth(lambda size: lambda: [a for a in range(size) if a == -1], 200_000) <= MOST
 
 
@@ -97,7 +101,8 @@ def test_what_grows_with_the_square_is_found() -> None:
 
 
 def many(count: int) -> Recording:
-    """A script's compiles: functions that recompile, break at a line of their own, resume, and go over the limit."""
+    """A script's compiles: functions that recompile, break at a line of their own, resume, and go
+    over the limit."""
     frames: list[Frame] = []
     compiles, breaks = [], []
     for number in range(0, count // 4, 2):
@@ -114,8 +119,14 @@ def many(count: int) -> Recording:
                 size = change(old=str(again), new=str(again + 1), line=line + 1)
                 outcome = "limit" if again == 3 else "compiled"
                 ids = f"{each}/{again}"
-                compiles.append(recompiled(ids, size, call=None, outcome=outcome, stack=(outer, own)))
-        breaks.append(record(entry(line + 2, "print(x)", function=name, qualname=name), compile_id=f"{number}/0"))
+                compiles.append(
+                    recompiled(ids, size, call=None, outcome=outcome, stack=(outer, own))
+                )
+        breaks.append(
+            record(
+                entry(line + 2, "print(x)", function=name, qualname=name), compile_id=f"{number}/0"
+            )
+        )
     return recording(
         compiles=tuple(compiles),
         frames=tuple(frames),
@@ -129,7 +140,10 @@ def of_ranks(count: int) -> Recording:
     found = many(count)
     ranks = ("rank1", "rank2", "rank3", None)
     return found.replace(
-        compiles=tuple(compile_.replace(process=ranks[index % 4]) for index, compile_ in enumerate(found.compiles))
+        compiles=tuple(
+            compile_.replace(process=ranks[index % 4])
+            for index, compile_ in enumerate(found.compiles)
+        )
     )
 
 
@@ -186,7 +200,9 @@ def in_guard(text: str) -> object:
 
 def in_call(text: str) -> object:
     head = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[8, 8][8, 1]cpu"):\n'
-    return parse_graph(f'{head}        a: "f32[8]" = torch.ops.aten.add.Tensor(x, {text})\n        return (a,)\n')
+    return parse_graph(
+        f'{head}        a: "f32[8]" = torch.ops.aten.add.Tensor(x, {text})\n        return (a,)\n'
+    )
 
 
 @pytest.mark.parametrize("unit", ["a", "a ", "a, ", "._modules['a']", "(", "\\", "#", '"', "\n"])
@@ -197,7 +213,10 @@ def in_call(text: str) -> object:
         (lambda text: expression(f"L['d']['{text}'].__closure__[0].cell_contents"), 20_000),
         (lambda text: is_own_state(f"L['self']{text}-"), 200),
         (in_guard, 10_000),
-        (lambda text: cause_of_reasons((f"0/0: L['d']['{text}'] == 1",), lambda *_place: None), 10_000),
+        (
+            lambda text: cause_of_reasons((f"0/0: L['d']['{text}'] == 1",), lambda *_place: None),
+            10_000,
+        ),
         (parse_break, 20_000),
         (exception_words, 10_000),
         (in_call, 10_000),
@@ -222,7 +241,9 @@ def test_ranks_are_read_one_by_one(tmp_path: Path) -> None:
         folder = tmp_path / str(count)
         folder.mkdir()
         for rank in range(count):
-            (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(original.read_bytes())
+            (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(
+                original.read_bytes()
+            )
         return lambda: job_report(folder, ranks_at(folder), ALONE)
 
     assert growth(work, 8) <= MOST

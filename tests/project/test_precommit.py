@@ -19,12 +19,21 @@ MODEL, HELPER, USER = texts_beside(__file__)
 
 
 def _git(folder: Path, *args: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *args], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        ["git", *args],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """One with graphdoctor's console script on its path, and nobody's git or pre-commit settings."""
+    """One with graphdoctor's console script on its path, and nobody's git or pre-commit
+    settings."""
     scripts = tmp_path / "bin"
     scripts.mkdir()
     for name, main in (("graphdoctor-lint", "main_lint"), ("graphdoctor", "main")):
@@ -62,14 +71,20 @@ def repository(tmp_path: Path, environment: dict[str, str]) -> Path:
         "      - id: graphdoctor-check\n        stages: [manual]\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "install"], cwd=project, env=environment, capture_output=True, check=False
+        [sys.executable, "-m", "pre_commit", "install"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return project
 
 
 @pytest.mark.slow
-def test_a_print_in_a_compiled_forward_is_not_committed(repository: Path, environment: dict[str, str]) -> None:
+def test_a_print_in_a_compiled_forward_is_not_committed(
+    repository: Path, environment: dict[str, str]
+) -> None:
     path = repository / "the models" / "my net.py"
     path.parent.mkdir()
     path.write_text(MODEL)
@@ -92,12 +107,28 @@ def test_a_print_in_a_compiled_forward_is_not_committed(repository: Path, enviro
 
 
 @pytest.mark.slow
-def test_the_gate_runs_where_a_staged_file_reaches_a_target(repository: Path, environment: dict[str, str]) -> None:
+def test_the_gate_runs_where_a_staged_file_reaches_a_target(
+    repository: Path, environment: dict[str, str]
+) -> None:
     def gate(*files: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pre_commit", "run", "graphdoctor-check", "--hook-stage", "manual", "-v"]
+        command = [
+            sys.executable,
+            "-m",
+            "pre_commit",
+            "run",
+            "graphdoctor-check",
+            "--hook-stage",
+            "manual",
+            "-v",
+        ]
         _git(repository, "add", "-A", env=environment)
         return subprocess.run(
-            [*command, "--files", *files], cwd=repository, env=environment, capture_output=True, text=True, check=False
+            [*command, "--files", *files],
+            cwd=repository,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     # Python's compiled files, which a run writes, are nothing to commit.
@@ -105,13 +136,17 @@ def test_the_gate_runs_where_a_staged_file_reaches_a_target(repository: Path, en
     (repository / "net.py").write_text(USER)
     (repository / "helper.py").write_text(HELPER)
     (repository / "unrelated.py").write_text("x = 1\n")
-    (repository / "pyproject.toml").write_text('[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "net.py"\n')
+    (repository / "pyproject.toml").write_text(
+        '[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "net.py"\n'
+    )
 
     skipped = gate("unrelated.py")
     assert skipped.returncode == 0, skipped.stdout
     assert "No targets ran: 1 target skipped" in skipped.stdout
 
-    (repository / "helper.py").write_text(HELPER.replace("    return", '    print("doubling")\n    return'))
+    (repository / "helper.py").write_text(
+        HELPER.replace("    return", '    print("doubling")\n    return')
+    )
     red = gate("helper.py", "unrelated.py")
     assert red.returncode == 1, red.stdout
     assert "GD101" in red.stdout and "helper.py:2" in red.stdout

@@ -2,14 +2,16 @@
 
     python make.py PYTHON [PYTHON …]
 
-``PYTHON`` is an interpreter whose environment has the torch to record. Each program is recorded with graphdoctor
-(``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). One is compiled by Inductor, with an empty cache and
-with what that left (``lowered.bare/``, ``lowered_again.bare/``), one breaks and is refused (``refused.bare/``), one is
-exported and compiled ahead of time (``exported.bare/``); of their records those that nobody reads, most of the
-log, are left out. One with symbolic sizes is compiled (``lowered_sizes.bare/``) and one is exported as far as it can be
-(``lowered_export.bare/``), both with ``TORCH_DTRACE``; their events are left out. Paths, process ids and the system's
-name are replaced by neutral ones; the sums that torch writes of payloads are made anew. Nothing else changes. A torch
-that graphdoctor doesn't run with has ``refused.bare/`` and ``exported.bare/`` alone.
+``PYTHON`` is an interpreter whose environment has the torch to record. Each program is recorded
+with graphdoctor (``NAME/``), some with ``TORCH_TRACE`` alone too (``NAME.bare/``). One is compiled
+by Inductor, with an empty cache and with what that left (``lowered.bare/``,
+``lowered_again.bare/``), one breaks and is refused (``refused.bare/``), one is exported and
+compiled ahead of time (``exported.bare/``); of their records those that nobody reads, most of the
+log, are left out. One with symbolic sizes is compiled (``lowered_sizes.bare/``) and one is exported
+as far as it can be (``lowered_export.bare/``), both with ``TORCH_DTRACE``; their events are left
+out. Paths, process ids and the system's name are replaced by neutral ones; the sums that torch
+writes of payloads are made anew. Nothing else changes. A torch that graphdoctor doesn't run with
+has ``refused.bare/`` and ``exported.bare/`` alone.
 """
 
 from __future__ import annotations
@@ -118,13 +120,32 @@ with tempfile.TemporaryDirectory() as folder:
 _OLDEST = (2, 11)
 """The oldest torch that graphdoctor runs with."""
 _KEPT = (
-    *("str", "torch_version", "dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "compilation_metrics"),
-    *("recompile_reasons", "aot_joint_graph", "aot_forward_graph", "aot_backward_graph", "aot_inference_graph"),
+    *(
+        "str",
+        "torch_version",
+        "dynamo_start",
+        "dynamo_output_graph",
+        "dynamo_cpp_guards_str",
+        "compilation_metrics",
+    ),
+    *(
+        "recompile_reasons",
+        "aot_joint_graph",
+        "aot_forward_graph",
+        "aot_backward_graph",
+        "aot_inference_graph",
+    ),
     *("inductor_post_grad_graph", "inductor_output_code"),
 )
 _KEPT_ALONE = (
     *_KEPT,
-    *("dynamo_graph_break_reason", "dynamo_error", "dynamo_guards", "fx_graph_runnable", "exported_program"),
+    *(
+        "dynamo_graph_break_reason",
+        "dynamo_error",
+        "dynamo_guards",
+        "fx_graph_runnable",
+        "exported_program",
+    ),
     *("create_symbol", "guard_added", "guard_added_fast", "missing_fake_kernel", "aoti_compile_fx"),
 )
 _SIZED = """
@@ -180,7 +201,10 @@ class Alone(NamedTuple):
     variable: str = "TORCH_TRACE"
 
 
-_ANY_TORCH = (Alone(_REFUSED, ("refused",), _KEPT_ALONE), Alone(_EXPORTED, ("exported",), _KEPT_ALONE))
+_ANY_TORCH = (
+    Alone(_REFUSED, ("refused",), _KEPT_ALONE),
+    Alone(_EXPORTED, ("exported",), _KEPT_ALONE),
+)
 _ALONE = (
     Alone(_LOWERED, ("lowered", "lowered_again"), _KEPT),
     Alone(_SIZED, ("lowered_sizes",), left_out=_NOT_KEPT, variable="TORCH_DTRACE"),
@@ -213,20 +237,39 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     shutil.copy(PROGRAMS / f"{name}.py", demo)
     (demo / "bare.py").write_text(_BARE)
     environment = clean_environment() | {"PYTHONPATH": str(REPOSITORY)}
-    explain = [sys.executable, "-m", "graphdoctor", "explain", f"{name}.py", "--python", python, "-q"]
+    explain = [
+        sys.executable,
+        "-m",
+        "graphdoctor",
+        "explain",
+        f"{name}.py",
+        "--python",
+        python,
+        "-q",
+    ]
     subprocess.run(explain, cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
     environment["TORCH_TRACE"] = str(temporary / "bare")
     del environment["PYTHONPATH"]
-    subprocess.run([python, "bare.py", f"{name}.py"], cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [python, "bare.py", f"{name}.py"],
+        cwd=demo,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     (ours,) = (folder for folder in (demo / ".graphdoctor").iterdir() if folder.is_dir())
 
-    replacements = {str(ours): "/home/user/demo/.graphdoctor/recording"} | neutral_paths(demo, temporary, roots)
+    replacements = {str(ours): "/home/user/demo/.graphdoctor/recording"} | neutral_paths(
+        demo, temporary, roots
+    )
     save(ours, HERE / version / name, replacements)
     if name in BARE:
         save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
 
 
-def record_alone(python: str, version: str, program: Alone, temporary: Path, roots: list[str]) -> None:
+def record_alone(
+    python: str, version: str, program: Alone, temporary: Path, roots: list[str]
+) -> None:
     """Record one program with torch's own log alone."""
     demo, name = temporary / "demo", program.names[0]
     demo.mkdir()
@@ -238,14 +281,26 @@ def record_alone(python: str, version: str, program: Alone, temporary: Path, roo
         }
         command = [python, f"{name}.py"]
         nowhere = subprocess.DEVNULL
-        subprocess.run(command, cwd=demo, env=environment, check=True, stdout=nowhere, stderr=nowhere)
+        subprocess.run(
+            command, cwd=demo, env=environment, check=True, stdout=nowhere, stderr=nowhere
+        )
         replacements = neutral_paths(demo, temporary, roots)
-        save(temporary / name_now, HERE / version / f"{name_now}.bare", replacements, program.kinds, program.left_out)
+        save(
+            temporary / name_now,
+            HERE / version / f"{name_now}.bare",
+            replacements,
+            program.kinds,
+            program.left_out,
+        )
 
 
 def clean_environment() -> dict[str, str]:
     """This process's environment without what torch and graphdoctor read of it."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("TORCH", "GRAPHDOCTOR"))
+    }
 
 
 def neutral_paths(demo: Path, temporary: Path, roots: list[str]) -> dict[str, str]:
@@ -283,7 +338,9 @@ def save(
     shutil.rmtree(folder, ignore_errors=True)
     for file in sorted(source.rglob("*")):
         if file.is_file() and file.stat().st_size:
-            name = re.sub(r"(dedicated_log_torch_trace_).*", r"\1recorded.log", str(file.relative_to(source)))
+            name = re.sub(
+                r"(dedicated_log_torch_trace_).*", r"\1recorded.log", str(file.relative_to(source))
+            )
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             text = file.read_text(encoding="utf-8")
             for old, new in replacements.items():
@@ -294,7 +351,8 @@ def save(
 
 
 def with_new_sums(log: str, kinds: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> str:
-    """The log with process ids replaced and ``has_payload`` made anew, without records that aren't kept."""
+    """The log with process ids replaced and ``has_payload`` made anew, without records that aren't
+    kept."""
     records: list[tuple[str, list[str]]] = []
     for line in log.split("\n"):
         if line.startswith("\t"):

@@ -1,11 +1,13 @@
-"""Makes the recordings on a CUDA device beside it: ``cuda.bare/`` and ``cuda.events.json`` of one program.
+"""Makes the recordings on a CUDA device beside it: ``cuda.bare/`` and ``cuda.events.json`` of one
+program.
 
     python make_cuda.py PYTHON
 
-``PYTHON`` is an interpreter whose torch uses a CUDA device, and in whose environment graphdoctor's needs are. A small
-program is compiled with CUDA graphs under ``TORCH_TRACE`` (``cuda.bare/``). torch.profiler's events of a steady call of
-it are ``graphs``, of the same call without CUDA graphs ``one_by_one`` (``cuda.events.json``: the values of a
-``ProfiledEvent`` for each, times since the call began). What ``make.py`` replaces in logs is replaced here too.
+``PYTHON`` is an interpreter whose torch uses a CUDA device, and in whose environment graphdoctor's
+needs are. A small program is compiled with CUDA graphs under ``TORCH_TRACE`` (``cuda.bare/``).
+torch.profiler's events of a steady call of it are ``graphs``, of the same call without CUDA graphs
+``one_by_one`` (``cuda.events.json``: the values of a ``ProfiledEvent`` for each, times since the
+call began). What ``make.py`` replaces in logs is replaced here too.
 """
 
 from __future__ import annotations
@@ -78,7 +80,10 @@ json.dump(found, open(sys.argv[1], "w"))
 _KEPT = (
     *("str", "torch_version", "dynamo_start", "dynamo_cpp_guards_str", "compilation_metrics"),
     *("bwd_compilation_metrics", "inductor_output_code"),
-    *("inductor_provenance_tracking_node_mappings", "inductor_provenance_tracking_kernel_stack_traces"),
+    *(
+        "inductor_provenance_tracking_node_mappings",
+        "inductor_provenance_tracking_kernel_stack_traces",
+    ),
 )
 
 

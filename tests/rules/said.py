@@ -10,7 +10,11 @@ from tests.factories import diagnosed
 
 
 def findings(facts: Recording, *prefixes: str) -> list[Finding]:
-    return [finding for finding in diagnosed(facts).findings if finding.code.startswith(prefixes or ("GD",))]
+    return [
+        finding
+        for finding in diagnosed(facts).findings
+        if finding.code.startswith(prefixes or ("GD",))
+    ]
 
 
 def said(cases: Mapping[str, Recording], *prefixes: str) -> str:
@@ -18,7 +22,10 @@ def said(cases: Mapping[str, Recording], *prefixes: str) -> str:
     return "\n".join(
         line
         for name, facts in cases.items()
-        for line in (f"# {name}", *(line for finding in findings(facts, *prefixes) for line in _lines(finding)))
+        for line in (
+            f"# {name}",
+            *(line for finding in findings(facts, *prefixes) for line in _lines(finding)),
+        )
     )
 
 
@@ -43,7 +50,9 @@ def _fix(fix: Fix) -> str:
 def said_in_full(cases: Mapping[str, Recording]) -> str:
     """All that is diagnosed in each case: findings, recompiles, graphs, frames and counts."""
     return "\n".join(
-        line for name, facts in cases.items() for line in (f"# {name}", *_diagnosed_lines(diagnosed(facts)))
+        line
+        for name, facts in cases.items()
+        for line in (f"# {name}", *_diagnosed_lines(diagnosed(facts)))
     )
 
 

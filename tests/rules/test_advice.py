@@ -1,4 +1,5 @@
-"""What rules advise, done by hand on further programs: plain torch compiles these whole, with the same results."""
+"""What rules advise, done by hand on further programs: plain torch compiles these whole, with the
+same results."""
 
 from __future__ import annotations
 
@@ -74,16 +75,25 @@ def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
         "-!": [
             text
             for finding in said[name]
-            for text in (finding["message"], *(f"{fix['title']} {fix['snippet']}" for fix in finding["fixes"]))
+            for text in (
+                finding["message"],
+                *(f"{fix['title']} {fix['snippet']}" for fix in finding["fixes"]),
+            )
         ],
     }
     for sign, words, _ in parts(name)[1]:
-        assert any(words in text for text in texts[sign]) == (sign != "-!"), (sign, words, texts[sign])
+        assert any(words in text for text in texts[sign]) == (sign != "-!"), (
+            sign,
+            words,
+            texts[sign],
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "code", "is_whole"), ADVISED)
-def test_advice_is_true(name: str, code: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_is_true(
+    name: str, code: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
     from graphdoctor.probe.torch_private.torch_config import config_kept
 

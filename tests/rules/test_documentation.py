@@ -16,10 +16,22 @@ GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
 """Sections of the page about something that a recording lacks, in order."""
 
 NEEDS_RANKS = {"GD125", "GD126", "GD129", "GD130", "GD209"}
-"""Rules whose examples are programs with a process group, which make their calls themselves; tests/distributed runs
-them."""
+"""Rules whose examples are programs with a process group, which make their calls themselves;
+tests/distributed runs them."""
 
-BELOW_DYNAMO = {"GD402", "GD403", "GD503", "GD504", "GD505", "GD506", "GD508", "GD509", "GD510", "GD511", "GD512"}
+BELOW_DYNAMO = {
+    "GD402",
+    "GD403",
+    "GD503",
+    "GD504",
+    "GD505",
+    "GD506",
+    "GD508",
+    "GD509",
+    "GD510",
+    "GD511",
+    "GD512",
+}
 """Rules about what is below Dynamo, which explain doesn't measure; test_kernel_rules.py does."""
 
 OF_EXPORT = {"GD600", "GD601"}
@@ -27,7 +39,8 @@ OF_EXPORT = {"GD600", "GD601"}
 
 
 def first_block(rule: Rule, section: str) -> str:
-    """The first Python block of a section as a program: what *Use instead* leaves out is as in the example."""
+    """The first Python block of a section as a program: what *Use instead* leaves out is as in the
+    example."""
     match = re.search(r"```python\n(.*?)```", rule.sections()[section], re.DOTALL)
     assert match is not None, f"{rule.code}: no code under {section}"
     if section == "Example":
@@ -49,24 +62,41 @@ def _defined(node: ast.stmt) -> set[str]:
             return {name}
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return {(alias.asname or alias.name).partition(".")[0] for alias in names}
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
 
 
 def _read(tree: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return {
+        each.id
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
+    }
 
 
 def test_every_page_has_its_sections_in_order_and_every_rule_runnable_code() -> None:
     wrong = []
     for page in PAGES.values():
         sections = GAP_SECTIONS if isinstance(page, GapPage) else DOC_SECTIONS
-        if tuple(page.sections()) != sections or not all(page.sections().values()) or not page.title().endswith("."):
+        if (
+            tuple(page.sections()) != sections
+            or not all(page.sections().values())
+            or not page.title().endswith(".")
+        ):
             wrong.append(page.code)
     for rule in ALL_RULES.values():
         for section in ("Example", "Use instead"):
             body = ast.parse(first_block(rule, section)).body
             names = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-            names |= {ast.unparse(target) for node in body if isinstance(node, ast.Assign) for target in node.targets}
+            names |= {
+                ast.unparse(target)
+                for node in body
+                if isinstance(node, ast.Assign)
+                for target in node.targets
+            }
             # A program of several processes makes its calls itself.
             if not ({"forward"} if rule.code in NEEDS_RANKS else {"forward", "inputs"}) <= names:
                 wrong.append(f"{rule.code} {section}")
@@ -76,7 +106,9 @@ def test_every_page_has_its_sections_in_order_and_every_rule_runnable_code() -> 
 def test_every_code_that_the_package_names_has_a_page() -> None:
     package = Path(graphdoctor.__file__).parent
     named = {
-        code for file in package.rglob("*.py") for code in re.findall(r"\bGD\d{3}\b", file.read_text(encoding="utf-8"))
+        code
+        for file in package.rglob("*.py")
+        for code in re.findall(r"\bGD\d{3}\b", file.read_text(encoding="utf-8"))
     }
     assert named == set(PAGES)
 
@@ -86,7 +118,11 @@ def test_codes_and_names_are_unique_and_well_formed() -> None:
     assert all(re.fullmatch(r"GD[1-9]\d\d", code) for code in PAGES)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", page.name) for page in PAGES.values())
     tried = {rule.code for rule in (*RULES.breaks, *RULES.recompiles, *RULES.recordings)}
-    assert tried == set(ALL_RULES) == {code for code, page in PAGES.items() if not isinstance(page, GapPage)}
+    assert (
+        tried
+        == set(ALL_RULES)
+        == {code for code, page in PAGES.items() if not isinstance(page, GapPage)}
+    )
 
 
 def test_no_registry_id_belongs_to_two_rules_and_the_catch_all_comes_last() -> None:

@@ -1,4 +1,5 @@
-"""Each rule's Example is found by the rule, and its "Use instead" is not, with the same results in eager mode."""
+"""Each rule's Example is found by the rule, and its "Use instead" is not, with the same results in
+eager mode."""
 
 from __future__ import annotations
 
@@ -19,20 +20,24 @@ from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, OF_EXPORT,
 NO_COMMON_RESULT = {
     "GD103", "GD113", "GD114", "GD201", "GD204", "GD206", "GD207", "GD212", "GD303", "GD402", "GD901",
 }  # fmt: skip
-"""Rules whose two snippets differ in results by their own words, take other arguments, return nothing, or raise."""
+"""Rules whose two snippets differ in results by their own words, take other arguments, return
+nothing, or raise."""
 
 INSTEAD = {"GD200": "GD215"}
-"""What a rule's example is found as: every guard that torch is known to print has a kind, so none is left for GD200.
-``tests/rules/diagnosis/test_recompiles.py`` has a recompile without a guard."""
+"""What a rule's example is found as: every guard that torch is known to print has a kind, so none
+is left for GD200. ``tests/rules/diagnosis/test_recompiles.py`` has a recompile without a guard."""
 
 MEASURED = {"GD301"}
-"""Rules whose finding depends on measured times: their snippets are run, what was measured is not judged."""
+"""Rules whose finding depends on measured times: their snippets are run, what was measured is not
+judged."""
 
 ALSO_FINDS = {"GD204": {"GD112"}}
-"""``Optimizer.step`` begins with an explicit graph break of torch's own (``torch/optim/optimizer.py``, 2.13)."""
+"""``Optimizer.step`` begins with an explicit graph break of torch's own
+(``torch/optim/optimizer.py``, 2.13)."""
 
 ALONE = frozenset({"GD200", "GD204", "GD210", "GD211", "GD217"})
-"""Rules whose snippets need a process or a command of their own: a log of torch alone, an optimizer, a fresh cache."""
+"""Rules whose snippets need a process or a command of their own: a log of torch alone, an
+optimizer, a fresh cache."""
 
 REPEATED = frozenset({"GD217"})
 """Rules about what happens when the last call is repeated, which is done to measure coverage."""
@@ -103,14 +108,20 @@ def codes(document: dict[str, Any]) -> set[str]:
 
 
 def is_plain(rule: Rule, section: str) -> bool:
-    """The snippet needs no options, no command but ``explain``, and raises nothing: many can share a process."""
+    """The snippet needs no options, no command but ``explain``, and raises nothing: many can share
+    a process."""
     code = first_block(rule, section)
-    return rule.code.startswith(("GD1", "GD2")) and rule.code not in ALONE and not _OPTIONS.search(code)
+    return (
+        rule.code.startswith(("GD1", "GD2"))
+        and rule.code not in ALONE
+        and not _OPTIONS.search(code)
+    )
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The document for all plain snippets, run in one process: starting one takes most of a snippet's time."""
+    """The document for all plain snippets, run in one process: starting one takes most of a
+    snippet's time."""
     folder = tmp_path_factory.mktemp("snippets")
     names = []
     for rule in EXPLAINED:
@@ -129,7 +140,9 @@ def snippet_name(rule: Rule, section: str) -> str:
     return f"{rule.code}_{section.split(maxsplit=1)[0].lower()}.py"
 
 
-def found(rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest) -> tuple[set[str], bool]:
+def found(
+    rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest
+) -> tuple[set[str], bool]:
     """The codes of the findings in a snippet, and whether a graph came of it."""
     if not is_plain(rule, section):
         document = document_of(rule, section, folder)
@@ -137,9 +150,15 @@ def found(rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest
         return codes(document), document["summary"]["graphs"] >= 1
     document = request.getfixturevalue("plain")
     name = snippet_name(rule, section)
-    here = {finding["code"] for finding in document["findings"] if finding["location"]["file"].endswith(name)}
+    here = {
+        finding["code"]
+        for finding in document["findings"]
+        if finding["location"]["file"].endswith(name)
+    }
     compiled = [
-        one for one in document["recording"]["compiles"] if one["stack"] and one["stack"][-1]["file"].endswith(name)
+        one
+        for one in document["recording"]["compiles"]
+        if one["stack"] and one["stack"][-1]["file"].endswith(name)
     ]
     with_graph = {graph["compile_id"] for graph in document["recording"]["graphs"]}
     return here, any(one["compile_id"] in with_graph for one in compiled)
@@ -167,7 +186,9 @@ def test_use_instead_is_clean(rule: Rule, tmp_path: Path, request: pytest.Fixtur
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.code not in NO_COMMON_RESULT], ids=lambda rule: rule.code
+    "rule",
+    [rule for rule in RULES if rule.code not in NO_COMMON_RESULT],
+    ids=lambda rule: rule.code,
 )
 def test_use_instead_gives_the_same_results(rule: Rule) -> None:
     torch = pytest.importorskip("torch")
@@ -183,7 +204,10 @@ def test_use_instead_gives_the_same_results(rule: Rule) -> None:
                 torch.manual_seed(7)
                 inputs = names["inputs"]()
                 # A list or a generator is several calls; the latter may change state in between.
-                return [_result(names["forward"], args) for args in ([inputs] if isinstance(inputs, tuple) else inputs)]
+                return [
+                    _result(names["forward"], args)
+                    for args in ([inputs] if isinstance(inputs, tuple) else inputs)
+                ]
         finally:
             torch.set_float32_matmul_precision(precision)
 

@@ -1,4 +1,5 @@
-"""Programs that torch.compile refuses although eager mode runs them: each has a finding with its line."""
+"""Programs that torch.compile refuses although eager mode runs them: each has a finding with its
+line."""
 
 from __future__ import annotations
 
@@ -69,10 +70,16 @@ def example_inputs():
     [(BRANCH, ["GD101"]), (FORMATTED, ["GD502"]), (WRONG_FAKE, ["GD502", "GD901"])],
     ids=["branch of torch.cond", "a class of torch's own", "an operation's fake kernel"],
 )
-def test_a_refused_call_has_a_finding_at_its_line(program: str, codes: list[str], tmp_path: Path) -> None:
+def test_a_refused_call_has_a_finding_at_its_line(
+    program: str, codes: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "model.py").write_text(program)
-    document = json.loads(run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout)
-    line = next(number for number, text in enumerate(program.splitlines(), 1) if "# breaks here" in text)
+    document = json.loads(
+        run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout
+    )
+    line = next(
+        number for number, text in enumerate(program.splitlines(), 1) if "# breaks here" in text
+    )
     assert [(finding["code"], finding["location"]["line"]) for finding in document["findings"]] == [
         (code, line) for code in codes
     ]
@@ -97,19 +104,26 @@ def test_a_refused_call_has_a_finding_at_its_line(program: str, codes: list[str]
 )
 def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool) -> None:
     failure = FailedCompile(type=kind, message="words", chain=(), stack=(entry(12),))
-    known = recording(compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),))
+    known = recording(
+        compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),)
+    )
     assert [found.location.line for found in findings(known, "GD502")] == [12] * is_internal
 
 
 def test_nothing_of_a_package_is_to_be_put_under_disable() -> None:
     def advised(place: StackEntry) -> list[str]:
         failure = FailedCompile(type="AttributeError", message="words", chain=(), stack=(place,))
-        known = recording(compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),))
+        known = recording(
+            compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),)
+        )
         return [fix.title for fix in findings(known, "GD502")[0].fixes]
 
     report = "Report it to PyTorch with what graphdoctor bundle writes"
     packaged = entry(12, file="/lib/site-packages/lib/ops.py", origin="third_party", package="lib")
-    assert advised(packaged) == ["Call this part of the package outside the compiled function", report]
+    assert advised(packaged) == [
+        "Call this part of the package outside the compiled function",
+        report,
+    ]
     assert advised(entry(12))[0].startswith("Keep the line out of the compiled function")
 
 
@@ -151,34 +165,59 @@ def example_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "name"), [(LENGTH, "__len__"), (CLASS, "__class__")], ids=["a length", "a class"])
-def test_the_program_s_own_function_that_torch_called_is_named(program: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "name"), [(LENGTH, "__len__"), (CLASS, "__class__")], ids=["a length", "a class"]
+)
+def test_the_program_s_own_function_that_torch_called_is_named(
+    program: str, name: str, tmp_path: Path
+) -> None:
     (tmp_path / "model.py").write_text(program)
-    document = json.loads(run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout)
-    line = next(number for number, text in enumerate(program.splitlines(), 1) if "# raised here" in text)
+    document = json.loads(
+        run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout
+    )
+    line = next(
+        number for number, text in enumerate(program.splitlines(), 1) if "# raised here" in text
+    )
     (finding,) = document["findings"]
     assert finding["code"] == "GD502"
     assert finding["message"].endswith(f"; `{name}` raised it (model.py:{line})")
-    assert finding["fixes"][0]["title"] == f"Have `{name}` raise nothing: torch calls it while it compiles"
+    assert (
+        finding["fixes"][0]["title"]
+        == f"Have `{name}` raise nothing: torch calls it while it compiles"
+    )
 
 
 @for_each(
     "got, told",
     [
-        ("RuntimeError('a and b differ: [3, 4] X [3, 4].')", "RuntimeError: a and b differ: [3, 4] X [3, 4];"),
+        (
+            "RuntimeError('a and b differ: [3, 4] X [3, 4].')",
+            "RuntimeError: a and b differ: [3, 4] X [3, 4];",
+        ),
         ("KeyError(\"it's 'x'\")", "KeyError: it's 'x';"),
-        ("ZeroDivisionError('float division by zero')", "ZeroDivisionError: float division by zero;"),
+        (
+            "ZeroDivisionError('float division by zero')",
+            "ZeroDivisionError: float division by zero;",
+        ),
         ("RuntimeError('two\nlines')", "RuntimeError: two\nlines;"),
         ("AssertionError()", "RuntimeError when making fake tensor call;"),
         ("something else", "RuntimeError when making fake tensor call;"),
     ],
 )
-def test_what_an_operation_raised_while_tracing_is_told_with_torch_s_id(got: str, told: str) -> None:
+def test_what_an_operation_raised_while_tracing_is_told_with_torch_s_id(
+    got: str, told: str
+) -> None:
     kind = "RuntimeError when making fake tensor call"
-    words = f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"
+    words = (
+        f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"
+    )
     reason = BreakReason(gb_type=kind, torch_id="GB4315", explanation=words)
-    failure = FailedCompile(type="TorchRuntimeError", message=kind, chain=(reason,), stack=(entry(12),))
-    error = CallError(type="torch._dynamo.exc.TorchRuntimeError", message=kind, traceback="", eager="ok")
+    failure = FailedCompile(
+        type="TorchRuntimeError", message=kind, chain=(reason,), stack=(entry(12),)
+    )
+    error = CallError(
+        type="torch._dynamo.exc.TorchRuntimeError", message=kind, traceback="", eager="ok"
+    )
     known = recording(
         compiles=(compiled().replace(outcome="failed", failure=failure),),
         frames=(frame(),),

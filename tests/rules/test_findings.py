@@ -1,4 +1,5 @@
-"""What rules find in hand-built facts: profiles, guards, recompiles, breaks in torch's own code, errors."""
+"""What rules find in hand-built facts: profiles, guards, recompiles, breaks in torch's own code,
+errors."""
 
 from __future__ import annotations
 
@@ -35,7 +36,18 @@ from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.studies.profile.lines import share_out
 from graphdoctor.views.words import sentence
-from tests.factories import FILE, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    FILE,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 from tests.rules.said import findings, said
 from tests.rules.test_kernel_rules import recorded, share
 from tests.studies.profile import facts
@@ -59,13 +71,20 @@ MUL64 = operation("mul", 3, dtype="float64", input_dtypes=("float64",))
 
 def copying(us: float, *operations: InductorOperation) -> Recording:
     """A kernel of some operations, then a library's of the first."""
-    kernels = [code("triton_poi_fused_0", *range(len(operations))), code("extern_kernels.convolution", 0)]
+    kernels = [
+        code("triton_poi_fused_0", *range(len(operations))),
+        code("extern_kernels.convolution", 0),
+    ]
     runs = [ran("triton_poi_fused_0", us), ran("conv", 50.0, "aten::convolution")]
     return profiled(runs, facts.graph(kernels, operations))
 
 
 def cast(line: int, target: str = "bfloat16", **more: Any) -> InductorOperation:
-    given = {"target": "prims.convert_element_type.default", "input_dtypes": ("float32",), "dtype": target}
+    given = {
+        "target": "prims.convert_element_type.default",
+        "input_dtypes": ("float32",),
+        "dtype": target,
+    }
     return operation("_to_copy", line, **given | more)
 
 
@@ -78,7 +97,10 @@ def casting(*operations: InductorOperation, us: float = 50.0) -> Recording:
 def two_casts(size: int | None, *others: InductorOperation) -> Recording:
     """A kernel that moves 3 MB, and another one."""
     second = range(1, 2 + len(others))
-    kernels = [code("triton_poi_fused_0", 0, bytes=3_000_000), code("triton_poi_fused_1", *second, bytes=size)]
+    kernels = [
+        code("triton_poi_fused_0", 0, bytes=3_000_000),
+        code("triton_poi_fused_1", *second, bytes=size),
+    ]
     runs = [ran("triton_poi_fused_0", 30.0), ran("triton_poi_fused_1", 20.0)]
     return profiled(runs, facts.graph(kernels, [cast(3), cast(4), *others]))
 
@@ -102,7 +124,9 @@ def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
         "copies of the program's own": profiled(runs, clones),
         "kernels that only cast": two_casts(None, operation("relu", 4)),
         "casts that move an unknown amount": two_casts(None),
-        "a cast beside something small": casting(cast(3, elements=1000), operation("relu", 4, elements=100)),
+        "a cast beside something small": casting(
+            cast(3, elements=1000), operation("relu", 4, elements=100)
+        ),
         "float64 that was float32": casting(cast(3, "float64"), MUL64, us=40.0),
         "library calls with a profile": library_calls(is_profiled=True),
         "library calls without one": library_calls(is_profiled=False),
@@ -126,7 +150,9 @@ def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
 
 def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> None:
     casts = [cast(3, elements=300), cast(4, elements=100)]
-    found = facts.profiled([ran("triton_poi_fused_0", 40.0)], facts.graph([code("triton_poi_fused_0", 0, 1)], casts))
+    found = facts.profiled(
+        [ran("triton_poi_fused_0", 40.0)], facts.graph([code("triton_poi_fused_0", 0, 1)], casts)
+    )
     lines = {line.line: line.forward_us for line in share_out(found, 100.0, {}).lines}
     own = by_line(timed_kernels(found), lambda each: each.operations)
     assert {place.line: us for place, us in own.items()} == lines == {3: 30.0, 4: 10.0}
@@ -135,7 +161,9 @@ def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> N
 # Guards.
 
 
-def guarded(*sets: GuardSet, compiles: tuple[Compile, ...] = (compiled(),), **values: Any) -> Recording:
+def guarded(
+    *sets: GuardSet, compiles: tuple[Compile, ...] = (compiled(),), **values: Any
+) -> Recording:
     return recording(compiles=compiles).replace(guards=Guards(sets=sets, **values))
 
 
@@ -144,7 +172,13 @@ def guard_set(count: int = 1, *, internal: bool = False, **values: Any) -> Guard
         kind="TYPE_MATCH", source="L['self']._modules['fc']", expression="self.fc", expected="a Linear",
         path="self.fc", is_module_internal=internal, depth=3, guard="",
     )  # fmt: skip
-    return GuardSet(compile_id="0/0", guard_count=count, kinds={"TYPE_MATCH": count}, nodes=(node,) * count, **values)
+    return GuardSet(
+        compile_id="0/0",
+        guard_count=count,
+        kinds={"TYPE_MATCH": count},
+        nodes=(node,) * count,
+        **values,
+    )
 
 
 def scaled(count: int) -> tuple[Compile, ...]:
@@ -157,11 +191,18 @@ def scaled(count: int) -> tuple[Compile, ...]:
 
 
 def test_guards(snapshot: SnapshotAssertion) -> None:
-    bill = tuple(SubtreeCost(path=path, guard_count=1, check_us=us) for path, us in (("self", 9.0), ("self.fc", 8.0)))
+    bill = tuple(
+        SubtreeCost(path=path, guard_count=1, check_us=us)
+        for path, us in (("self", 9.0), ("self.fc", 8.0))
+    )
     costly = {"check_us": 10.0, "runs_per_call": 1}
     cases = {
-        "a large share": guarded(guard_set(share=0.4, bill=bill, **costly), call_us=25.0, share=0.4),
-        "with warm caches alone": guarded(guard_set(warm_share=0.4, **costly), call_us=25.0, warm_share=0.4),
+        "a large share": guarded(
+            guard_set(share=0.4, bill=bill, **costly), call_us=25.0, share=0.4
+        ),
+        "with warm caches alone": guarded(
+            guard_set(warm_share=0.4, **costly), call_us=25.0, warm_share=0.4
+        ),
         "of modules": guarded(guard_set(1200, internal=True, share=0.5, check_us=1.0), share=0.5),
         "a thousand on modules": guarded(guard_set(1000, internal=True)),
         "a value that differs at three recompiles": guarded(compiles=scaled(3)),
@@ -182,16 +223,25 @@ def test_guards(snapshot: SnapshotAssertion) -> None:
 
 # Recompiles.
 
-IN_LOOP = (entry(24, "x = layer(x)", function="run", qualname="Net.run"), entry(12, "y = self.conv(x)"))
+IN_LOOP = (
+    entry(24, "x = layer(x)", function="run", qualname="Net.run"),
+    entry(12, "y = self.conv(x)"),
+)
 WIDTH = change("module_number", "self.width", "8", "16", source="L['self'].width")
 INPUT = change("size", "x.shape[1]", "8", "16")
 WEIGHT = change(
-    "size", "self.conv.weight.shape[0]", "8", "16", source="L['self']._modules['conv']._parameters['weight']"
+    "size",
+    "self.conv.weight.shape[0]",
+    "8",
+    "16",
+    source="L['self']._modules['conv']._parameters['weight']",
 ).replace(is_parameter=True)
 
 
 def instances(*changes: GuardChange, times: int = 2, is_regional: bool = False) -> Recording:
-    again = (recompiled(f"0/{number}", *changes, call=1, stack=IN_LOOP) for number in range(1, times + 1))
+    again = (
+        recompiled(f"0/{number}", *changes, call=1, stack=IN_LOOP) for number in range(1, times + 1)
+    )
     found = recording(compiles=(compiled(stack=IN_LOOP), *again))
     return found.replace(target=found.target.replace(is_regional=is_regional))
 
@@ -202,7 +252,9 @@ def recompiled_for(changed: GuardChange) -> Recording:
 
 def filled(source: str, line: str, old: str | None, new: str) -> Recording:
     """A container whose length changed, guarded on at a line."""
-    changed = change("length", f"len({source[3:].replace(chr(39) + ']', '', 1)})", old, new, source=source)
+    changed = change(
+        "length", f"len({source[3:].replace(chr(39) + ']', '', 1)})", old, new, source=source
+    )
     return recompiled_for(changed.replace(guard_location=entry(12, line)))
 
 
@@ -213,7 +265,10 @@ def test_recompiles(snapshot: SnapshotAssertion) -> None:
         "where each layer is compiled by itself": instances(WIDTH, is_regional=True),
         **{
             f"a condition on {what}": recompiled_for(change("relation", condition, None, None))
-            for what, condition in (("a size", "(x.shape[0] % 2) == 0"), ("a number", "(1.0 + ((-1)*self.p)) == 0.9"))
+            for what, condition in (
+                ("a size", "(x.shape[0] % 2) == 0"),
+                ("a number", "(1.0 + ((-1)*self.p)) == 0.9"),
+            )
         },
     }
     assert said(cases, "GD207", "GD211") == snapshot
@@ -254,13 +309,17 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         ("G['log'].__self__", "out.append(log)", "0", "1"),
     ]
     for wanted, cases in (("GD218", grows), ("GD215", changes)):
-        assert [[one.code for one in findings(filled(*case))] for case in cases] == [[wanted]] * len(cases)
+        assert [[one.code for one in findings(filled(*case))] for case in cases] == [
+            [wanted]
+        ] * len(cases)
 
 
 def test_a_size_of_0_after_1_is_no_size_that_could_be_dynamic() -> None:
     """Sizes 3, 2, 1 and 0: making the dim dynamic saves one recompile, not two."""
     steps = [("3", "2"), ("1", "0")]
-    again = (recompiled(f"0/{n}", change("size", "x.shape[0]", *step)) for n, step in enumerate(steps, 1))
+    again = (
+        recompiled(f"0/{n}", change("size", "x.shape[0]", *step)) for n, step in enumerate(steps, 1)
+    )
     first, second = findings(recording(compiles=(compiled(), *again)), "GD2")
     assert (first.code, first.count, second.code, second.count) == ("GD202", 1, "GD207", 1)
     assert "is 0, and torch compiles separate code" in second.message
@@ -276,13 +335,19 @@ def test_a_limit_that_a_list_filled_is_not_cured_by_dynamic_values() -> None:
         return findings(recording(compiles=(compiled(), *again, over)), "GD201")[0].fixes[0].title
 
     assert "dynamic" in advised(INPUT)
-    assert advised(change("length", "len(history)", "0", "1")).startswith("Keep `len(history)` from changing")
+    assert advised(change("length", "len(history)", "0", "1")).startswith(
+        "Keep `len(history)` from changing"
+    )
 
 
 def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
     """The compile as the reader names that of another rank."""
     number = 10 * rank if frame_id is None else frame_id
-    update = {"compile_id": f"rank{rank}:{compile_.compile_id}", "process": f"rank{rank}", "frame_id": number}
+    update = {
+        "compile_id": f"rank{rank}:{compile_.compile_id}",
+        "process": f"rank{rank}",
+        "frame_id": number,
+    }
     return compile_.replace(**update)
 
 
@@ -298,9 +363,13 @@ def test_ranks(snapshot: SnapshotAssertion) -> None:
             compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change()), 1)
         ),
         "a rank that compiles for another text": ranks(
-            compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change("text", "mode")), 1)
+            compiled(),
+            of_rank(compiled(), 1),
+            of_rank(recompiled("0/1", change("text", "mode")), 1),
         ),
-        "ranks that compiled other functions": ranks(compiled(), of_rank(compiled(), 1, 11), other=elsewhere),
+        "ranks that compiled other functions": ranks(
+            compiled(), of_rank(compiled(), 1, 11), other=elsewhere
+        ),
     }
     assert said(cases, "GD209") == snapshot
     child = compiled().replace(compile_id="p2:0/0", process="p2", frame_id=10)
@@ -319,11 +388,21 @@ def blocks(*paths: str, **values: Any) -> RepeatedBlocks:
     return RepeatedBlocks(paths=paths or LAYERS, **known | values)
 
 
-def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['self']", **differing: str) -> Graph:
-    """A graph with so many operations in each module, None for what is in no module; fields that differ by layer."""
+def graph_of(
+    ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['self']", **differing: str
+) -> Graph:
+    """A graph with so many operations in each module, None for what is in no module; fields that
+    differ by layer."""
     paths = [path for path, count in ops.items() for _ in range(count)]
     made = [
-        {"name": f"sin_{n}", "opcode": "call_method", "target": "sin", "args": "", "kwargs": "", "module": None}
+        {
+            "name": f"sin_{n}",
+            "opcode": "call_method",
+            "target": "sin",
+            "args": "",
+            "kwargs": "",
+            "module": None,
+        }
         | {"module": None if path is None else f"{root}.{path}".removesuffix(".")}
         | {name: text.format(layer=n // 40, number=n) for name, text in differing.items()}
         for n, path in enumerate(paths)
@@ -332,7 +411,9 @@ def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['s
     return graph(f"0/{index}", index=index).replace(nodes=nodes, op_count=len(nodes))
 
 
-def repeating(*graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks(),), **target: Any) -> Recording:
+def repeating(
+    *graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks(),), **target: Any
+) -> Recording:
     arguments = {"backend": "eager", "mode": None, "fullgraph": False, "options": {}}
     given = {
         "name": "Net",
@@ -352,14 +433,25 @@ def even(count: int, *, rest: int = 0, paths: tuple[str, ...] = LAYERS) -> dict[
 
 def test_modules_that_repeat(snapshot: SnapshotAssertion) -> None:
     others = tuple(f"decoder.{index}" for index in range(3))
-    both = (blocks(), blocks(*others, class_name="make.<locals>.Other", container=None, compiled_as="forward"))
+    both = (
+        blocks(),
+        blocks(*others, class_name="make.<locals>.Other", container=None, compiled_as="forward"),
+    )
     nested = blocks("0.1.0", "0.1.1", "0.1.2", container="0.1")
-    arguments = {"backend": "inductor", "mode": "max-autotune", "dynamic": True, "fullgraph": False, "options": {}}
+    arguments = {
+        "backend": "inductor",
+        "mode": "max-autotune",
+        "dynamic": True,
+        "fullgraph": False,
+        "options": {},
+    }
     cases = {
         "layers that make up a graph": repeating(graph_of(even(40, rest=10))),
         "of several kinds": repeating(graph_of(even(60)), known=(blocks(kinds=2),)),
         "with other names of what goes in": repeating(graph_of(even(40), args="sin_{number}, 2")),
-        "of an encoder and a decoder": repeating(graph_of({**even(40), **even(40, paths=others)}), known=both),
+        "of an encoder and a decoder": repeating(
+            graph_of({**even(40), **even(40, paths=others)}), known=both
+        ),
         "a list in a list, with the run's arguments": repeating(
             graph_of({f"0.1.{index}": 60 for index in range(3)}, root="L['model']"),
             known=(nested,),
@@ -367,12 +459,21 @@ def test_modules_that_repeat(snapshot: SnapshotAssertion) -> None:
         ),
     }
     assert said(cases, "GD401") == snapshot
-    little = (even(30), even(40, rest=200), {"layers.0": 400}, {"layersX.0": 100, "layers.01": 300}, {})
+    little = (
+        even(30),
+        even(40, rest=200),
+        {"layers.0": 400},
+        {"layersX.0": 100, "layers.01": 300},
+        {},
+    )
     nothing = (
         *(repeating(graph_of(ops)) for ops in little),
         repeating(*(graph_of({f"layers.{index}": 200}, index=index) for index in range(4))),
         repeating(graph_of(even(40)), is_regional=True),
-        *(repeating(graph_of(even(40)), known=known) for known in (None, (), (blocks(kinds=4),), (blocks(kinds=2),))),
+        *(
+            repeating(graph_of(even(40)), known=known)
+            for known in (None, (), (blocks(kinds=4),), (blocks(kinds=2),))
+        ),
         # Layers that differ in a number, a size or an operation.
         repeating(graph_of(even(40), args="sin_9, {layer}")),
         repeating(graph_of(even(40), value="f32[{layer}]")),
@@ -388,10 +489,18 @@ LOGGER = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
 SKIPPED = BreakReason(gb_type="Attempted to call function marked as skipped", torch_id="GB0007")
 CALL = entry(20, "loss = model(x).sum()", function="<module>")
 ROOT = entry(12, "model = torch.compile(DistributedDataParallel(net))", function="<module>")
-INSIDE = entry(1715, "with self._inside_ddp_forward():", file=DDP_FILE, function="_run_ddp_forward", origin="torch")
+INSIDE = entry(
+    1715,
+    "with self._inside_ddp_forward():",
+    file=DDP_FILE,
+    function="_run_ddp_forward",
+    origin="torch",
+)
 
 
-WRAPPER = frame(0, function="forward").replace(line=12, code_name="inner", is_wrapper=True, container="Sequential")
+WRAPPER = frame(0, function="forward").replace(
+    line=12, code_name="inner", is_wrapper=True, container="Sequential"
+)
 
 
 def in_torch(
@@ -399,7 +508,10 @@ def in_torch(
 ) -> Recording:
     """Breaks in torch's own code around a module; without a graph."""
     helper = {"file": "/lib/python3.11/contextlib.py", "origin": "stdlib", "code_name": "helper"}
-    records = (record(ROOT, INSIDE, chain=(LOGGER,)), record(CALL, INSIDE, chain=(SKIPPED,), compile_id="1/0"))
+    records = (
+        record(ROOT, INSIDE, chain=(LOGGER,)),
+        record(CALL, INSIDE, chain=(SKIPPED,), compile_id="1/0"),
+    )
     known = {
         "frames": (WRAPPER.replace(container=container),
                    frame(1, function="helper").replace(**helper)),
@@ -417,10 +529,16 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
         "without the container's class": in_torch(container=None),
         "a container of the program's own modules": in_torch(graphs=(graph("1/0"),)),
         "a container that torch compiles by itself": in_torch(
-            "module_hook", graphs=(graph("1/0"),), frames=(WRAPPER, frame(1).replace(qualname="Sequential.forward"))
+            "module_hook",
+            graphs=(graph("1/0"),),
+            frames=(WRAPPER, frame(1).replace(qualname="Sequential.forward")),
         ),
         "a compiled function that calls DDP": recording(
-            breaks=(record(entry(16, "y = ddp(x * 2)"), INSIDE, chain=(LOGGER,)).replace(mechanism="ddp_forward"),)
+            breaks=(
+                record(entry(16, "y = ddp(x * 2)"), INSIDE, chain=(LOGGER,)).replace(
+                    mechanism="ddp_forward"
+                ),
+            )
         ),
         "a module of the program's own": in_torch(container=None, graphs=(graph("1/0"),)),
     }
@@ -430,38 +548,67 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
 
 
 def skipped_in_package(*blocks: Enclosing) -> Recording:
-    place = {"file": "/site-packages/slowlib/core.py", "function": "forward", "qualname": "Smoother.forward"}
+    place = {
+        "file": "/site-packages/slowlib/core.py",
+        "function": "forward",
+        "qualname": "Smoother.forward",
+    }
     inside = entry(11, "open(p)", **place, origin="third_party", package="slowlib")
     reason = BreakReason(gb_type="graph break in loop", torch_id="GB7000", explanation="Why.")
     broken = record(entry(16, "x = block(x)"), inside, effect="frame_skipped", chain=(reason,))
     source = SourceContext(
-        file=FILE, line=16, qualname="Net.forward", function_line=13, statement="x = block(x)", enclosing=blocks
+        file=FILE,
+        line=16,
+        qualname="Net.forward",
+        function_line=13,
+        statement="x = block(x)",
+        enclosing=blocks,
     )
     return recording(breaks=(broken,), sources=(source,))
 
 
 def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion) -> None:
     loop = Enclosing(kind="for", line=15, text="for block in self.blocks:")
-    assert said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111") == snapshot
+    assert (
+        said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111")
+        == snapshot
+    )
 
 
 def test_a_break_that_skips_a_resume_function_leaves_what_came_before_in_graphs() -> None:
     broken = record(entry(16, "x = block(x)"), effect="frame_skipped", compile_id="1/0")
     frames = (frame(), frame(1, resumes_at=15))
     compiles = (compiled(), compiled("1/0", outcome="skipped"))
-    found = {one.code: one for one in findings(recording(breaks=(broken,), frames=frames, compiles=compiles))}
+    found = {
+        one.code: one
+        for one in findings(recording(breaks=(broken,), frames=frames, compiles=compiles))
+    }
     assert found["GD111"].message.startswith("the rest of `Net.forward` is not compiled")
-    assert (found["GD111"].effects.skipped_frames, found["GD111"].effects.rest_eager_frames) == ((), ("Net.forward",))
+    assert (found["GD111"].effects.skipped_frames, found["GD111"].effects.rest_eager_frames) == (
+        (),
+        ("Net.forward",),
+    )
 
 
-def skipped_in(*blocks: Enclosing, types: tuple[str, ...] = (), is_called: bool = False) -> list[str]:
-    """What GD111 advises for a break in blocks, on their line or in a function that the line calls."""
+def skipped_in(
+    *blocks: Enclosing, types: tuple[str, ...] = (), is_called: bool = False
+) -> list[str]:
+    """What GD111 advises for a break in blocks, on their line or in a function that the line
+    calls."""
     call = "y = inner(y)"
     inside = (entry(3, 'print("in")', function="inner", qualname="inner"),) if is_called else ()
-    reasons = tuple(BreakReason(gb_type=name) for name in ("Failed to trace builtin operator", *types))
+    reasons = tuple(
+        BreakReason(gb_type=name) for name in ("Failed to trace builtin operator", *types)
+    )
     broken = record(entry(16, call), *inside, effect="frame_skipped", chain=reasons)
     source = SourceContext(
-        file=FILE, line=16, qualname="run", function_line=10, statement=call, statement_line=16, enclosing=blocks
+        file=FILE,
+        line=16,
+        qualname="run",
+        function_line=10,
+        statement=call,
+        statement_line=16,
+        enclosing=blocks,
     )
     found = recording(breaks=(broken,), sources=(source,))
     return [fix.title for one in findings(found, "GD111") for fix in one.fixes]
@@ -471,12 +618,17 @@ def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
     under = ("Graph break under GenericContextWrappingVariable",)
     outer, inner = (Enclosing(kind="with", line=line, text="with lock:") for line in (12, 14))
     grad = Enclosing(kind="with", line=13, text="with torch.no_grad():")
-    tried, loop = Enclosing(kind="try", line=15, text="try:"), Enclosing(kind="for", line=15, text="for i in (1, 2):")
+    tried, loop = (
+        Enclosing(kind="try", line=15, text="try:"),
+        Enclosing(kind="for", line=15, text="for i in (1, 2):"),
+    )
     assert skipped_in(inner, grad, types=under) == ["Move this line out of the `with` on line 14"]
     both = "Move this line out of the `with` on line 12 and the `with` on line 14"
     assert skipped_in(inner, grad, outer, types=under) == [both]
     assert skipped_in(tried) == ["Move this line out of the `try` on line 15"]
-    assert skipped_in(tried, is_called=True) == ["Move the call `y = inner(y)` out of the `try` on line 15"]
+    assert skipped_in(tried, is_called=True) == [
+        "Move the call `y = inner(y)` out of the `try` on line 15"
+    ]
     loops = ("graph break in loop",)
     assert skipped_in(loop, types=loops) == [
         "Move the body of the `for` on line 15 into a function, so that torch compiles that"
@@ -491,12 +643,18 @@ def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
 
 def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> None:
     calls = {
-        name: BreakReason(gb_type=f"Call to `torch._dynamo.{name}()`", torch_id=id_, explanation="User-inserted.")
+        name: BreakReason(
+            gb_type=f"Call to `torch._dynamo.{name}()`", torch_id=id_, explanation="User-inserted."
+        )
         for name, id_ in (("graph_break", "GB0025"), ("skip_frame", "GB4297"))
     }
     called = "torch._dynamo.graph_break()"
-    library = entry(3, called, file="/lib/site-packages/lib/work.py", origin="third_party", package="lib")
-    torch = entry(9, called, file="/lib/site-packages/torch/other.py", origin="torch", package="torch")
+    library = entry(
+        3, called, file="/lib/site-packages/lib/work.py", origin="third_party", package="lib"
+    )
+    torch = entry(
+        9, called, file="/lib/site-packages/torch/other.py", origin="torch", package="torch"
+    )
     stacks: list[tuple[tuple[StackEntry, ...], str]] = [
         ((entry(8, called),), "graph_break"),
         ((entry(8, "stop()"),), "graph_break"),
@@ -508,7 +666,9 @@ def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> 
     lines = []
     for stack, name in stacks:
         own = [one for one in stack if one.origin in ("user", "third_party")]
-        site = BreakSite(entry=own[-1], records=(record(*stack, chain=(calls[name],)),), effects=Effects())
+        site = BreakSite(
+            entry=own[-1], records=(record(*stack, chain=(calls[name],)),), effects=Effects()
+        )
         rule = next(rule for rule in RULES.breaks if rule.matches(site))
         lines.append(f"{rule.code} {rule.message(site)}: {[fix.title for fix in rule.fixes(site)]}")
     assert "\n".join(lines) == snapshot
@@ -516,25 +676,30 @@ def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> 
 
 # Errors.
 
-HINT = (
-    "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this especially if you're reporting a bug)"
-)
+HINT = "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this especially if you're reporting a bug)"
 LOWERING = "InductorError: LoweringException: "
 
 
 def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
-    """What the backend raised as we saw it, or as torch words it in a log that graphdoctor didn't record."""
+    """What the backend raised as we saw it, or as torch words it in a log that graphdoctor didn't
+    record."""
     known = {"failure": FailedCompile(type="BackendCompilerFailed", message=failure)}
-    broken = compiled(outcome="failed", stack=(entry(10, "def forward(self, x):"),)).replace(**known)
+    broken = compiled(outcome="failed", stack=(entry(10, "def forward(self, x):"),)).replace(
+        **known
+    )
     return recording(compiles=(broken,), graphs=() if seen is None else (graph(error=seen),))
 
 
-def failed_tracing(kind: str = "TorchRuntimeError", *, is_foreign: bool = True, line: int | None = 5) -> Recording:
+def failed_tracing(
+    kind: str = "TorchRuntimeError", *, is_foreign: bool = True, line: int | None = 5
+) -> Recording:
     chain = (BreakReason(gb_type="RuntimeError when making fake tensor call"),)
     stack = () if line is None else (entry(line),)
     failure = FailedCompile(type=kind, message="words", chain=chain, stack=stack)
     failed = compiled("0/0").replace(outcome="failed", failure=failure)
-    gap = CaptureGap(code="GD904", kind="foreign_log", message="This log was not recorded by graphdoctor.")
+    gap = CaptureGap(
+        code="GD904", kind="foreign_log", message="This log was not recorded by graphdoctor."
+    )
     known = {"gaps": (gap,) if is_foreign else (), "calls": ()}
     return recording(compiles=(failed,), frames=(frame(0),)).replace(**known)
 
@@ -575,8 +740,15 @@ def test_errors(snapshot: SnapshotAssertion) -> None:
     )
     assert none_in(told_by_others, "GD901")
     # The pipe of a command that was killed broke, and its program with it.
-    error = CallError(type="BrokenPipeError", message="Broken pipe", traceback="", eager="BrokenPipeError")
-    cut = recording(calls=(Call(index=1, inputs="", outcome="error", error=error),), ended=ProbeExit(status=None))
-    unknown = [cut.replace(exit=ProbeExit(status=None, reason=reason)) for reason in ("lost", "running")]
+    error = CallError(
+        type="BrokenPipeError", message="Broken pipe", traceback="", eager="BrokenPipeError"
+    )
+    cut = recording(
+        calls=(Call(index=1, inputs="", outcome="error", error=error),),
+        ended=ProbeExit(status=None),
+    )
+    unknown = [
+        cut.replace(exit=ProbeExit(status=None, reason=reason)) for reason in ("lost", "running")
+    ]
     assert none_in((cut, *unknown), "GD901")
     assert not none_in((cut.replace(exit=ProbeExit(status=0, reason="finished")),), "GD901")

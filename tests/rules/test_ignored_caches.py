@@ -1,4 +1,5 @@
-"""Functions with a cache in compiled code: those are told of whose tensors the code computes again in each call."""
+"""Functions with a cache in compiled code: those are told of whose tensors the code computes again
+in each call."""
 
 from __future__ import annotations
 
@@ -66,5 +67,8 @@ def test_those_whose_tensors_are_computed_again_are_told_of(tmp_path: Path) -> N
     findings = [each for each in json.loads(process.stdout)["findings"] if each["code"] == "GD404"]
     marked = [line for line, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith("# found")]
     assert [each["location"]["line"] for each in findings] == marked
-    assert ["`Rotary.table`" in findings[0]["message"], "`mask`" in findings[1]["message"]] == [True, True]
+    assert ["`Rotary.table`" in findings[0]["message"], "`mask`" in findings[1]["message"]] == [
+        True,
+        True,
+    ]
     assert {each["location"]["function"] for each in findings} == {"Rotary.forward"}

@@ -1,4 +1,5 @@
-"""What the rules on what is below Dynamo make of hand-built facts, and of their own pages' programs."""
+"""What the rules on what is below Dynamo make of hand-built facts, and of their own pages'
+programs."""
 
 from __future__ import annotations
 
@@ -73,15 +74,26 @@ def with_graphs(*, kernels: KernelShare | None = None, **values: object) -> Reco
 
 def recorded_as(**values: object) -> CudaGraphFunction:
     """A function that torch records."""
-    known = {"compile_id": "0/0", "phase": "forward", "name": "f", "sizes": 1, "recordings": 1, "rerecordings": 0}
+    known = {
+        "compile_id": "0/0",
+        "phase": "forward",
+        "name": "f",
+        "sizes": 1,
+        "recordings": 1,
+        "rerecordings": 0,
+    }
     return CudaGraphFunction(**{**known, "copied": (), **values})
 
 
 def graph_input(name: str, size: int = 8, source: str | None = "") -> CudaGraphInput:
-    return CudaGraphInput(placeholder=name, bytes=size, source=f"L['{name}']" if source == "" else source)
+    return CudaGraphInput(
+        placeholder=name, bytes=size, source=f"L['{name}']" if source == "" else source
+    )
 
 
-def node(target: str, line: int, *inputs: str, opcode: str = "call_function", value: str | None = None) -> GraphNode:
+def node(
+    target: str, line: int, *inputs: str, opcode: str = "call_function", value: str | None = None
+) -> GraphNode:
     return GraphNode(
         name="n", opcode=opcode, target=target, args="", kwargs="", inputs=inputs, value=value, file=factories.FILE,
         line=line,
@@ -91,13 +103,23 @@ def node(target: str, line: int, *inputs: str, opcode: str = "call_function", va
 def writing(target: str) -> Recording:
     """A graph that torch skips because it writes to its input by such an operation."""
     argument = GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs="")
-    graph = factories.graph().replace(nodes=(argument, node(target, 12, "l_x_", opcode="call_method")))
+    graph = factories.graph().replace(
+        nodes=(argument, node(target, 12, "l_x_", opcode="call_method"))
+    )
     facts = with_graphs(skipped=(skip("mutation"),), functions=(recorded_as(mutated=("L['x']",)),))
     return facts.replace(graphs=(graph,))
 
 
 def bypass(kind: str, **values: object) -> CacheBypass:
-    return CacheBypass(**{"compile_id": "0/0", "kind": kind, "reason": "torch's words", "is_code_kept": True, **values})
+    return CacheBypass(
+        **{
+            "compile_id": "0/0",
+            "kind": kind,
+            "reason": "torch's words",
+            "is_code_kept": True,
+            **values,
+        }
+    )
 
 
 def compiled_for(seconds: float | None, *bypasses: CacheBypass) -> Recording:
@@ -105,23 +127,35 @@ def compiled_for(seconds: float | None, *bypasses: CacheBypass) -> Recording:
     return factories.recording(compiles=known).replace(cache_bypasses=bypasses)
 
 
-def product(target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11) -> GraphNode:
+def product(
+    target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11
+) -> GraphNode:
     return node(target, line, value=value)
 
 
 def on_cuda(*nodes: GraphNode, **precision: object) -> Recording:
-    known = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((9, 0), (7, 5))} | precision
+    known = {
+        "matmul_tf32": False,
+        "convolution_tf32": True,
+        "capabilities": ((9, 0), (7, 5)),
+    } | precision
     graph = Graph(compile_id="0/0", index=0, op_count=1, nodes=nodes)
     return recorded(float32_precision=Float32Precision(**known), graphs=(graph,))
 
 
 def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
     """What layers keep, each as much."""
-    given: dict[str, Any] = {"operation": "aten.gelu.default", "tensor": "f32[8, 9]", "is_argument": False}
+    given: dict[str, Any] = {
+        "operation": "aten.gelu.default",
+        "tensor": "f32[8, 9]",
+        "is_argument": False,
+    }
     size, place = megabytes * 1024**2, factories.entry(7)
     names = [f"gelu_{number}" for number in range(layers)]
     saved = [
-        KeptTensor(**{"name": name, "bytes": size, "is_cheap": True, "stack": (place,)} | given | more)
+        KeptTensor(
+            **{"name": name, "bytes": size, "is_cheap": True, "stack": (place,)} | given | more
+        )
         for name in names
     ]
     return Partition(saved=tuple(saved), recomputed={}, draws_random=False)
@@ -129,7 +163,12 @@ def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
 
 def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Recording:
     """A profiled call with a graph that keeps something, of 100 MiB in all."""
-    known = {"peak_of": "process", "before_bytes": 0, "peak_bytes": 2**30, "saved_bytes": 100 * 2**20}
+    known = {
+        "peak_of": "process",
+        "before_bytes": 0,
+        "peak_bytes": 2**30,
+        "saved_bytes": 100 * 2**20,
+    }
     made = recorded(
         profiled=facts.profiled((), facts.graph((), partition=partition)),
         memory=MeasuredMemory(**known | {"eager_saved_bytes": None} | memory),
@@ -138,23 +177,39 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
 
 
 ADDMM = KernelTime(name="aten::addmm", kind="library", us=80.0, count=4)
-FUSED = KernelTime(name="aten::_scaled_dot_product_efficient_attention", kind="library", us=90.0, count=1)
+FUSED = KernelTime(
+    name="aten::_scaled_dot_product_efficient_attention", kind="library", us=90.0, count=1
+)
 CLONES = KernelTime(name="triton_poi_fused_clone_1", kind="generated", us=24.4, count=5)
-FAST_PATH = KernelTime(name="sgemm", kind="library", us=30.0, count=1, within=("aten::_native_multi_head_attention",))
+FAST_PATH = KernelTime(
+    name="sgemm", kind="library", us=30.0, count=1, within=("aten::_native_multi_head_attention",)
+)
 SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
 
 
 def gemm(name: str, us: float, operation: str = "aten::addmm") -> KernelTime:
     """A library's kernel on a GPU."""
     places = (CodeLine(file="/project/net.py", line=7), CodeLine(file="/project/head.py", line=30))
-    return KernelTime(name=name, kind="library", us=us, count=2, operations=(operation,), lines=places)
+    return KernelTime(
+        name=name, kind="library", us=us, count=2, operations=(operation,), lines=places
+    )
 
 
 TINY = {"library_us": 5.0, "generated_us": 10.0, "region_us": 70.0}
-SLOW = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=(SOFTMAX,))
+SLOW = share(
+    call_us=600.0,
+    library_us=300.0,
+    generated_us=270.0,
+    copy_us=8.0,
+    region_us=20.0,
+    largest=(SOFTMAX,),
+)
 FAST = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, region_us=0.0)
 COPYING = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
-COND = tuple(bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}") for n in (0, 1))
+COND = tuple(
+    bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}")
+    for n in (0, 1)
+)
 CALLS_F = Graph(compile_id="0/0", index=0, op_count=1, nodes=(node("model.net.f", 11, "x"),))
 ELSEWHERE = product().replace(file="/site-packages/lib/net.py")
 
@@ -164,18 +219,30 @@ FOUND = {
     "running the code outweighs its kernels": recorded(share(**TINY, outside_us=17.5, launches=3)),
     "the same on a GPU": recorded(share(device="cuda", **TINY)),
     "with CUDA graphs": with_graphs(kernels=share(device="cuda", **TINY)),
-    "library calls": recorded(share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=(ADDMM,))),
-    "library calls on a GPU": recorded(share(device="cuda", library_us=94.0, generated_us=3.0, region_us=3.0)),
+    "library calls": recorded(
+        share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=(ADDMM,))
+    ),
+    "library calls on a GPU": recorded(
+        share(device="cuda", library_us=94.0, generated_us=3.0, region_us=3.0)
+    ),
     "a skipped CUDA graph with its line": with_graphs(
         skipped=(skip("mutation", file=factories.FILE, line=7, compile_id="0/0"),) * 2
     ),
-    **{f"an input that {target} writes to": writing(target) for target in ("add_", "operator.setitem")},
-    **{f"no write by {target}": writing(target) for target in ("sin", "operator.invert", "__init__")},
+    **{
+        f"an input that {target} writes to": writing(target)
+        for target in ("add_", "operator.setitem")
+    },
+    **{
+        f"no write by {target}": writing(target)
+        for target in ("sin", "operator.invert", "__init__")
+    },
     "no CUDA device": with_graphs(skipped=(skip("no_device"),)),
     "no CUDA device for max-autotune": with_graphs(skipped=(skip("no_device"),)).replace(
         target=factories.recording().target.replace(compile_arguments={"mode": "max-autotune"})
     ),
-    "each reason by itself": with_graphs(skipped=tuple(map(skip, ("other", "mutation", "cpu_device", "mutation")))),
+    "each reason by itself": with_graphs(
+        skipped=tuple(map(skip, ("other", "mutation", "cpu_device", "mutation")))
+    ),
     "operations that split a CUDA graph": with_graphs(
         left_out=(skip("cpu_device", file=factories.FILE, line=7), skip("other"))
     ),
@@ -184,7 +251,8 @@ FOUND = {
         kernels=COPYING, functions=(recorded_as(copied=(graph_input("y"), graph_input("x", 64))),)
     ),
     "copies of an input without one": with_graphs(
-        kernels=COPYING, functions=(recorded_as(copied=(graph_input("y"), graph_input("tangents_1", source=None))),)
+        kernels=COPYING,
+        functions=(recorded_as(copied=(graph_input("y"), graph_input("tangents_1", source=None))),),
     ),
     "a CUDA graph for each of many sizes": with_graphs(
         functions=(recorded_as(sizes=8), recorded_as(sizes=20, recordings=0))
@@ -193,23 +261,37 @@ FOUND = {
         functions=(
             recorded_as(recordings=3, rerecordings=2, moved=(graph_input("weight"),)),
             recorded_as(recordings=2, rerecordings=1, phase="backward"),
-            recorded_as(recordings=2, rerecordings=1, name="g", moved=(graph_input("primals_1", source=None),)),
+            recorded_as(
+                recordings=2,
+                rerecordings=1,
+                name="g",
+                moved=(graph_input("primals_1", source=None),),
+            ),
         )
     ),
     "kernels that are slower than those they replaced": recorded(SLOW, eager_kernels=FAST),
-    "the same kernels on a GPU": recorded(SLOW.replace(device="cuda"), eager_kernels=FAST.replace(device="cuda")),
+    "the same kernels on a GPU": recorded(
+        SLOW.replace(device="cuda"), eager_kernels=FAST.replace(device="cuda")
+    ),
     "kernels that only one side has": recorded(
-        SLOW.replace(largest=(SOFTMAX, ADDMM, CLONES)), eager_kernels=FAST.replace(largest=(ADDMM, FUSED, FAST_PATH))
+        SLOW.replace(largest=(SOFTMAX, ADDMM, CLONES)),
+        eager_kernels=FAST.replace(largest=(ADDMM, FUSED, FAST_PATH)),
     ),
     "another kernel of a library for the same operation": recorded(
-        SLOW.replace(largest=(gemm("sgemm_64x64", 300.0), ADDMM, gemm("elementwise", 9.0, "aten::add"))),
-        eager_kernels=FAST.replace(largest=(gemm("sgemm_128x64", 200.0), ADDMM, gemm("vectorized", 10.0, "aten::add"))),
+        SLOW.replace(
+            largest=(gemm("sgemm_64x64", 300.0), ADDMM, gemm("elementwise", 9.0, "aten::add"))
+        ),
+        eager_kernels=FAST.replace(
+            largest=(gemm("sgemm_128x64", 200.0), ADDMM, gemm("vectorized", 10.0, "aten::add"))
+        ),
     ),
     "a graph that the caches leave out, with its line": recorded(
         cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)
     ),
     "a function within another one": recorded(
-        cache_bypasses=(bypass("function", subject="net.f", reason="target <function made.<locals>.f at 0x7f>"),)
+        cache_bypasses=(
+            bypass("function", subject="net.f", reason="target <function made.<locals>.f at 0x7f>"),
+        )
     ),
     "autocast in the compiled function": recorded(
         cache_bypasses=(bypass("function", subject="torch.amp.autocast_mode._enter_autocast"),)
@@ -223,15 +305,26 @@ FOUND = {
             ),
         )
     ),
-    "graphs that are left out for one reason, and one for another": compiled_for(1.5, *COND, bypass("freezing")),
+    "graphs that are left out for one reason, and one for another": compiled_for(
+        1.5, *COND, bypass("freezing")
+    ),
     "graphs of which no time is known": compiled_for(None, *COND),
-    **{f"left out: {kind}": recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)) for kind in BYPASSES},
-    "float32 products": on_cuda(product(line=12), product("operator.matmul"), product("bmm"), product("torch.relu")),
+    **{
+        f"left out: {kind}": recorded(cache_bypasses=(bypass(kind, is_code_kept=False),))
+        for kind in BYPASSES
+    },
+    "float32 products": on_cuda(
+        product(line=12), product("operator.matmul"), product("bmm"), product("torch.relu")
+    ),
     "products in a file that nothing is known of": on_cuda(ELSEWHERE, ELSEWHERE),
-    "convolutions": on_cuda(product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False),
+    "convolutions": on_cuda(
+        product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False
+    ),
     "large cheap tensors that are kept": keeping(kept(20, layers=3)),
     "kept where random numbers are drawn": keeping(kept(60).replace(draws_random=True)),
-    "kept beside a peak that matters": keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20),
+    "kept beside a peak that matters": keeping(
+        kept(60), peak_of="allocator", peak_bytes=500 * 2**20
+    ),
 }
 
 NOT_FOUND = [
@@ -298,14 +391,20 @@ def example_inputs():
 """
 
 
-def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool = False) -> Recording:
-    """A page's program with its kernels; in a profile with its memory, too. What needs gradients gets them."""
+def measured(
+    code: str, folder: Path, *, eager: bool = False, is_profile: bool = False
+) -> Recording:
+    """A page's program with its kernels; in a profile with its memory, too. What needs gradients
+    gets them."""
     folder.mkdir(parents=True)
     # A thread that waits for another one is at the mercy of what else the machine does.
     (folder / "snippet.py").write_text(f"{code}{_CALLS}torch.set_num_threads(1)\n")
     asked = re.search(r"^ARGUMENTS = (\[.*\])$", code, re.MULTILINE)
     options = json.loads(asked[1]) if asked else []
-    given = {name.removeprefix("--"): value for name, value in zip(options[::2], options[1::2], strict=True)}
+    given = {
+        name.removeprefix("--"): value
+        for name, value in zip(options[::2], options[1::2], strict=True)
+    }
     spec = RunSpec(
         target=f"{folder / 'snippet.py'}:forward",
         **{"backend": "inductor", "backward": "requires_grad" in code, **given},
@@ -314,8 +413,15 @@ def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool =
     if is_profile:
         (folder / "caches").mkdir()
         measures = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
-    plan = {**RunChange().plan(), "is_eager": True, "references": {}, "outputs": str(folder / "outputs.pt")}
-    request = Request(spec, Request.of(spec).target, measured=measures, trial=plan if eager else None)
+    plan = {
+        **RunChange().plan(),
+        "is_eager": True,
+        "references": {},
+        "outputs": str(folder / "outputs.pt"),
+    }
+    request = Request(
+        spec, Request.of(spec).target, measured=measures, trial=plan if eager else None
+    )
     (folder / "recording").mkdir()
     ended = record(request, folder / "recording", Setup(probe_python(), timeout_s=300))
     assert ended.reason == "finished", ended.message
@@ -332,7 +438,9 @@ def is_run(example: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("rule", sorted(BELOW_DYNAMO - {"GD403", "GD506"}))
 def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
-    example, instead = (first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead"))
+    example, instead = (
+        first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead")
+    )
     is_run(example)
     is_profile = rule in ("GD508", "GD509", "GD512")
     assert rule in codes(measured(example, tmp_path / "example", is_profile=is_profile))
@@ -340,28 +448,44 @@ def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path: Path, run_cli: RunCli) -> None:
-    example, instead = (first_block(ALL_RULES["GD403"], section) for section in ("Example", "Use instead"))
+def test_explain_sees_for_free_what_torch_says_below_dynamo(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    example, instead = (
+        first_block(ALL_RULES["GD403"], section) for section in ("Example", "Use instead")
+    )
 
     def explained(code: str, *options: str) -> dict[str, dict[str, Any]]:
         (tmp_path / "model.py").write_text(f"{code}{_CALLS}")
-        process = run_cli("explain", "model.py:forward", "--backend", "inductor", *options, "--format", "json")
+        process = run_cli(
+            "explain", "model.py:forward", "--backend", "inductor", *options, "--format", "json"
+        )
         assert process.returncode == 0, process.stderr
         return {finding["code"]: finding for finding in json.loads(process.stdout)["findings"]}
 
     assert explained(instead) == {}
     findings = explained(example, "--mode", "reduce-overhead")
     assert set(findings) == {"GD403", "GD504"}
-    assert findings["GD403"]["location"]["line"] == 1 + example.splitlines().index("    return smooth(x) + 1")
+    assert findings["GD403"]["location"]["line"] == 1 + example.splitlines().index(
+        "    return smooth(x) + 1"
+    )
     if not importlib.import_module("torch").cuda.is_available():
-        assert findings["GD504"]["message"] == "CUDA graphs were asked for, but there is no CUDA device"
+        assert (
+            findings["GD504"]["message"]
+            == "CUDA graphs were asked for, but there is no CUDA device"
+        )
 
 
 @pytest.mark.nightly
 def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
-    example, instead = (first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead"))
-    # Work of others only ever adds to a time, but to either one: the least of a few measurements is what it takes.
-    before = quickest(measured(example, tmp_path / f"eager-{number}", eager=True) for number in range(4))
+    example, instead = (
+        first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead")
+    )
+    # Work of others only ever adds to a time, but to either one: the least of a few measurements is
+    # what it takes.
+    before = quickest(
+        measured(example, tmp_path / f"eager-{number}", eager=True) for number in range(4)
+    )
     now = quickest(measured(example, tmp_path / f"compiled-{number}") for number in range(4))
     assert before.kernels is not None
     assert "nothing_compiled" not in [gap.kind for gap in before.gaps]

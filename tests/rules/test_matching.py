@@ -1,7 +1,8 @@
 """Which rule names a break, and what it offers, for messages as torch printed them.
 
-``causes.json`` holds one cause a line: the statement that was compiled with the ``eager`` backend, the files and
-functions inside it where torch stopped, if deeper, and torch's words. ``torch`` lists the versions that print these.
+``causes.json`` holds one cause a line: the statement that was compiled with the ``eager`` backend,
+the files and functions inside it where torch stopped, if deeper, and torch's words. ``torch`` lists
+the versions that print these.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
 from tests.factories import FILE, context, entry, record
 
-CAUSES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+CAUSES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "causes.json").read_text(encoding="utf-8")
+)
 PACKAGE_FILE = "/lib/site-packages/package/module.py"
 
 
-def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None = None) -> BreakSite:
+def site_of(
+    cause: dict[str, Any], origin: Origin = "user", pointed: str | None = None
+) -> BreakSite:
     file = FILE if origin == "user" else PACKAGE_FILE
     text = cause.get("line", cause["statement"])
     columns = None
@@ -40,7 +45,8 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
         columns = (start, start + len(pointed))
     line = entry(8, text, file=file, origin=origin, columns=columns)
     inside = [
-        entry(1, "", file=path, function=function, origin=owner) for owner, path, function in cause.get("inside", ())
+        entry(1, "", file=path, function=function, origin=owner)
+        for owner, path, function in cause.get("inside", ())
     ]
     reason = BreakReason(
         gb_type=cause["gb_type"],
@@ -53,7 +59,10 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
     told = {"words": words, "topic": topic_of(words, reason)}
     found = record(line, *inside, chain=(reason,)).replace(**told)
     return BreakSite(
-        entry=line, records=(found,), effects=Effects(), context=context(8, cause["statement"]).replace(file=file)
+        entry=line,
+        records=(found,),
+        effects=Effects(),
+        context=context(8, cause["statement"]).replace(file=file),
     )
 
 
@@ -62,7 +71,9 @@ def rule_of(site: BreakSite) -> BreakRule:
 
 
 def named(name: str, pointed: str | None = None, **given: str) -> BreakSite:
-    return site_of(next(cause for cause in CAUSES if cause["name"] == name) | given, pointed=pointed)
+    return site_of(
+        next(cause for cause in CAUSES if cause["name"] == name) | given, pointed=pointed
+    )
 
 
 def _wrong(cause: dict[str, Any]) -> Iterator[str]:
@@ -70,7 +81,13 @@ def _wrong(cause: dict[str, Any]) -> Iterator[str]:
     rule, message = rule_of(site_of(cause)), rule_of(site_of(cause)).message(site_of(cause))
     if rule.code != cause["code"]:
         yield f"{rule.code} names it"
-    if not message or message.strip() != message or "\n" in message or message.count("`") % 2 or "None" in message:
+    if (
+        not message
+        or message.strip() != message
+        or "\n" in message
+        or message.count("`") % 2
+        or "None" in message
+    ):
         yield f"the message is no plain sentence: {message!r}"
     origins: tuple[Origin, ...] = ("user", "third_party")
     for origin in origins:
@@ -78,12 +95,19 @@ def _wrong(cause: dict[str, Any]) -> Iterator[str]:
         for fix in rule_of(site).sourced(rule_of(site).fixes(site)):
             if origin == "third_party" and fix.kind == "code":
                 yield f"a package's source is edited: {fix.title}"
-            if not fix.title[0].isupper() or fix.title.endswith(".") or fix.title.count("`") % 2 or not fix.source:
+            if (
+                not fix.title[0].isupper()
+                or fix.title.endswith(".")
+                or fix.title.count("`") % 2
+                or not fix.source
+            ):
                 yield f"the fix is no sentence with a source: {fix.title!r}"
             if fix.snippet and "…" not in fix.snippet:
                 ast.parse(fix.snippet)
             is_setting = fix.kind == "config" and fix.snippet is not None
-            if is_setting != (fix.setting is not None) or (fix.setting and fix.snippet != fix.setting.code):
+            if is_setting != (fix.setting is not None) or (
+                fix.setting and fix.snippet != fix.setting.code
+            ):
                 yield f"the setting is not what the fix writes: {fix.title!r}"
 
 
@@ -98,7 +122,13 @@ def _said(cause: dict[str, Any]) -> Iterator[str]:
     fixes, others = rule_of(site).fixes(site), rule_of(elsewhere).fixes(elsewhere)
     yield f"{cause['name']} {cause.get('torch_id')}: {rule_of(site).code} {rule_of(site).message(site)}"
     for fix in (*fixes, *(fix for fix in others if fix not in fixes)):
-        where = "" if fix in fixes and fix in others else " (own code)" if fix in fixes else " (package)"
+        where = (
+            ""
+            if fix in fixes and fix in others
+            else " (own code)"
+            if fix in fixes
+            else " (package)"
+        )
         yield f"    {fix.kind}{', safe' if fix.is_safe else ''}: {fix.title}{where}"
         if fix.snippet is not None:
             yield from (f"        {line}" for line in fix.snippet.splitlines())
@@ -128,8 +158,14 @@ def test_a_class_is_moved_and_a_break_on_purpose_removed() -> None:
     advised = {
         name: rule_of(site).fixes(site)[0].title
         for name, given in (
-            ("class", {"statement": "class A:\n    q = 1", "gb_type": "Invalid call to __build_class__"}),
-            ("break", {"statement": "torch._dynamo.graph_break()", "gb_type": "Reconstruction failure"}),
+            (
+                "class",
+                {"statement": "class A:\n    q = 1", "gb_type": "Invalid call to __build_class__"},
+            ),
+            (
+                "break",
+                {"statement": "torch._dynamo.graph_break()", "gb_type": "Reconstruction failure"},
+            ),
         )
         for site in (site_of(given),)
     }
@@ -138,7 +174,8 @@ def test_a_class_is_moved_and_a_break_on_purpose_removed() -> None:
 
 
 def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
-    """A whole step in parts can be faster than its forward pass alone: 2,256 µs against 6,059 µs in a trial."""
+    """A whole step in parts can be faster than its forward pass alone: 2,256 µs against 6,059 µs in
+    a trial."""
     site = named("backward")
     assert "outside" not in rule_of(site).message(site)
     assert [fix.title for fix in rule_of(site).fixes(site)] == [
@@ -152,7 +189,9 @@ def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
 
 
 @pytest.mark.slow
-def test_torch_traces_a_backward_pass_only_if_the_loss_is_detached_before_it_is_used_later() -> None:
+def test_torch_traces_a_backward_pass_only_if_the_loss_is_detached_before_it_is_used_later() -> (
+    None
+):
     torch = pytest.importorskip("torch")
     counters = pytest.importorskip("torch._dynamo.utils").counters
 
@@ -195,7 +234,13 @@ def test_torch_s_boilerplate_is_no_advice() -> None:
         "similar error when actually running eager/uncompiled.",
         "It may be possible to write Dynamo tracing rules for this code. Please report an issue to PyTorch.",
     )
-    site = site_of({"statement": "y = f(x)", "gb_type": "new in some torch", "hints": [*boilerplate, "Use `g`"]})
+    site = site_of(
+        {
+            "statement": "y = f(x)",
+            "gb_type": "new in some torch",
+            "hints": [*boilerplate, "Use `g`"],
+        }
+    )
     assert rule_of(site).code == "GD100"
     assert [fix.title for fix in rule_of(site).fixes(site)] == ["Use `g`"]
 
@@ -218,7 +263,10 @@ def test_every_setting_that_a_fix_names_exists() -> None:
 @for_each(
     "statement, code",
     [
-        ("if m is not None and m.any():\n    y = y * m", "if m is not None:\n    y = torch.where(m.any(), y * m, y)"),
+        (
+            "if m is not None and m.any():\n    y = y * m",
+            "if m is not None:\n    y = torch.where(m.any(), y * m, y)",
+        ),
         ("if m is not None and m.any():\n    y = y * m\nelse:\n    y = y + 1", None),
         ("if m is None or m.any():\n    y = y * m", None),
         ("if len(m) and m.any():\n    y = y * m", None),
@@ -239,7 +287,9 @@ def test_every_setting_that_a_fix_names_exists() -> None:
         ("if m.sum() >= 3:\n    raise ValueError('no')", "assert ~(m.sum() >= 3), 'no'"),
     ],
 )
-def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, code: str | None) -> None:
+def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(
+    statement: str, code: str | None
+) -> None:
     cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
     cause["line"] = statement.splitlines()[0]
     site = site_of(cause)
@@ -254,18 +304,30 @@ def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, co
             "Run every step of the loop, and let `torch.where` choose by `y.sum() > 0` what",
         ),
         ("if y.sum() > 0:\n    z = y\n    continue", "Run every step of the loop"),
-        ("if torch.is_complex(y) and y.sum() > 0:\n    y = f(y)", "Keep `torch.is_complex(y)` in Python, and choose"),
+        (
+            "if torch.is_complex(y) and y.sum() > 0:\n    y = f(y)",
+            "Keep `torch.is_complex(y)` in Python, and choose",
+        ),
         (
             "if y.sum() > 0:\n    y.fill_(1.0)",
             "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, 1.0, y))`",
         ),
-        ("if y.sum() > 0:\n    self.lo.copy_(x)", "Write in both cases, and choose what: `self.lo.copy_(torch.where("),
+        (
+            "if y.sum() > 0:\n    self.lo.copy_(x)",
+            "Write in both cases, and choose what: `self.lo.copy_(torch.where(",
+        ),
         (
             "if y.sum() > 0:\n    y.add_(x, alpha=2)",
             "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, …, y))`",
         ),
-        ("if y.sum() > 0:\n    out.append(y)", "Return what `y.sum() > 0` is computed from, and take the branch where"),
-        ("if y.sum() > 0:\n    z = y\nelse:\n    seen.add(1)", "Return what `y.sum() > 0` is computed from"),
+        (
+            "if y.sum() > 0:\n    out.append(y)",
+            "Return what `y.sum() > 0` is computed from, and take the branch where",
+        ),
+        (
+            "if y.sum() > 0:\n    z = y\nelse:\n    seen.add(1)",
+            "Return what `y.sum() > 0` is computed from",
+        ),
         ("if y.sum() > 0:\n    return", "Return what `y.sum() > 0` is computed from"),
         ("if y.sum() > 0:\n    y = y * 2", "Replace `if y.sum() > 0` with `torch.where`"),
         ("if y.sum() > 0:\n    return y", "Replace `if y.sum() > 0` with `torch.where`"),
@@ -287,8 +349,14 @@ def test_torch_where_is_offered_only_between_values(statement: str, title: str) 
     [
         ("ok = all([y.sum() > 0])", "Use the tensor itself: `all` of one value is that value"),
         ("ok = all(y > 0)", "Use the tensor's own `all`"),
-        ("ok = all([y > 0, y < 1])", "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them"),
-        ("ok = all(ys)", "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them"),
+        (
+            "ok = all([y > 0, y < 1])",
+            "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them",
+        ),
+        (
+            "ok = all(ys)",
+            "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them",
+        ),
     ],
 )
 def test_one_tensor_is_not_stacked(statement: str, title: str) -> None:
@@ -315,10 +383,17 @@ def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
     [
         ("stdlib", "/usr/lib/python3.12/copy.py", "deepcopy", "GD108"),
         ("user", r"C:\Users\me\miniconda3\Lib\copy.py", "copy", "GD108"),
-        ("torch", "/lib/site-packages/torch/_dynamo/polyfills/copy.py", "reduce_ex_user_defined_object", "GD100"),
+        (
+            "torch",
+            "/lib/site-packages/torch/_dynamo/polyfills/copy.py",
+            "reduce_ex_user_defined_object",
+            "GD100",
+        ),
     ],
 )
-def test_a_break_in_a_copy_is_known_by_the_function(owner: Origin, path: str, function: str, code: str) -> None:
+def test_a_break_in_a_copy_is_known_by_the_function(
+    owner: Origin, path: str, function: str, code: str
+) -> None:
     cause = {"statement": "y = again(x)", "gb_type": "Unknown", "inside": [(owner, path, function)]}
     assert rule_of(site_of(cause)).code == code
 
@@ -346,4 +421,6 @@ def test_what_a_cached_property_locks_is_read_and_not_called() -> None:
     }
     site = site_of(cause, pointed="self.mask")
     assert rule_of(site).message(site) == "torch can't enter a `RLock` in `self.mask`"
-    assert [fix.title for fix in rule_of(site).fixes(site)] == ["Read `self.mask` outside the compiled function"]
+    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+        "Read `self.mask` outside the compiled function"
+    ]

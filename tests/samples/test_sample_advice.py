@@ -1,4 +1,5 @@
-"""What is found in a sample is what it says, and all code that its report suggests is executed where it goes."""
+"""What is found in a sample is what it says, and all code that its report suggests is executed
+where it goes."""
 
 from __future__ import annotations
 
@@ -53,7 +54,12 @@ def edited(text: str, fix: dict[str, Any], name: str) -> str:
     if place["where"] == "compile":
         return text
     if place["where"] in ("first_call", "each_call"):
-        known = {"name": name, "where": place["where"], "arguments": place["arguments"], "snippet": fix["snippet"]}
+        known = {
+            "name": name,
+            "where": place["where"],
+            "arguments": place["arguments"],
+            "snippet": fix["snippet"],
+        }
         return text.partition("\n\nif __name__")[0] + CALLED.format(**known)
     if place["where"] == "start":
         at = next(number for number, line in enumerate(lines) if line == "import torch\n") + 1
@@ -66,24 +72,38 @@ def edited(text: str, fix: dict[str, Any], name: str) -> str:
 
 def options(fix: dict[str, Any]) -> list[str]:
     """A suggestion's argument of ``torch.compile`` as an option."""
-    return {"dynamic=True": ["--dynamic"]}[fix["snippet"]] if fix["place"]["where"] == "compile" else []
+    return (
+        {"dynamic=True": ["--dynamic"]}[fix["snippet"]]
+        if fix["place"]["where"] == "compile"
+        else []
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(tmp_path: Path, path: Path) -> None:
+def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(
+    tmp_path: Path, path: Path
+) -> None:
     text, expected = path.read_text(), read_expected(path)
     (tmp_path / "model.py").write_text(text)
     document = report(tmp_path)
     summary = document["summary"]
-    counts = {name: round(summary[name], 2) if summary[name] is not None else None for name in expected.counts}
+    counts = {
+        name: round(summary[name], 2) if summary[name] is not None else None
+        for name in expected.counts
+    }
     assert counts == expected.counts
     places = [(finding["code"], finding["location"]) for finding in document["findings"]]
     found = {(code, Path(place["file"]).name, place["line"]) for code, place in places}
     assert found == {(code, "model.py", line) for code, line in expected.findings}
     if path.stem in ("print_in_forward", "batch_sizes"):  # words alone would pass
         assert all(finding["fixes"][0]["snippet"] for finding in document["findings"])
-    suggested = [(finding, fix) for finding in document["findings"] for fix in finding["fixes"] if fix["snippet"]]
+    suggested = [
+        (finding, fix)
+        for finding in document["findings"]
+        for fix in finding["fixes"]
+        if fix["snippet"]
+    ]
     for number, (finding, fix) in enumerate(suggested):
         snippet = fix["snippet"]
         ast.parse(f"f({snippet})" if fix["place"]["where"] == "compile" else snippet)

@@ -1,4 +1,5 @@
-"""Every break site of the sample models ends with a fix that works, or the guide to fix says which does not."""
+"""Every break site of the sample models ends with a fix that works, or the guide to fix says which
+does not."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def test_every_sample_with_a_break_is_listed() -> None:
 def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
     text = (REPOSITORY / "sample_models" / f"{name}.py").read_text()
     (tmp_path / "model.py").write_text(text)
-    done = run_command("fix", "model.py", "--unsafe-fixes", "--no-timing", "--format", "json", cwd=tmp_path)
+    done = run_command(
+        "fix", "model.py", "--unsafe-fixes", "--no-timing", "--format", "json", cwd=tmp_path
+    )
     document: dict[str, Any] = json.loads(done.stdout)
     treatment = document["recording"]["treatment"]
     gone, left = SITES[name]
@@ -67,7 +70,9 @@ def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
     assert len([finding for finding in treatment["left"] if finding["code"] != "GD111"]) == left
     if left:
         assert treatment["after"] is None
-        assert {"makes it worse", "unproven"}.intersection(case["verdict"] for case in treatment["tried"])
+        assert {"makes it worse", "unproven"}.intersection(
+            case["verdict"] for case in treatment["tried"]
+        )
         return
     assert len(verified) >= gone
     assert treatment["after"]["break_sites"] == 0

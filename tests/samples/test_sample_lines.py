@@ -45,7 +45,9 @@ def test_a_kept_report_fits(name: str) -> None:
     check(RECORDED_LOGS / name)
 
 
-@pytest.mark.parametrize("make", [fixes.every_verdict, fixes.suggested, fixes.skipping, fixes.following, fixes.shared])
+@pytest.mark.parametrize(
+    "make", [fixes.every_verdict, fixes.suggested, fixes.skipping, fixes.following, fixes.shared]
+)
 def test_what_was_tried_fits(make: fixes.Callable) -> None:
     shown = fixes.rendered(*make())
     assert shown.count("\n") <= MOST, shown

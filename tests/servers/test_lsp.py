@@ -78,9 +78,14 @@ class Editor:
     async def shown(self, name: str) -> list[types.Diagnostic]:
         """The diagnostics that come next."""
         while True:
-            told = await asyncio.wait_for(self.client.wait_for_notification("textDocument/publishDiagnostics"), 60)
+            told = await asyncio.wait_for(
+                self.client.wait_for_notification("textDocument/publishDiagnostics"), 60
+            )
             if told.uri == self.uri(name):
-                return sorted(told.diagnostics, key=lambda one: (one.range.start.line, one.range.start.character))
+                return sorted(
+                    told.diagnostics,
+                    key=lambda one: (one.range.start.line, one.range.start.character),
+                )
 
     async def actions(self, name: str, line: int) -> list[Any]:
         place = types.Range(types.Position(line - 1, 0), types.Position(line - 1, 0))
@@ -106,14 +111,19 @@ def edited(
 
     async def run() -> None:
         client = make_test_lsp_client()
-        await client.start_io(sys.executable, "-P", "-m", "graphdoctor", "lsp", env=clean_environment(), cwd=folder)
+        await client.start_io(
+            sys.executable, "-P", "-m", "graphdoctor", "lsp", env=clean_environment(), cwd=folder
+        )
         capabilities = types.ClientCapabilities(
             general=types.GeneralClientCapabilities(position_encodings=encodings),
             window=types.WindowClientCapabilities(work_done_progress=True),
         )
         await client.initialize_session(
             types.InitializeParams(
-                capabilities=capabilities, root_uri=folder.as_uri(), process_id=None, initialization_options=options
+                capabilities=capabilities,
+                root_uri=folder.as_uri(),
+                process_id=None,
+                initialization_options=options,
             )
         )
         await use(Editor(client, folder))
@@ -124,15 +134,27 @@ def edited(
 
 def short(found: list[types.Diagnostic]) -> list[tuple[str, int, int, int]]:
     return [
-        (str(one.code), one.range.start.line + 1, one.range.start.character, one.range.end.character) for one in found
+        (
+            str(one.code),
+            one.range.start.line + 1,
+            one.range.start.character,
+            one.range.end.character,
+        )
+        for one in found
     ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("encoding", "codec"), [("utf-8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-32", "utf-32-le")])
-def test_unsaved_text_is_linted_in_the_clients_own_positions(tmp_path: Path, encoding: str, codec: str) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "codec"), [("utf-8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-32", "utf-32-le")]
+)
+def test_unsaved_text_is_linted_in_the_clients_own_positions(
+    tmp_path: Path, encoding: str, codec: str
+) -> None:
     """The print stands behind characters of three and of four bytes."""
-    text = COMPILED.replace('print("日本 🙂", x.shape); print(x)', 'y = "日本 🙂", x.shape[0]; print(x)')
+    text = COMPILED.replace(
+        'print("日本 🙂", x.shape); print(x)', 'y = "日本 🙂", x.shape[0]; print(x)'
+    )
     before = '    y = "日本 🙂", x.shape[0]; '.encode(codec)
     start = len(before) // len("x".encode(codec))
     columns = (start, start + len("print(x)"))
@@ -143,7 +165,9 @@ def test_unsaved_text_is_linted_in_the_clients_own_positions(tmp_path: Path, enc
         assert found[0].source == "graphdoctor"
         assert found[0].severity == types.DiagnosticSeverity.Warning
         assert await editor.change("new file.py", text.replace("print(x)", "pass")) == []
-        assert short(await editor.change("new file.py", "\n\n" + text, 3)) == [("GD101", 8, *columns)]
+        assert short(await editor.change("new file.py", "\n\n" + text, 3)) == [
+            ("GD101", 8, *columns)
+        ]
 
     edited(tmp_path, use, encodings=[types.PositionEncodingKind(encoding)])
     assert list(tmp_path.iterdir()) == []
@@ -156,7 +180,9 @@ def test_an_answer_that_nobody_waits_for_is_no_other_files(tmp_path: Path) -> No
         linter = Linter()
         found = []
         for text in (COMPILED, two, COMPILED, two):
-            waiting = asyncio.ensure_future(linter.lint(tmp_path / "a.py", two * 40, tmp_path, (Policy(),)))
+            waiting = asyncio.ensure_future(
+                linter.lint(tmp_path / "a.py", two * 40, tmp_path, (Policy(),))
+            )
             await asyncio.sleep(0.02)
             waiting.cancel()
             report = await linter.lint(tmp_path / "b.py", text, tmp_path, (Policy(),))
@@ -185,7 +211,9 @@ def test_what_a_project_ignores_is_not_shown_and_an_action_ignores_more(tmp_path
         assert await editor.change("f.py", "\n".join(lines)) == []
         # Broken settings take nothing away from an editor.
         (tmp_path / "pyproject.toml").write_text("[tool.graphdoctor]\nignore = 3\n")
-        editor.client.text_document_did_save(types.DidSaveTextDocumentParams(editor.document("f.py")))
+        editor.client.text_document_did_save(
+            types.DidSaveTextDocumentParams(editor.document("f.py"))
+        )
         assert [one.code for one in await editor.shown("f.py")] == ["GD103"]
 
     edited(tmp_path, use)
@@ -216,9 +244,16 @@ def test_cells_of_a_notebook_are_linted_each_by_itself(tmp_path: Path) -> None:
         uris = [f"vscode-notebook-cell:{tmp_path}/n.ipynb#{number}" for number in (1, 2)]
         cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
         texts = ["import torch\n", COMPILED]
-        items = [types.TextDocumentItem(uri, "python", 1, text) for uri, text in zip(uris, texts, strict=True)]
-        notebook = types.NotebookDocument(f"file://{tmp_path}/n.ipynb", "jupyter-notebook", 1, cells)
-        editor.client.notebook_document_did_open(types.DidOpenNotebookDocumentParams(notebook, items))
+        items = [
+            types.TextDocumentItem(uri, "python", 1, text)
+            for uri, text in zip(uris, texts, strict=True)
+        ]
+        notebook = types.NotebookDocument(
+            f"file://{tmp_path}/n.ipynb", "jupyter-notebook", 1, cells
+        )
+        editor.client.notebook_document_did_open(
+            types.DidOpenNotebookDocumentParams(notebook, items)
+        )
         # Two answers may come at once; the client keeps both.
         while not {*uris} <= {*editor.client.diagnostics}:
             await asyncio.sleep(0.05)
@@ -242,13 +277,21 @@ def message(method: str, params: dict[str, Any], **more: Any) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "end", ["closed", "killed", "garbage", pytest.param("killed in a command", marks=pytest.mark.slow)]
+    "end",
+    ["closed", "killed", "garbage", pytest.param("killed in a command", marks=pytest.mark.slow)],
 )
 def test_no_process_stays(tmp_path: Path, end: str) -> None:
     process = server(tmp_path)
     assert process.stdin is not None and process.stdout is not None
-    document = {"uri": (tmp_path / "f.py").as_uri(), "languageId": "python", "version": 1, "text": COMPILED}
-    process.stdin.write(message("initialize", {"capabilities": {}, "processId": None, "rootUri": None}, id=1))
+    document = {
+        "uri": (tmp_path / "f.py").as_uri(),
+        "languageId": "python",
+        "version": 1,
+        "text": COMPILED,
+    }
+    process.stdin.write(
+        message("initialize", {"capabilities": {}, "processId": None, "rootUri": None}, id=1)
+    )
     process.stdin.write(message("initialized", {}))
     process.stdin.write(message("textDocument/didOpen", {"textDocument": document}))
     process.stdin.flush()
@@ -294,7 +337,9 @@ def test_findings_of_a_run_move_with_the_text_and_go_with_their_line(treated: Pa
         assert all("ago in `fix model.py`" in one.message for one in found)
         above = await editor.change("model.py", "# one more line\n" + MODEL)
         assert [line for _, line, _, _ in short(above)] == [12, 13, 15]
-        without = await editor.change("model.py", MODEL.replace("        n = h.max().item()\n", "        n = 3\n"), 3)
+        without = await editor.change(
+            "model.py", MODEL.replace("        n = h.max().item()\n", "        n = 3\n"), 3
+        )
         assert [code for code, *_ in short(without)] == ["GD101", "GD102"]
         await editor.change("model.py", MODEL, 4)
         hover = await editor.client.text_document_hover_async(
@@ -302,7 +347,9 @@ def test_findings_of_a_run_move_with_the_text_and_go_with_their_line(treated: Pa
         )
         assert "the branch depends on a tensor's value" in hover.contents.value
         assert "Runs partly in a graph, partly eagerly." in hover.contents.value
-        lenses = await editor.client.text_document_code_lens_async(types.CodeLensParams(editor.document("model.py")))
+        lenses = await editor.client.text_document_code_lens_async(
+            types.CodeLensParams(editor.document("model.py"))
+        )
         assert [(lens.range.start.line, lens.command.title) for lens in lenses] == [
             (8, "71% compiled · 3 break sites"),
             (8, "Run fix"),
@@ -310,18 +357,23 @@ def test_findings_of_a_run_move_with_the_text_and_go_with_their_line(treated: Pa
         ]
         assert lenses[1].command.command == "graphdoctor.fix"
         actions = await editor.actions("model.py", 12)
-        assert actions[0].title.startswith("Choose `h` with `torch.where` (verified: same outputs, gradients")
+        assert actions[0].title.startswith(
+            "Choose `h` with `torch.where` (verified: same outputs, gradients"
+        )
         assert actions[0].is_preferred
         [edit] = actions[0].edit.changes[editor.uri("model.py")]
         assert edit.new_text == "        h = torch.where(h.sum() > 0, torch.relu(h), h)\n"
-        # Nothing was written so far. As an editor applies and saves it, the break is gone in the next run.
+        # Nothing was written so far. As an editor applies and saves it, the break is gone in the
+        # next run.
         assert (treated / "model.py").read_text() == MODEL
         lines = MODEL.splitlines(keepends=True)
         lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
         fixed = "".join(lines)
         (treated / "model.py").write_text(fixed)
         await editor.change("model.py", fixed, 5)
-        asked = types.ExecuteCommandParams("graphdoctor.explain", arguments=[editor.uri("model.py")])
+        asked = types.ExecuteCommandParams(
+            "graphdoctor.explain", arguments=[editor.uri("model.py")]
+        )
         running = asyncio.ensure_future(editor.client.workspace_execute_command_async(asked))
         assert [code for code, *_ in short(await editor.shown("model.py"))] == ["GD101", "GD103"]
         await running
@@ -334,7 +386,9 @@ def test_each_target_is_judged_by_its_own_policy(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     run_command("explain", "model.py", cwd=tmp_path, status=0)
     target = '[[tool.graphdoctor.targets]]\ntarget = "NAME"\nignore = ["CODE"]\n'
-    text = target.replace("NAME", "other.py").replace("CODE", "GD101") + target.replace("NAME", "model.py")
+    text = target.replace("NAME", "other.py").replace("CODE", "GD101") + target.replace(
+        "NAME", "model.py"
+    )
     (tmp_path / "pyproject.toml").write_text(text.replace("CODE", "GD103"))
 
     async def use(editor: Editor) -> None:
@@ -345,7 +399,9 @@ def test_each_target_is_judged_by_its_own_policy(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_runs_the_target_and_its_findings_arrive(tmp_path: Path) -> None:
-    fixed = MODEL.replace("        n = h.max().item()\n        return h * n\n", "        return h\n")
+    fixed = MODEL.replace(
+        "        n = h.max().item()\n        return h * n\n", "        return h\n"
+    )
     (tmp_path / "model.py").write_text(MODEL)
     run_command("explain", "model.py", cwd=tmp_path, status=0)
 
@@ -353,7 +409,9 @@ def test_a_command_runs_the_target_and_its_findings_arrive(tmp_path: Path) -> No
         assert len(await editor.open("model.py")) == 3
         (tmp_path / "model.py").write_text(fixed)
         assert len(await editor.change("model.py", fixed)) == 2
-        asked = types.ExecuteCommandParams("graphdoctor.explain", arguments=[editor.uri("model.py")])
+        asked = types.ExecuteCommandParams(
+            "graphdoctor.explain", arguments=[editor.uri("model.py")]
+        )
         running = asyncio.ensure_future(editor.client.workspace_execute_command_async(asked))
         assert [code for code, *_ in short(await editor.shown("model.py"))] == ["GD101", "GD102"]
         await running
@@ -395,5 +453,7 @@ def test_neovim_shows_what_is_found(tmp_path: Path) -> None:
     command = json.dumps(str(Path(sys.executable).with_name("graphdoctor")))
     (tmp_path / "look.lua").write_text(IN_NEOVIM.replace("COMMAND", command))
     started = ["nvim", "--headless", "-u", "NONE", "-c", "luafile look.lua"]
-    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        started, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.stdout.startswith("6 graphdoctor `print` has a side effect"), done

@@ -1,4 +1,5 @@
-"""``graphdoctor mcp`` over the real protocol, with the client of the ``mcp`` package on standard streams."""
+"""``graphdoctor mcp`` over the real protocol, with the client of the ``mcp`` package on standard
+streams."""
 
 from __future__ import annotations
 
@@ -75,9 +76,13 @@ def server(folder: Path, *options: str) -> mcp.StdioServerParameters:
 @asynccontextmanager
 async def connected(folder: Path, *roots: Path, mode: str = "auto") -> AsyncIterator[Any]:
     async def listed(_: object) -> mcp.types.ListRootsResult:
-        return mcp.types.ListRootsResult(roots=[mcp.types.Root(uri=root.as_uri()) for root in roots])
+        return mcp.types.ListRootsResult(
+            roots=[mcp.types.Root(uri=root.as_uri()) for root in roots]
+        )
 
-    async with mcp.Client(server(folder), list_roots_callback=listed if roots else None, mode=mode) as client:
+    async with mcp.Client(
+        server(folder), list_roots_callback=listed if roots else None, mode=mode
+    ) as client:
         yield client
 
 
@@ -110,7 +115,8 @@ def marked(result: Any) -> str:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """The command lines of processes whose working directory is this folder, and of their children."""
+    """The command lines of processes whose working directory is this folder, and of their
+    children."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -128,8 +134,15 @@ def test_each_tool_says_what_it_executes_and_how_it_answers(tmp_path: Path) -> N
         for tool in tools.values():
             assert "xecutes" in tool.description
             assert tool.annotations.read_only_hint == ("Executes nothing" in tool.description)
-            assert tool.output_schema["properties"].keys() >= {"report", "findings", "next", "detail"}
-        assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == ["fix"]
+            assert tool.output_schema["properties"].keys() >= {
+                "report",
+                "findings",
+                "next",
+                "detail",
+            }
+        assert [name for name, tool in tools.items() if tool.annotations.destructive_hint] == [
+            "fix"
+        ]
         assert tools["fix"].input_schema["properties"]["apply"]["default"] is False
         explain = tools["explain"].input_schema
         assert explain["required"] == ["target"]
@@ -146,7 +159,11 @@ def test_each_tool_says_what_it_executes_and_how_it_answers(tmp_path: Path) -> N
 def test_read_only_offers_what_executes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with mcp.Client(server(tmp_path, "--read-only")) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["lint", "report", "rule"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == [
+                "lint",
+                "report",
+                "rule",
+            ]
 
     anyio.run(main)
 
@@ -159,8 +176,12 @@ def test_explain_is_short_and_its_facts_come_by_detail(tmp_path: Path) -> None:
         seen.append((progress, message))
 
     async def work(client: Any) -> None:
-        schema = next(tool for tool in (await client.list_tools()).tools if tool.name == "explain").output_schema
-        result = await client.call_tool("explain", {"target": "model.py"}, progress_callback=progressed)
+        schema = next(
+            tool for tool in (await client.list_tools()).tools if tool.name == "explain"
+        ).output_schema
+        result = await client.call_tool(
+            "explain", {"target": "model.py"}, progress_callback=progressed
+        )
         facts = result.structured_content
         validate(facts, schema)
         assert not result.is_error
@@ -190,7 +211,9 @@ def test_explain_is_short_and_its_facts_come_by_detail(tmp_path: Path) -> None:
         part = await client.call_tool("report", {"recording": recording, "detail": "summary"})
         assert part.structured_content["detail"] == whole.structured_content["detail"]["summary"]
         none = await client.call_tool("report", {"recording": recording, "detail": "nothing"})
-        assert none.structured_content["detail"].startswith("There is no nothing. There is: document, schema_version,")
+        assert none.structured_content["detail"].startswith(
+            "There is no nothing. There is: document, schema_version,"
+        )
         words = await client.call_tool("report", {"recording": recording, "detail": "report"})
         assert "<summary>Environment</summary>" in words.structured_content["report"]
 
@@ -216,7 +239,10 @@ def test_fix_writes_only_if_it_is_asked_to(tmp_path: Path) -> None:
     async def work(client: Any) -> None:
         asked = {"target": "model.py", "no_timing": True}
         tried = await client.call_tool("fix", asked)
-        assert [found["fix"] for found in tried.structured_content["findings"]] == ["verified", "verified"]
+        assert [found["fix"] for found in tried.structured_content["findings"]] == [
+            "verified",
+            "verified",
+        ]
         assert tried.structured_content["next"] == "graphdoctor fix model.py --no-timing --apply"
         assert model.read_text() == program
         await client.call_tool("fix", asked | {"apply": True})
@@ -230,8 +256,12 @@ def test_an_edit_of_the_agent_is_proven_or_refused_with_the_reason(tmp_path: Pat
     (tmp_path / "model.py").write_text(BRANCH)
     (tmp_path.parent / "outside.py").write_text(BRANCH)
     good = BRANCH.replace(BODY, "        return torch.where(x.sum() > 0, torch.relu(x), x * 0.5)\n")
-    wrong = BRANCH.replace(BODY, "        return torch.where(x.sum() > 0, torch.relu(x), x.detach() * 0.5)\n")
-    unfit = "--- a/model.py\n+++ b/model.py\n@@ -6 +6 @@\n-        nothing of it\n+        return x\n"
+    wrong = BRANCH.replace(
+        BODY, "        return torch.where(x.sum() > 0, torch.relu(x), x.detach() * 0.5)\n"
+    )
+    unfit = (
+        "--- a/model.py\n+++ b/model.py\n@@ -6 +6 @@\n-        nothing of it\n+        return x\n"
+    )
 
     async def work(client: Any) -> None:
         async def tried(patch: str, file: str | None = "model.py") -> Any:
@@ -289,11 +319,18 @@ def test_a_cancelled_request_ends_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_a_client_or_a_server_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_nothing_outlives_a_client_or_a_server_that_is_killed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "model.py").write_text(SLEEPING)
     parameters = server(tmp_path)
     with subprocess.Popen(
-        [parameters.command, *parameters.args], stdin=-1, stdout=-1, cwd=tmp_path, env=parameters.env, text=True
+        [parameters.command, *parameters.args],
+        stdin=-1,
+        stdout=-1,
+        cwd=tmp_path,
+        env=parameters.env,
+        text=True,
     ) as process:
         begin(process)
         call = {"name": "explain", "arguments": {"target": "model.py"}}
@@ -314,7 +351,11 @@ def send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
 
 def begin(process: subprocess.Popen[str]) -> dict[str, Any]:
     """Shake hands as a client of the protocol of 2025 does."""
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    about = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
     send(process, {"id": 1, "method": "initialize", "params": about})
     while (answer := json.loads(process.stdout.readline())).get("id") != 1:
         pass
@@ -325,13 +366,25 @@ def begin(process: subprocess.Popen[str]) -> dict[str, Any]:
 def test_garbage_is_answered_and_survived(tmp_path: Path) -> None:
     parameters = server(tmp_path)
     with subprocess.Popen(
-        [parameters.command, *parameters.args], stdin=-1, stdout=-1, cwd=tmp_path, env=parameters.env, text=True
+        [parameters.command, *parameters.args],
+        stdin=-1,
+        stdout=-1,
+        cwd=tmp_path,
+        env=parameters.env,
+        text=True,
     ) as process:
         process.stdin.write('garbage\n{"jsonrpc": "2.0"}\n[]\n\x00\x01\n\n')
         result = begin(process)
         assert result["serverInfo"]["name"] == "graphdoctor"
         assert "`verified`" in result["instructions"]
-        send(process, {"id": 2, "method": "tools/call", "params": {"name": "explain", "arguments": {"target": 3}}})
+        send(
+            process,
+            {
+                "id": 2,
+                "method": "tools/call",
+                "params": {"name": "explain", "arguments": {"target": 3}},
+            },
+        )
         answer = json.loads(process.stdout.readline())
         assert answer["id"] == 2
         assert answer["result"]["isError"]
@@ -368,7 +421,8 @@ def test_only_what_lies_below_the_roots_is_used(tmp_path: Path) -> None:
         assert "There is no" in text_of(taken) or "isn't a target" in text_of(taken)
         assert not (await client.call_tool("lint", {"files": ["clean.py"]})).is_error
 
-    # The root of the client, asked for in both ways that protocols have, and the working directory of one without any.
+    # The root of the client, asked for in both ways that protocols have, and the working directory
+    # of one without any.
     use(work, tmp_path, root)
     use(work, tmp_path, root, mode="legacy")
     use(work, root)
@@ -394,7 +448,9 @@ def test_a_command_runs_in_the_root_that_has_its_target(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
+    (tmp_path / "mcp.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n"
+    )
     path = os.pathsep.join((str(tmp_path), str(REPOSITORY)))
     process = subprocess.run(
         [sys.executable, "-m", "graphdoctor", "mcp"],

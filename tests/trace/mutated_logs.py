@@ -1,4 +1,5 @@
-"""Trace logs with odd values, lost, doubled and cut records: made from real ones, for hypothesis."""
+"""Trace logs with odd values, lost, doubled and cut records: made from real ones, for
+hypothesis."""
 
 from __future__ import annotations
 
@@ -36,7 +37,22 @@ NAMES = (
 )
 _RECORD = re.compile(r"(?m)^(?=[VDIWEC]\d{4} )")
 _HEADER = re.compile(r"([VDIWEC]\d{4} [\d:.]+) (\d+) ([^\]]*\]) (\{.*)")
-_ODD: tuple[Any, ...] = (None, True, -1, 0, 0.5, 1e30, -1e30, 2**63, 2**80, [], [None], [[]], {}, {"": None})
+_ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    1e30,
+    -1e30,
+    2**63,
+    2**80,
+    [],
+    [None],
+    [[]],
+    {},
+    {"": None},
+)
 _ODD += ("", "0", "nan", "\u202e\x1b[31m", "x" * 5000)
 
 
@@ -68,13 +84,21 @@ def records_of(name: str) -> tuple[LogRecord, ...]:
         value = json.loads(header[4])
         # A payload that differs from its sum is told by itself.
         value.pop("has_payload", None)
-        found.append(LogRecord(header[1], header[2], header[3], value, tuple(line[1:] for line in payload)))
+        found.append(
+            LogRecord(header[1], header[2], header[3], value, tuple(line[1:] for line in payload))
+        )
     return tuple(found)
 
 
 def _paths(value: object, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The place of each value in a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [place for key, item in items for place in ((*above, key), *_paths(item, (*above, key)))]
 
 
@@ -105,7 +129,16 @@ def _odd_payload(draw: st.DrawFn, payload: tuple[str, ...]) -> tuple[str, ...]:
     at = draw(st.integers(0, len(payload)))
     other = draw(
         st.sampled_from(
-            ("", "|", "+- ", "| | +- X: ", '  File "x", line 99999999999999999999, in ', "[", "\0", *payload)
+            (
+                "",
+                "|",
+                "+- ",
+                "| | +- X: ",
+                '  File "x", line 99999999999999999999, in ',
+                "[",
+                "\0",
+                *payload,
+            )
         )
     )
     match draw(st.integers(0, 2)):
@@ -128,11 +161,23 @@ def _mutated(draw: st.DrawFn, records: list[LogRecord]) -> list[LogRecord]:
         case 2:
             return records[at:]
         case 3:
-            return [*records[:at], replace(record, pid=draw(st.sampled_from(("1", "7", "0")))), *records[at + 1 :]]
+            return [
+                *records[:at],
+                replace(record, pid=draw(st.sampled_from(("1", "7", "0")))),
+                *records[at + 1 :],
+            ]
         case 4 | 5 | 6:
-            return [*records[:at], replace(record, value=_odd_value(draw, record.value)), *records[at + 1 :]]
+            return [
+                *records[:at],
+                replace(record, value=_odd_value(draw, record.value)),
+                *records[at + 1 :],
+            ]
         case _ if record.payload:
-            return [*records[:at], replace(record, payload=_odd_payload(draw, record.payload)), *records[at + 1 :]]
+            return [
+                *records[:at],
+                replace(record, payload=_odd_payload(draw, record.payload)),
+                *records[at + 1 :],
+            ]
         case _:
             return records
 
@@ -148,7 +193,8 @@ def mutated_logs(draw: st.DrawFn) -> bytes:
 
 
 def read_and_show(log: bytes, file: Path) -> None:
-    """Read a log with all that can be read of it, and show it; only a file without a record may be refused.
+    """Read a log with all that can be read of it, and show it; only a file without a record may be
+    refused.
 
     Args:
         log: Its content.

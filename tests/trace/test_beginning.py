@@ -1,4 +1,5 @@
-"""Logs that lack something: their beginning, or any compile of Dynamo's, as those of torch.export and AOTInductor."""
+"""Logs that lack something: their beginning, or any compile of Dynamo's, as those of torch.export
+and AOTInductor."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.recorded import log_content
 
-NAMES = sorted(str(log.parent.relative_to(RECORDED_LOGS)) for log in RECORDED_LOGS.glob("*/*.bare/*.log"))
+NAMES = sorted(
+    str(log.parent.relative_to(RECORDED_LOGS)) for log in RECORDED_LOGS.glob("*/*.bare/*.log")
+)
 WITH_EVENTS = "2.13.0/print_in_helper.bare"
 CUTS = 130
 
@@ -67,8 +70,12 @@ def test_between_records_too(tmp_path: Path) -> None:
     assert untold == []
 
 
-@pytest.mark.parametrize("name", ["2.6.0/refused.bare", "2.8.0/refused.bare", "2.13.0/refused.bare"])
-def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["2.6.0/refused.bare", "2.8.0/refused.bare", "2.13.0/refused.bare"]
+)
+def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_name(
+    tmp_path: Path, name: str
+) -> None:
     log = log_content(name)
     start = [match.start() for match in re.finditer(rb'(?m)^V[^\n]*\{"dynamo_start"', log)][1]
 
@@ -82,7 +89,10 @@ def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_n
 
 
 def test_a_program_may_print_an_object_or_its_end_before_the_first_record(tmp_path: Path) -> None:
-    recordings = [read(tmp_path, line + log_content(WITH_EVENTS)) for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")]
+    recordings = [
+        read(tmp_path, line + log_content(WITH_EVENTS))
+        for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")
+    ]
 
     assert [is_told(recording) for recording in recordings] == [False] * 3
 
@@ -94,14 +104,18 @@ def said(recording: Recording) -> str:
 
 
 def record(value: str, *payload: str) -> str:
-    return f"V1122 22:01:20.904000 7 torch/x.py:1] {value}\n" + "".join(f"\t{line}\n" for line in payload)
+    return f"V1122 22:01:20.904000 7 torch/x.py:1] {value}\n" + "".join(
+        f"\t{line}\n" for line in payload
+    )
 
 
 @for_each("version", ["2.8.0", "2.13.0"])
 def test_a_log_of_an_export_says_what_it_has(version: str) -> None:
     recording = read_recording(RECORDED_LOGS / version / "exported.bare")
 
-    assert said(recording) == ("Dynamo compiled nothing in this log. It has 1 dynamic size, 1 graph of AOTAutograd.")
+    assert said(recording) == (
+        "Dynamo compiled nothing in this log. It has 1 dynamic size, 1 graph of AOTAutograd."
+    )
 
 
 def test_the_first_screen_has_no_zeros_in_its_place() -> None:
@@ -119,12 +133,19 @@ def test_the_first_screen_has_no_zeros_in_its_place() -> None:
 def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
     log = "".join(
         (
-            record('{"artifact": {"name": "exported_program", "encoding": "string"}}', "ExportedProgram:"),
-            record('{"create_symbol": {"symbol": "s0", "val": "3", "vr": "[2, 64]", "source": "L[\'x\'].size()[0]"}}'),
+            record(
+                '{"artifact": {"name": "exported_program", "encoding": "string"}}',
+                "ExportedProgram:",
+            ),
+            record(
+                '{"create_symbol": {"symbol": "s0", "val": "3", "vr": "[2, 64]", "source": "L[\'x\'].size()[0]"}}'
+            ),
             record('{"guard_added": {"expr": "s0 >= 2"}}'),
             record('{"missing_fake_kernel": {"op": "mylib.twice.default"}}'),
             record('{"aot_inference_graph": {}}', "class <lambda>:"),
-            record('{"graph_dump": {"name": "inductor_aot_wrapper_code", "type": "cpp"}}', "int x;"),
+            record(
+                '{"graph_dump": {"name": "inductor_aot_wrapper_code", "type": "cpp"}}', "int x;"
+            ),
             record('{"graph_dump": {"name": "inductor_aot_kernel_code", "type": "cpp"}}', "int y;"),
         )
     )

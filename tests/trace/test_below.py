@@ -18,13 +18,17 @@ from tests.each import for_each
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
 
 
-def answer(compile_id: str | None, cache: str, state: str, reason: str | None = None) -> CacheAnswer:
+def answer(
+    compile_id: str | None, cache: str, state: str, reason: str | None = None
+) -> CacheAnswer:
     return CacheAnswer(compile_id=compile_id, cache=cache, state=state, reason=reason)
 
 
 def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...]] | None:
     found = cache_use(*[[answer(*record) for record in records]] * again)
-    return None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
+    return (
+        None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
+    )
 
 
 @for_each(
@@ -35,11 +39,23 @@ def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...
         ([("0/0", FX, "hit"), ("0/0", AOT, "hit")], (1, 0, 0, ())),
         ([("0/0", AOT, "miss"), ("0/0", FX, "hit")], (1, 0, 0, ())),
         ([("0/0", AOT, "miss"), ("0/0", FX, "hit"), ("0/0", FX, "miss")], (0, 1, 0, ())),
-        ([("0/0", FX, "hit"), ("0/0", AOT, "hit"), ("0/0", FX, "hit"), ("0/0", AOT, "hit")], (2, 0, 0, ())),
-        ([("0/0", AOT, "miss"), ("0/0", FX, "miss"), ("0/0", AOT, "miss"), ("0/0", FX, "miss")], (0, 2, 0, ())),
-        ([("0/0", AOT, "bypass", "a hook"), ("0/0", FX, "bypass", "a lambda")], (0, 0, 1, ("a hook", "a lambda"))),
+        (
+            [("0/0", FX, "hit"), ("0/0", AOT, "hit"), ("0/0", FX, "hit"), ("0/0", AOT, "hit")],
+            (2, 0, 0, ()),
+        ),
+        (
+            [("0/0", AOT, "miss"), ("0/0", FX, "miss"), ("0/0", AOT, "miss"), ("0/0", FX, "miss")],
+            (0, 2, 0, ()),
+        ),
+        (
+            [("0/0", AOT, "bypass", "a hook"), ("0/0", FX, "bypass", "a lambda")],
+            (0, 0, 1, ("a hook", "a lambda")),
+        ),
         ([("0/0", AOT, "bypass", "a hook"), ("0/0", FX, "hit")], (1, 0, 0, ())),
-        ([("0/0", AOT, "bypass", "a hook"), ("1/0", AOT, "bypass", "a hook")], (0, 0, 2, ("a hook",))),
+        (
+            [("0/0", AOT, "bypass", "a hook"), ("1/0", AOT, "bypass", "a hook")],
+            (0, 0, 2, ("a hook",)),
+        ),
     ],
 )
 def test_each_graph_counts_once(records, expected):
@@ -80,7 +96,9 @@ def test_torchs_reasons_have_a_kind(reason):
 
 def read(*, has_device: bool, reason: str | None):
     event = {"event": "cuda_graphs", "has_device": has_device, "captured": 0}
-    found = cuda_graphs(Events([{**event, "skipped": [{"reason": reason, "compile_id": "0/0"}]}]), ())
+    found = cuda_graphs(
+        Events([{**event, "skipped": [{"reason": reason, "compile_id": "0/0"}]}]), ()
+    )
     assert found is not None
     return found.skipped[0]
 
@@ -96,7 +114,8 @@ def test_a_graph_that_torch_skips_without_a_word_has_no_cuda_device():
 def test_the_line_that_torch_points_to_is_read():
     stack = '   File "/p/main.py", line 9, in <module>\n    f(x)\n   File "/p/m.py", line 5, in f\n    x.add_(1)'
     skip = read(
-        has_device=True, reason=f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n{stack}"
+        has_device=True,
+        reason=f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n{stack}",
     )
     assert skip.reason == "skipping cudagraphs due to mutated inputs (1 instances)"
     assert (skip.kind, skip.file, skip.line, skip.compile_id) == ("mutation", "/p/m.py", 5, "0/0")
@@ -104,12 +123,25 @@ def test_the_line_that_torch_points_to_is_read():
 
 def test_what_is_left_out_of_cuda_graphs_has_its_line():
     reason = "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)"
-    left_out = [{"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}]
-    event = {"event": "cuda_graphs", "has_device": True, "captured": 2, "skipped": [], "left_out": left_out}
+    left_out = [
+        {"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}
+    ]
+    event = {
+        "event": "cuda_graphs",
+        "has_device": True,
+        "captured": 2,
+        "skipped": [],
+        "left_out": left_out,
+    }
     found = cuda_graphs(Events([event]), ())
     assert found is not None
     (skip,) = found.left_out
-    assert (skip.kind, skip.reason, skip.file, skip.line) == ("incompatible_op", reason, "/p/m.py", 5)
+    assert (skip.kind, skip.reason, skip.file, skip.line) == (
+        "incompatible_op",
+        reason,
+        "/p/m.py",
+        5,
+    )
 
 
 def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
@@ -119,7 +151,13 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         GraphInput(name="l_y_", source="L['y']", kind="tensor", shape=(4,)),
     )
     graphs = [Graph(compile_id="0/0", index=0, op_count=1, inputs=inputs)]
-    shapes = {"arg1_1": [9, 4], "arg2_1": [5], "arg3_1": [4], "primals_3": [4], "tangents_1": [9, 4]}
+    shapes = {
+        "arg1_1": [9, 4],
+        "arg2_1": [5],
+        "arg3_1": [4],
+        "primals_3": [4],
+        "tangents_1": [9, 4],
+    }
     copied = [{"placeholder": name, "shape": shape, "bytes": 8} for name, shape in shapes.items()]
     function = {
         "compile_id": "0/0",
@@ -132,16 +170,32 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         "moved": copied[3:4],
         "mutated": ["primals_3"],
     }
-    event = {"event": "cuda_graphs", "has_device": True, "captured": 1, "skipped": [], "functions": [function]}
+    event = {
+        "event": "cuda_graphs",
+        "has_device": True,
+        "captured": 1,
+        "skipped": [],
+        "functions": [function],
+    }
     event["partitions"] = [{"compile_id": "0/0", "count": 2, "recordable": 1}]
     found = cuda_graphs(Events([event]), graphs)
     assert found is not None
     assert found.functions is not None
     named = {each.placeholder: each.source for each in found.functions[0].copied}
-    assert named == {"arg1_1": "L['x']", "arg2_1": None, "arg3_1": None, "primals_3": "L['y']", "tangents_1": None}
+    assert named == {
+        "arg1_1": "L['x']",
+        "arg2_1": None,
+        "arg3_1": None,
+        "primals_3": "L['y']",
+        "tangents_1": None,
+    }
     assert [each.source for each in found.functions[0].moved] == ["L['y']"]
     assert found.functions[0].mutated == ("L['y']",)
-    assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (1, 2, 1)
+    assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (
+        1,
+        2,
+        1,
+    )
 
 
 def test_no_cuda_graphs_were_asked_for():
@@ -153,14 +207,26 @@ def target(what: str, module: str, name: str) -> str:
 
 
 BYPASSES = {
-    target("autograd_function_apply", "torch.ops.higher_order", "autograd_function_apply"): ("autograd_function", None),
-    target("<class 'FunctionCtx'>", "torch.autograd.function", "FunctionCtx"): ("autograd_function", None),
+    target("autograd_function_apply", "torch.ops.higher_order", "autograd_function_apply"): (
+        "autograd_function",
+        None,
+    ),
+    target("<class 'FunctionCtx'>", "torch.autograd.function", "FunctionCtx"): (
+        "autograd_function",
+        None,
+    ),
     target("<function f at 0x7f>", "model.net", "f"): ("function", "model.net.f"),
     target("cond", "torch.ops.higher_order", "cond"): ("higher_order_operator", "cond"),
     "Can't cache HigherOrderOperator: cond": ("higher_order_operator", "cond"),
     "Unsupported call_function target <function f at 0x7f>": ("function", "f"),
-    "Unsupported call_method target x. \nMethod module: None, \nMethod name: None": ("method", None),
-    "SAC context_fn does not have a cache_hash attribute. To enable caching with …": ("checkpoint_policy", None),
+    "Unsupported call_method target x. \nMethod module: None, \nMethod name: None": (
+        "method",
+        None,
+    ),
+    "SAC context_fn does not have a cache_hash attribute. To enable caching with …": (
+        "checkpoint_policy",
+        None,
+    ),
     "Unsupported post grad custom pass": ("custom_pass", None),
     "Unsupported _pre_fusion_custom_pass": ("custom_pass", None),
     "CustomKnapsackSolver.uuid() returned None, bypassing cache": ("memory_budget", None),
@@ -169,12 +235,16 @@ BYPASSES = {
     "Cannot cache a graph with freezing enabled": ("freezing", None),
     "Skipping graph with frozen constants": ("freezing", None),
     "FX graph cache is not enabled": ("disabled", None),
-    "Cannot produce stable cache key for unpicklable type Handle.Inner": ("unpicklable", "Handle.Inner"),
+    "Cannot produce stable cache key for unpicklable type Handle.Inner": (
+        "unpicklable",
+        "Handle.Inner",
+    ),
     "Unable to pickle non-standard op: mine::op": ("unpicklable", "mine::op"),
     "mkldnn tensors unpickleable": ("unpicklable", None),
     "compiler bisector enabled": ("other", None),
 }
-"""``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``, 2.13."""
+"""``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``,
+2.13."""
 
 
 @for_each("reason", BYPASSES)

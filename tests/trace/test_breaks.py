@@ -1,4 +1,5 @@
-"""torch's printed texts of a break to chain, effect, hints and stack, and which code of torch's own it is in."""
+"""torch's printed texts of a break to chain, effect, hints and stack, and which code of torch's own
+it is in."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
     (reason,) = parse_chain(CAUSE)
 
     assert (reason.gb_type, reason.torch_id) == ("Failed to trace builtin operator", "GB0059")
-    assert reason.explanation == "Dynamo does not know how to trace builtin operator `print`\nwith two lines."
+    assert (
+        reason.explanation
+        == "Dynamo does not know how to trace builtin operator `print`\nwith two lines."
+    )
     assert reason.hints == ("Avoid it.", "If you are\nattempting to log, do not.")
     assert reason.context == "builtin print"
 
@@ -50,8 +54,14 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
     "words, topic",
     [
         (CAUSE, None),
-        ("Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).", "symbolic_number"),
-        ("Could not extract specialized integer from data-dependent expression u0.", "symbolic_number"),
+        (
+            "Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).",
+            "symbolic_number",
+        ),
+        (
+            "Could not extract specialized integer from data-dependent expression u0.",
+            "symbolic_number",
+        ),
         ("Dynamo does not support RNN, GRU, or LSTM.", "recurrent_module"),
     ],
 )
@@ -60,12 +70,19 @@ def test_a_topic_that_no_id_names_is_read_from_the_words(words: str, topic: str 
 
 
 def test_the_two_recompile_limits_are_told_apart() -> None:
-    assert limit_of("Dynamo recompile limit exceeded\n  Limit type: recompile_limit") == "recompile_limit"
+    assert (
+        limit_of("Dynamo recompile limit exceeded\n  Limit type: recompile_limit")
+        == "recompile_limit"
+    )
     assert limit_of("Limit type: accumulated_recompile_limit") == "accumulated_recompile_limit"
 
 
 def test_the_cause_comes_first_in_a_chain() -> None:
-    chain = parse_chain(CAUSE + "\n*** While handling this graph break, another graph break occurred: ***\n\n" + LOOP)
+    chain = parse_chain(
+        CAUSE
+        + "\n*** While handling this graph break, another graph break occurred: ***\n\n"
+        + LOOP
+    )
 
     assert [reason.torch_id for reason in chain] == ["GB0059", "GB7000"]
 
@@ -73,8 +90,16 @@ def test_the_cause_comes_first_in_a_chain() -> None:
 @for_each(
     "words, effect, instruction",
     [
-        ("Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):", "resumed", "CALL"),
-        ("Encountered graph break that we cannot resume from. Compiling up to it.", "rest_eager", None),
+        (
+            "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):",
+            "resumed",
+            "CALL",
+        ),
+        (
+            "Encountered graph break that we cannot resume from. Compiling up to it.",
+            "rest_eager",
+            None,
+        ),
         ("Failed to handle graph break gracefully. Skipping the function.", "frame_skipped", None),
         ("Data-dependent jump", "resumed", None),
         ("Something that a later torch prints", "resumed", None),
@@ -128,7 +153,9 @@ def line(file: str, text: str = "", origin: Origin = "torch") -> StackEntry:
     return StackEntry(file=file, line=1, function="f", text=text, origin=origin)
 
 
-def words(gb_type: str = "any", *, context: str | None = None, operator: str | None = None) -> BreakRecord:
+def words(
+    gb_type: str = "any", *, context: str | None = None, operator: str | None = None
+) -> BreakRecord:
     reason = BreakReason(gb_type=gb_type, context=context)
     return break_record(gb_type, (reason,), "resumed", higher_order_operator=operator)
 
@@ -137,9 +164,13 @@ USER = line("/project/train.py", "y = block(x)", origin="user")
 DDP = line(f"{TORCH}/nn/parallel/distributed.py", "with self._inside_ddp_forward():")
 MODULE = line(f"{TORCH}/nn/modules/module.py", "return self._call_impl(*args, **kwargs)")
 HOOK = line(f"{TORCH}/nn/modules/module.py", "hook_result = hook(self, args, result)")
-FSDP = line(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_common.py", "return torch._dynamo.disable(")
+FSDP = line(
+    f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_common.py", "return torch._dynamo.disable("
+)
 POLYFILL = line(f"{TORCH}/_dynamo/polyfills/__init__.py")
-CONTEXTLIB = line("/lib/python3.11/contextlib.py", "self.gen = func(*args, **kwds)", origin="stdlib")
+CONTEXTLIB = line(
+    "/lib/python3.11/contextlib.py", "self.gen = func(*args, **kwds)", origin="stdlib"
+)
 
 
 @for_each(
@@ -165,10 +196,17 @@ def test_the_innermost_code_of_torch_below_the_program_decides(
 
 def test_a_side_effect_belongs_to_checkpointing_only_inside_it() -> None:
     operator = "torch.utils.checkpoint.checkpoint"
-    assert mechanism_of((USER,), words("HOP: Unsafe side effect", operator=operator)) == "checkpoint"
-    assert mechanism_of((USER, MODULE), words("HOP: Unsafe side effect", operator=operator)) == "checkpoint"
+    assert (
+        mechanism_of((USER,), words("HOP: Unsafe side effect", operator=operator)) == "checkpoint"
+    )
+    assert (
+        mechanism_of((USER, MODULE), words("HOP: Unsafe side effect", operator=operator))
+        == "checkpoint"
+    )
     assert mechanism_of((USER,), words("HOP: Unsafe side effect", operator="torch.cond")) is None
-    assert mechanism_of((USER,), words("Failed to trace builtin operator", operator=operator)) is None
+    assert (
+        mechanism_of((USER,), words("Failed to trace builtin operator", operator=operator)) is None
+    )
 
 
 def test_a_function_of_checkpointing_that_torch_skips_is_named_by_its_module() -> None:

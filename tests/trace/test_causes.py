@@ -1,4 +1,5 @@
-"""Which cache entry a recompile is compared with, what changed since, and what the last call's values were."""
+"""Which cache entry a recompile is compared with, what changed since, and what the last call's
+values were."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from graphdoctor.trace.guards.state import read_state, short_dtype, state_change
 from tests.each import for_each
 
 
-def change(expression: str, old: str, new: str, kind: ChangeKind = "size", source: str | None = None) -> GuardChange:
+def change(
+    expression: str, old: str, new: str, kind: ChangeKind = "size", source: str | None = None
+) -> GuardChange:
     source = source or f"L['{expression.partition('.')[0]}']"
     return GuardChange(kind=kind, source=source, expression=expression, old=old, new=new)
 
@@ -34,8 +37,12 @@ def size(name: str, old: str, new: str, dim: int = 1) -> GuardChange:
 FLAG = change("flag", "True", "False", "flag")
 CACHE = change("len(cache)", "2", "0", "length", "L['cache']")
 TUPLE = change("xs", "a tuple", "a list", "type")
-INSIDE, BESIDE = (change(f"{name}[0].shape[0]", "4", "5", source=f"L['{name}'][0]") for name in ("xs", "xss"))
-AT_LEAST = change("2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 7", "relation", "L['x'].size()[0]")
+INSIDE, BESIDE = (
+    change(f"{name}[0].shape[0]", "4", "5", source=f"L['{name}'][0]") for name in ("xs", "xss")
+)
+AT_LEAST = change(
+    "2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 7", "relation", "L['x'].size()[0]"
+)
 
 
 @for_each(
@@ -71,18 +78,27 @@ def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
     older = entry("0/0", change("x.shape[1]", "6", "9"))
     (found,) = with_previous(older.changes, last)
     assert (found.old, found.previous, found.new) == ("6", "1", "9")
-    assert [(each.expression, each.previous) for each in also_changed(older, last)] == [("flag", "True")]
+    assert [(each.expression, each.previous) for each in also_changed(older, last)] == [
+        ("flag", "True")
+    ]
     assert also_changed(last, last) == ()
 
 
 def test_the_last_calls_value_is_unknown_where_several_values_pass() -> None:
-    condition = change("2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 1", "relation", "L['x'].size()[0]")
+    condition = change(
+        "2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 1", "relation", "L['x'].size()[0]"
+    )
     last = entry("0/0", condition)
     assert [found.previous for found in with_previous(last.changes, last)] == [None]
     assert [found.previous for found in with_previous(last.changes, None)] == [None]
 
 
-SCALE = {"leaf": "EQUALS_MATCH", "source": "L['scale']", "text": ["L['scale'] == 1.5"], "now": {"text": "2.5"}}
+SCALE = {
+    "leaf": "EQUALS_MATCH",
+    "source": "L['scale']",
+    "text": ["L['scale'] == 1.5"],
+    "now": {"text": "2.5"},
+}
 
 
 def old_record(**fields: Any) -> Any:
@@ -96,7 +112,9 @@ def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
     kinds = {}
     for was in ("1.5", "2", "True", "'a'", "None"):
         failed = SCALE | {"text": [f"L['scale'] == {was}"], "now": tensor}
-        (found,) = cause_of_record(old_record(failed=[failed]), lambda *_place: None, reasons=("0/0: words",)).changes
+        (found,) = cause_of_record(
+            old_record(failed=[failed]), lambda *_place: None, reasons=("0/0: words",)
+        ).changes
         kinds[was] = found.kind
     assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
 
@@ -110,10 +128,15 @@ def test_a_record_with_one_entry_is_read() -> None:
 
 
 def test_a_record_with_one_entry_that_the_last_call_did_not_use_gives_way_to_torchs_words() -> None:
-    reasons = ("0/1: tensor 'k' size mismatch at index 1. expected 6, actual 7", "0/0: scale == 1.5")
+    reasons = (
+        "0/1: tensor 'k' size mismatch at index 1. expected 6, actual 7",
+        "0/0: scale == 1.5",
+    )
     cause = cause_of_record(old_record(), lambda *_place: None, reasons=reasons)
     assert (cause.nearest, cause.last_used, cause.is_exact) == ("0/1", "0/1", False)
-    assert [(found.expression, found.old, found.previous) for found in cause.changes] == [("k.shape[1]", "6", "6")]
+    assert [(found.expression, found.old, found.previous) for found in cause.changes] == [
+        ("k.shape[1]", "6", "6")
+    ]
 
 
 def test_a_record_with_one_entry_and_no_words_of_torchs_leaves_the_last_value_unknown() -> None:
@@ -133,7 +156,9 @@ def said(change: GuardChange) -> tuple[Any, ...]:
 
 
 def test_the_nearest_entry_of_a_compiled_autograd_graph() -> None:
-    cause = cause_of_reasons(("!0/1/0: L['f'] == 1.5", "!0/0/0: L['f'] == 1.0"), lambda *_place: None)
+    cause = cause_of_reasons(
+        ("!0/1/0: L['f'] == 1.5", "!0/0/0: L['f'] == 1.0"), lambda *_place: None
+    )
     assert (cause.nearest, cause.entry_count) == ("!0/1/0", 2)
     assert [said(change) for change in cause.changes] == [("number", "f", "1.5", None)]
 
@@ -171,7 +196,14 @@ def test_a_state_in_words() -> None:
 
 
 @for_each(
-    "dtype, short", [("torch.bfloat16", "bf16"), ("Half", "f16"), (11, "b8"), (99, "99"), ("torch.quint8", "quint8")]
+    "dtype, short",
+    [
+        ("torch.bfloat16", "bf16"),
+        ("Half", "f16"),
+        (11, "b8"),
+        (99, "99"),
+        ("torch.quint8", "quint8"),
+    ],
 )
 def test_a_dtype_has_one_short_name(dtype: str | int, short: str) -> None:
     assert short_dtype(dtype) == short
@@ -179,7 +211,12 @@ def test_a_dtype_has_one_short_name(dtype: str | int, short: str) -> None:
 
 def relation(text: str, *sources: str) -> dict[str, Any]:
     """The record of a failed condition on values of the frame."""
-    return {"leaf": "RELATION", "source": None, "text": [text], "sizes": {source: {"text": "?"} for source in sources}}
+    return {
+        "leaf": "RELATION",
+        "source": None,
+        "text": [text],
+        "sizes": {source: {"text": "?"} for source in sources},
+    }
 
 
 def test_two_arguments_that_are_one_object_no_more() -> None:
@@ -211,7 +248,12 @@ def test_an_enums_member_is_no_second_argument() -> None:
 
 def test_a_sets_member_is_not_said_beside_the_set() -> None:
     member = {"leaf": "SET_CONTAINS", "source": "L['s']", "text": ["set.__contains__(L['s'], 'a')"]}
-    whole = {"leaf": "EQUALS_MATCH", "source": "L['s']", "text": ["L['s'] == {'a'}"], "now": {"text": "{'b'}"}}
+    whole = {
+        "leaf": "EQUALS_MATCH",
+        "source": "L['s']",
+        "text": ["L['s'] == {'a'}"],
+        "now": {"text": "{'b'}"},
+    }
     cause = cause_of_record({"nearest": "0/0", "failed": [member, whole]}, lambda *_place: None)
     assert [said(change) for change in cause.changes] == [("value", "s", "{'a'}", "{'b'}")]
 
@@ -227,7 +269,10 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
 def test_what_a_carried_value_is_now_has_no_name_of_torchs(now: str, told: str) -> None:
     (found,) = with_carried(
         RecompileCause(
-            nearest=None, entry_count=1, changes=(change("2 <= ___stack0", now, now, "relation"),), is_exact=True
+            nearest=None,
+            entry_count=1,
+            changes=(change("2 <= ___stack0", now, now, "relation"),),
+            is_exact=True,
         ),
         lambda _name: "it",
     ).changes

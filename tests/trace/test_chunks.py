@@ -38,7 +38,9 @@ class Here:
                 yield (index, work(pieces[index]))
 
 
-def read(path: Path, executor: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
+def read(
+    path: Path, executor: Any, *, kinds: frozenset[str] = KINDS
+) -> tuple[list[Record], LogDamage]:
     damage = LogDamage()
     return list(records_of(local_log(path), kinds, damage, executor)), damage
 
@@ -48,7 +50,11 @@ def facts(found: tuple[list[Record], LogDamage]) -> Any:
     records, damage = found
     for record in records:
         chunks._leave_out_dumps(record)
-    return records, {name.name: getattr(damage, name.name) for name in fields(damage)}, list(damage.kinds.items())
+    return (
+        records,
+        {name.name: getattr(damage, name.name) for name in fields(damage)},
+        list(damage.kinds.items()),
+    )
 
 
 @pytest.fixture
@@ -57,7 +63,9 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: "/".join(log.parts[-4:-1]))
-def test_a_real_log_gives_the_same_in_parts(log: Path, cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_log_gives_the_same_in_parts(
+    log: Path, cut: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = facts(read(log, Local(1)))
     for size in (500, 7_001):
         monkeypatch.setattr(chunks, "_CHUNK_BYTES", size)
@@ -70,14 +78,20 @@ HEADER = 'V1121 02:58:17.809000 77 torch/a.py:1] {"%s": {}, "frame_id": %d%s}\n'
 def record(kind: str, number: int, payload: bytes | None, *, is_true: bool = True) -> bytes:
     sum_ = hashlib.md5(payload or b"", usedforsecurity=False).hexdigest() if is_true else "0" * 32
     more = "" if payload is None else f', "has_payload": "{sum_}"'
-    lines = b"".join(b"\t%s\n" % line for line in (payload or b"").split(b"\n")) if payload is not None else b""
+    lines = (
+        b"".join(b"\t%s\n" % line for line in (payload or b"").split(b"\n"))
+        if payload is not None
+        else b""
+    )
     return (HEADER % (kind, number, more)).encode() + lines
 
 
 pieces_of_logs = st.one_of(
     st.builds(
         record,
-        st.sampled_from(["dynamo_start", "dynamo_output_graph", "describe_tensor", "compilation_metrics"]),
+        st.sampled_from(
+            ["dynamo_start", "dynamo_output_graph", "describe_tensor", "compilation_metrics"]
+        ),
         st.integers(0, 3),
         st.none() | st.binary(max_size=30) | st.just(b'{"inductor_config": "x", "co_name": "f"}'),
         is_true=st.booleans(),
@@ -113,7 +127,9 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
         assert facts(read(path, Here())) == whole
 
 
-def test_a_log_that_is_small_or_compressed_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_small_or_compressed_is_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import gzip
 
     class Unused:
@@ -130,22 +146,34 @@ def test_a_log_that_is_small_or_compressed_is_not_cut(tmp_path: Path, monkeypatc
     assert read(packed, Unused())[1].records > 0
 
 
-def test_a_part_that_a_process_could_not_read_is_read_here(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_a_process_could_not_read_is_read_here(
+    cut: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
 
     class Failing(Here):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
             for index, piece in enumerate(pieces):
-                yield (index, Failure("ended", "killed")) if index % 2 else (index, read_chunk(piece))
+                yield (
+                    (index, Failure("ended", "killed")) if index % 2 else (index, read_chunk(piece))
+                )
 
     assert facts(read(LOGS[0], Failing())) == facts(read(LOGS[0], Local(1)))
 
 
-def test_settings_of_torch_stay_in_the_process_that_read_them(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_torch_stay_in_the_process_that_read_them(
+    cut: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
-    log = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
+    log = (
+        RECORDED_LOGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
+    )
     size = [
-        sum(len(record.payload or str(record.value)) for record in read(log, executor)[0] if "metrics" in record.kind)
+        sum(
+            len(record.payload or str(record.value))
+            for record in read(log, executor)[0]
+            if "metrics" in record.kind
+        )
         for executor in (Local(1), Here())
     ]
     assert size[1] * 5 < size[0]

@@ -28,7 +28,9 @@ SECOND = """class GraphModule(torch.nn.Module):
 
 
 def seen(*parts: str) -> SeenSplit:
-    return SeenSplit("4/0", WHOLE, [(f"submod_{number}", part) for number, part in enumerate(parts)])
+    return SeenSplit(
+        "4/0", WHOLE, [(f"submod_{number}", part) for number, part in enumerate(parts)]
+    )
 
 
 def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
@@ -41,8 +43,12 @@ def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
 
 
 def test_a_checkpoint_s_body_is_no_part_and_its_operations_are_one() -> None:
-    body = "\n    class wrap_body_0(torch.nn.Module):\n" + FIRST.partition("\n")[2].replace("\n", "\n    ")
-    split = split_of(SeenSplit("4/0", WHOLE, [("wrap_body_0", FIRST), ("submod_0", SECOND + body)]), {})
+    body = "\n    class wrap_body_0(torch.nn.Module):\n" + FIRST.partition("\n")[2].replace(
+        "\n", "\n    "
+    )
+    split = split_of(
+        SeenSplit("4/0", WHOLE, [("wrap_body_0", FIRST), ("submod_0", SECOND + body)]), {}
+    )
     assert [(bucket.name, bucket.op_count) for bucket in split.buckets] == [("submod_0", 1)]
 
 

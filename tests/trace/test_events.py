@@ -35,10 +35,19 @@ def test_a_call_that_was_repeated_counts_as_repeated():
         _lane(1, ["compile", 0.0, 4.0, "0/0", None]),
         _lane(2, ["graph", 1.0, 2.0, None, 0]),
         _lane(None, is_profiled=True),
-        _lane(2, ["guards", 0.5, 0.75, "0/0", None], ["eager", 1, 2, {"aten::sin": 2}, 2], is_profiled=True),
+        _lane(
+            2,
+            ["guards", 0.5, 0.75, "0/0", None],
+            ["eager", 1, 2, {"aten::sin": 2}, 2],
+            is_profiled=True,
+        ),
     ]
     lanes = read_lanes(Events(events), recording(graphs=(_graph(0, "0/0", nodes=()),)))
-    assert [(lane.call_index, lane.is_profiled) for lane in lanes] == [(1, False), (2, True), (None, True)]
+    assert [(lane.call_index, lane.is_profiled) for lane in lanes] == [
+        (1, False),
+        (2, True),
+        (None, True),
+    ]
     guards, eager = lanes[1].segments
     assert (guards.kind, guards.compile_id, guards.start_us) == ("guards", "0/0", 0.5)
     assert (eager.op_names, eager.op_count, eager.compile_id) == ({"aten::sin": 2}, 2, None)
@@ -47,13 +56,20 @@ def test_a_call_that_was_repeated_counts_as_repeated():
 def test_the_probes_graphs_are_found_among_those_that_the_program_compiled_elsewhere():
     graphs = (_graph(0, "0/0"), _graph(1, "1/0", nodes=()), _graph(2, "2/0", nodes=()))
     [lane] = read_lanes(
-        Events([_lane(1, ["graph", 0, 1, None, 1], ["graph", 2, 3, None, 7])]), recording(graphs=graphs)
+        Events([_lane(1, ["graph", 0, 1, None, 1], ["graph", 2, 3, None, 7])]),
+        recording(graphs=graphs),
     )
-    assert [(part.compile_id, part.graph_index) for part in lane.segments] == [("2/0", 2), (None, None)]
+    assert [(part.compile_id, part.graph_index) for part in lane.segments] == [
+        ("2/0", 2),
+        (None, None),
+    ]
 
 
 def test_of_too_many_calls_those_that_compile_are_shown_first():
-    events = [_lane(call, *([["compile", 0, 1, "0/0", None]] if call % 3 == 0 else [])) for call in range(1, 401)]
+    events = [
+        _lane(call, *([["compile", 0, 1, "0/0", None]] if call % 3 == 0 else []))
+        for call in range(1, 401)
+    ]
     calls = [lane.call_index for lane in read_lanes(Events(events), recording())]
     assert len(calls) == 200
     assert calls == sorted(calls)
@@ -63,7 +79,11 @@ def test_of_too_many_calls_those_that_compile_are_shown_first():
 
 @pytest.mark.parametrize(
     "meta",
-    [{"exit": {"status": 0, "mood": "fine"}}, {"target": {"text": 3}}, {"target": {"text": "m.py", "size": 1}}],
+    [
+        {"exit": {"status": 0, "mood": "fine"}},
+        {"target": {"text": 3}},
+        {"target": {"text": "m.py", "size": 1}},
+    ],
     ids=str,
 )
 def test_a_recording_of_another_shape_is_named(tmp_path: Path, meta: dict[str, object]) -> None:
@@ -75,13 +95,22 @@ def test_a_recording_of_another_shape_is_named(tmp_path: Path, meta: dict[str, o
 @pytest.mark.parametrize(
     "event",
     [
-        {"event": "lane", "call": 1, "duration_us": "long", "is_profiled": False, "segments": [], "hidden": 0},
+        {
+            "event": "lane",
+            "call": 1,
+            "duration_us": "long",
+            "is_profiled": False,
+            "segments": [],
+            "hidden": 0,
+        },
         {"event": "gap", "kind": "of no kind", "message": "?"},
         {"event": "coverage", "ops": "many"},
     ],
     ids=lambda event: event["event"],
 )
-def test_an_event_that_does_not_fit_is_of_another_version(tmp_path: Path, event: dict[str, object]) -> None:
+def test_an_event_that_does_not_fit_is_of_another_version(
+    tmp_path: Path, event: dict[str, object]
+) -> None:
     (tmp_path / "recording.json").write_text('{"format": 1, "target": {}}')
     (tmp_path / "probe.jsonl").write_text(json.dumps(event) + "\n")
 

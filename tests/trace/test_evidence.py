@@ -1,4 +1,5 @@
-"""What a log says beside compiles, graphs, breaks and guards; and that each kind of record is shown or counted."""
+"""What a log says beside compiles, graphs, breaks and guards; and that each kind of record is shown
+or counted."""
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from graphdoctor.facts.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
+from graphdoctor.facts.evidence import (
+    CacheAnswer,
+    ExportedProgram,
+    LogEvidence,
+    RuntimeEstimate,
+    TritonKernel,
+)
 from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.evidence import Evidence
@@ -40,7 +47,10 @@ def artifact(name: str, payload: object, **metadata: object) -> str:
 
 
 def stack(*places: tuple[int, int]) -> list[dict[str, object]]:
-    return [{"line": number, "name": "forward", "filename": file, "loc": "x + 1"} for file, number in places]
+    return [
+        {"line": number, "name": "forward", "filename": file, "loc": "x + 1"}
+        for file, number in places
+    ]
 
 
 FILES = line(str=["/project/model.py", 0]) + line(str=[TORCH, 1])
@@ -97,7 +107,16 @@ def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Pa
         line(guard_on_data_dependent_error={"expr": "u0 > 3", "stack": stack((1, 9))}),
     )  # fmt: skip
     assert [
-        (found.kind, found.expression, found.source, found.value, found.range, found.reason, found.line, found.count)
+        (
+            found.kind,
+            found.expression,
+            found.source,
+            found.value,
+            found.range,
+            found.reason,
+            found.line,
+            found.count,
+        )
         for found in evidence.shapes
     ] == [
         ("dynamic", "s7", SIZE, "4", "[2, int_oo]", None, 4, 1),
@@ -130,10 +149,9 @@ def test_an_export_has_its_programs_and_operators(tmp_path: Path) -> None:
     assert evidence.exported_programs == (
         ExportedProgram(size_bytes=len(program), ranges={"u0": "[0, int_oo]", "s77": "[4, 64]"}),
     )
-    assert [(found.op, found.is_missing, found.reason, found.count) for found in evidence.fake_kernels] == [
-        ("mylib.foo.default", True, None, 2),
-        ("mylib.bar.default", False, "dtype", 1),
-    ]
+    assert [
+        (found.op, found.is_missing, found.reason, found.count) for found in evidence.fake_kernels
+    ] == [("mylib.foo.default", True, None, 2), ("mylib.bar.default", False, "dtype", 1)]
 
 
 def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
@@ -143,25 +161,42 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     ]
     evidence = evidence_of(
         tmp_path,
-        artifact("inductor_collective_schedule", ["torch.ops._c10d_functional.all_reduce_.default"]),
+        artifact(
+            "inductor_collective_schedule", ["torch.ops._c10d_functional.all_reduce_.default"]
+        ),
         artifact("inductor_runtime_and_tensor_meta", {"ops": ops}),
-        artifact("inductor_runtime_and_tensor_meta", {"ops": [ops[0] | {"estimated_runtime_ns": 0}]}),
-        artifact("graph_execution", {"graph_execution_order": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}),
+        artifact(
+            "inductor_runtime_and_tensor_meta", {"ops": [ops[0] | {"estimated_runtime_ns": 0}]}
+        ),
+        artifact(
+            "graph_execution",
+            {"graph_execution_order": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]},
+        ),
     )
     assert evidence.collectives[0].operations == ("torch.ops._c10d_functional.all_reduce_.default",)
     assert evidence.estimates == (
-        RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2.0, collectives=1, collectives_us=0.5),
-        RuntimeEstimate(compile_id="0/0", operations=1, estimated_us=None, collectives=0, collectives_us=0),
+        RuntimeEstimate(
+            compile_id="0/0", operations=2, estimated_us=2.0, collectives=1, collectives_us=0.5
+        ),
+        RuntimeEstimate(
+            compile_id="0/0", operations=1, estimated_us=None, collectives=0, collectives_us=0
+        ),
     )
     assert evidence.executions == ("0/0", "1/0")
 
 
 def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -> None:
-    kernels = {"triton_poi_fused_add_0": {"compile_time_us": 1500, "autotune_cache_state": "hit"}, "triton_red_1": {}}
+    kernels = {
+        "triton_poi_fused_add_0": {"compile_time_us": 1500, "autotune_cache_state": "hit"},
+        "triton_red_1": {},
+    }
     evidence = evidence_of(tmp_path, artifact("triton_kernel_info", kernels))
     assert evidence.triton_kernels == (
         TritonKernel(
-            compile_id="0/0", name="triton_poi_fused_add_0", compile_us=1500, notes={"autotune_cache_state": "hit"}
+            compile_id="0/0",
+            name="triton_poi_fused_add_0",
+            compile_us=1500,
+            notes={"autotune_cache_state": "hit"},
         ),
         TritonKernel(compile_id="0/0", name="triton_red_1"),
     )
@@ -175,7 +210,10 @@ def test_a_record_that_is_odd_is_dropped_with_a_gap(tmp_path: Path) -> None:
     )
     recording = read_recording(tmp_path / "a.log")
     assert [found.key for found in recording.evidence.cache_answers] == ["3"]
-    assert [gap.code for gap in recording.gaps if gap.kind == "unreadable_record"] == ["GD902", "GD902"]
+    assert [gap.code for gap in recording.gaps if gap.kind == "unreadable_record"] == [
+        "GD902",
+        "GD902",
+    ]
 
 
 def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:

@@ -55,8 +55,17 @@ def test_a_file_has_its_owner():
 def test_a_file_that_one_process_had_no_room_for_is_taken_from_another(tmp_path):
     for rank, text in enumerate(("x = 1\n", None)):
         payload = orjson.dumps({"file": "/project/model.py", "text": text})
-        header = {"artifact": {"name": "graphdoctor_file"}, "has_payload": hashlib.md5(payload).hexdigest()}
-        record = b"V1121 04:00:00.000000 4242 x.py:1] " + orjson.dumps(header) + b"\n\t" + payload + b"\n"
+        header = {
+            "artifact": {"name": "graphdoctor_file"},
+            "has_payload": hashlib.md5(payload).hexdigest(),
+        }
+        record = (
+            b"V1121 04:00:00.000000 4242 x.py:1] "
+            + orjson.dumps(header)
+            + b"\n\t"
+            + payload
+            + b"\n"
+        )
         path = tmp_path / f"dedicated_log_torch_trace_rank_{rank}_a.log"
         path.write_bytes(log_content("2.13.0/item") + record)
     assert kept(tmp_path) == {"model.py": "x = 1\n"}

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.following import BreakSeen, Counts, LogBegun, LogStartedOver, RecompileSeen, SoFar
+from graphdoctor.facts.following import (
+    BreakSeen,
+    Counts,
+    LogBegun,
+    LogStartedOver,
+    RecompileSeen,
+    SoFar,
+)
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.follow import Follower
@@ -22,7 +29,9 @@ def pieces(content: bytes, size: int) -> list[bytes]:
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
-def seen_while_written(path: Path, content: bytes, size: int) -> tuple[list[object], *tuple[Counts, ...]]:
+def seen_while_written(
+    path: Path, content: bytes, size: int
+) -> tuple[list[object], *tuple[Counts, ...]]:
     path.write_bytes(b"")
     follower, seen = Follower(path), []
     with path.open("ab", buffering=0) as stream:
@@ -44,7 +53,10 @@ def test_what_is_seen_and_counted_is_what_the_report_has(tmp_path, name, size):
     assert counts.compile_s == pytest.approx(summary.compile_time_s)
     assert counts.break_sites == summary.break_sites
     assert sum(isinstance(item, RecompileSeen) for item in seen) == summary.recompiles
-    assert len({(item.file, item.line) for item in seen if isinstance(item, BreakSeen)}) == summary.break_sites
+    assert (
+        len({(item.file, item.line) for item in seen if isinstance(item, BreakSeen)})
+        == summary.break_sites
+    )
     assert {item.writer.rank for item in seen if isinstance(item, BreakSeen | RecompileSeen)} <= {3}
 
 
@@ -57,7 +69,8 @@ def test_the_lines_say_what_happened_where(tmp_path):
         "x.log [1/1] `scale` from line 8 recompiled: (a value from line 8) was 1.0",
     ]
     assert re.fullmatch(
-        r"\d graphs · 1 break site · 1 recompile · \d\.\d\d s compiling", so_far_text(SoFar(1, (counts,)))
+        r"\d graphs · 1 break site · 1 recompile · \d\.\d\d s compiling",
+        so_far_text(SoFar(1, (counts,))),
     )
 
 
@@ -68,7 +81,9 @@ def test_nothing_is_read_twice(tmp_path, monkeypatch):
     list(follower.look())
     starts = []
     whole = LogFile.open
-    monkeypatch.setattr(LogFile, "open", lambda log, start=0: starts.append(start) or whole(log, start))
+    monkeypatch.setattr(
+        LogFile, "open", lambda log, start=0: starts.append(start) or whole(log, start)
+    )
 
     list(follower.look())
     assert starts == [0]  # only the first bytes, to see whether it is still the same log
@@ -153,16 +168,28 @@ def test_ranks_that_appear_later_are_followed_too(tmp_path):
     assert follower.so_far.logs == 2
     one, other = follower.so_far.processes
     assert one == other
-    assert so_far_text(follower.so_far).startswith("each of 2 processes: 3 graphs · 1 break site · 1 recompile · ")
-    uneven = SoFar(2, (Counts(graphs=3, recompiles=1, compile_s=1.0), Counts(graphs=4, recompiles=1, compile_s=2.5)))
+    assert so_far_text(follower.so_far).startswith(
+        "each of 2 processes: 3 graphs · 1 break site · 1 recompile · "
+    )
+    uneven = SoFar(
+        2,
+        (
+            Counts(graphs=3, recompiles=1, compile_s=1.0),
+            Counts(graphs=4, recompiles=1, compile_s=2.5),
+        ),
+    )
     assert (
-        so_far_text(uneven) == "each of 2 processes: 3–4 graphs · 0 break sites · 1 recompile · 1.00–2.50 s compiling"
+        so_far_text(uneven)
+        == "each of 2 processes: 3–4 graphs · 0 break sites · 1 recompile · 1.00–2.50 s compiling"
     )
 
 
 def test_a_console_with_prefixes_is_followed_rank_by_rank(tmp_path):
     one, other = (
-        [b"[rank%d]:" % rank + line for line in log_of("item", pid=PID + rank).splitlines(keepends=True)]
+        [
+            b"[rank%d]:" % rank + line
+            for line in log_of("item", pid=PID + rank).splitlines(keepends=True)
+        ]
         for rank in (0, 1)
     )
     console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
@@ -173,7 +200,9 @@ def test_a_console_with_prefixes_is_followed_rank_by_rank(tmp_path):
 
 
 def test_a_damaged_record_is_passed_over(tmp_path):
-    content = log_of("item").replace(b'"frame_id": 1, "frame_compile_id": 1', b'"frame_id": [], "frame_compile_id": {}')
+    content = log_of("item").replace(
+        b'"frame_id": 1, "frame_compile_id": 1', b'"frame_id": [], "frame_compile_id": {}'
+    )
     _, counts = seen_while_written(tmp_path / "x.log", content, 50_000)
 
     assert counts.graphs == 3

@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
+from graphdoctor.trace.gaps import (
+    guard_gaps,
+    log_gaps,
+    part_gaps,
+    reported_gaps,
+    run_gaps,
+    script_gaps,
+)
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from tests import factories
@@ -20,7 +27,9 @@ from tests.each import for_each
 
 FOLDERS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
 COMPILE_CALL = CompileCall(file="/p/a.py", line=1, function="<module>", compiled="f")
-UNREAD = Guards(sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),))
+UNREAD = Guards(
+    sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),)
+)
 DAMAGE = LogDamage(broken_records=2, altered_payloads=1, bad_bytes=1)
 SCRIPT = TargetInfo(kind="script")
 
@@ -43,13 +52,19 @@ def test_damage_of_the_log() -> None:
         "unreadable_record",
     ]
     (gap,) = log_gaps(LogDamage(broken_records=1, is_last_broken=True), {})
-    assert (gap.kind, gap.message) == ("log_cut", "Couldn't read 1 record of the trace log; the last one is cut off.")
+    assert (gap.kind, gap.message) == (
+        "log_cut",
+        "Couldn't read 1 record of the trace log; the last one is cut off.",
+    )
 
 
 def test_parts_of_other_processes_and_after_a_reset() -> None:
     recording = changed(target=SCRIPT)
     assert kinds(part_gaps([Part(recording)])) == []
-    assert kinds(part_gaps([Part(recording), Part(recording, "p2", 1)])) == ["several_processes", "dynamo_reset"]
+    assert kinds(part_gaps([Part(recording), Part(recording, "p2", 1)])) == [
+        "several_processes",
+        "dynamo_reset",
+    ]
 
 
 @for_each(
@@ -65,9 +80,15 @@ def test_parts_of_other_processes_and_after_a_reset() -> None:
 def test_what_a_process_lacks(
     *, is_ours: bool, is_unfinished: bool, unfinished: list[str], expected: list[str]
 ) -> None:
-    for target, known in ((TargetInfo(), expected), (SCRIPT, [kind for kind in expected if kind != "coverage"])):
+    for target, known in (
+        (TargetInfo(), expected),
+        (SCRIPT, [kind for kind in expected if kind != "coverage"]),
+    ):
         lacking = changed(target=target, coverage=None)
-        assert kinds(run_gaps(lacking, unfinished, is_ours=is_ours, is_unfinished=is_unfinished)) == known
+        assert (
+            kinds(run_gaps(lacking, unfinished, is_ours=is_ours, is_unfinished=is_unfinished))
+            == known
+        )
 
 
 @for_each(
@@ -81,7 +102,10 @@ def test_what_a_process_lacks(
 )
 def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: list[str]) -> None:
     compiles = (factories.compiled(),) if has_compiles else ()
-    assert kinds(script_gaps(changed(target=SCRIPT, compiles=compiles), is_hooked=is_hooked)) == expected
+    assert (
+        kinds(script_gaps(changed(target=SCRIPT, compiles=compiles), is_hooked=is_hooked))
+        == expected
+    )
 
 
 def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:
@@ -99,14 +123,25 @@ def test_what_the_probe_says_keeps_its_kind() -> None:
 def test_no_gap_names_an_option_or_a_command() -> None:
     recording = changed(target=SCRIPT)
     empty = [
-        changed(target=TargetInfo(kind=kind), compiles=(), environment=Environment(torch=torch), compile_calls=calls)
-        for kind, torch, calls in itertools.product(("script", "block"), (None, "2.13.0"), ((), (COMPILE_CALL,)))
+        changed(
+            target=TargetInfo(kind=kind),
+            compiles=(),
+            environment=Environment(torch=torch),
+            compile_calls=calls,
+        )
+        for kind, torch, calls in itertools.product(
+            ("script", "block"), (None, "2.13.0"), ((), (COMPILE_CALL,))
+        )
     ]
     found = [
         *log_gaps(DAMAGE, {"str": 1}),
         *part_gaps([Part(recording), Part(recording, "p2", 1)]),
-        *run_gaps(changed(target=TargetInfo(), coverage=None), ["0/0"], is_ours=False, is_unfinished=True),
-        *run_gaps(changed(target=TargetInfo(), coverage=None), [], is_ours=True, is_unfinished=True),
+        *run_gaps(
+            changed(target=TargetInfo(), coverage=None), ["0/0"], is_ours=False, is_unfinished=True
+        ),
+        *run_gaps(
+            changed(target=TargetInfo(), coverage=None), [], is_ours=True, is_unfinished=True
+        ),
         *(gap for each in (recording, *empty) for gap in script_gaps(each, is_hooked=True)),
         *script_gaps(recording, is_hooked=False),
         *guard_gaps(UNREAD, [], is_measured=False),
@@ -124,5 +159,14 @@ def test_nothing_is_imported_that_was_not_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("graphdoctor.trace.")}
     assert loaded
-    for name in ("picture", "phases", "stages", "printed_graph", "lanes", "files", "guards", "causes"):
+    for name in (
+        "picture",
+        "phases",
+        "stages",
+        "printed_graph",
+        "lanes",
+        "files",
+        "guards",
+        "causes",
+    ):
         assert f"graphdoctor.trace.{name}" not in loaded, name

@@ -25,7 +25,9 @@ def header(**value: object) -> str:
 
 
 def test_a_payload_loses_its_tabs_alone() -> None:
-    (record,), damage = read(header(artifact={"name": "a"}, has_payload="x"), "\tone", "\t\ttwo", "\t", "\t three\n")
+    (record,), damage = read(
+        header(artifact={"name": "a"}, has_payload="x"), "\tone", "\t\ttwo", "\t", "\t three\n"
+    )
 
     assert (record.kind, record.is_artifact, record.payload) == ("a", True, "one\n\ttwo\n\n three")
     assert damage == LogDamage(records=1)
@@ -51,7 +53,12 @@ def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str
 
 def test_a_record_that_is_not_wanted_takes_its_payload_with_it() -> None:
     records, damage = read(
-        header(keep={}), "\tkept", header(drop={}), "\tdropped", header(keep={}), wants=lambda kind: kind == "keep"
+        header(keep={}),
+        "\tkept",
+        header(drop={}),
+        "\tdropped",
+        header(keep={}),
+        wants=lambda kind: kind == "keep",
     )
 
     assert [record.payload for record in records] == ["kept", None]
@@ -81,7 +88,9 @@ def test_a_payload_that_is_cut_at_the_end_is_no_payload() -> None:
 
 def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
 
-    records, damage = read(header(a={}, has_payload=hashlib.md5(b"one").hexdigest()), "\ttwo", header(b={}))
+    records, damage = read(
+        header(a={}, has_payload=hashlib.md5(b"one").hexdigest()), "\ttwo", header(b={})
+    )
 
     assert [record.payload for record in records] == ["two", None]
     assert damage == LogDamage(records=2, altered_payloads=1)
@@ -105,7 +114,11 @@ def test_other_lines_are_counted_and_passed_over(line: str) -> None:
 @for_each("is_wanted", [True, False])
 def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None:
     lines = [
-        *(header(str=["/a.py", 1]) + "\n", header(artifact={"name": "mine"}, has_payload="x") + "\n", "\tone\n"),
+        *(
+            header(str=["/a.py", 1]) + "\n",
+            header(artifact={"name": "mine"}, has_payload="x") + "\n",
+            "\tone\n",
+        ),
         *("stray\n", "\ttwo\n", header(str=["/b.py", 2]) + "\n", PREFIX + "{broken\n", "\tlost\n"),
     ]
     size = [len(line) for line in lines]
@@ -123,7 +136,13 @@ def test_json_that_is_no_record_is_broken(value: str) -> None:
     assert damage.broken_records + damage.stray_lines == 2
 
 
-@given(st.lists(st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda t: (PREFIX + "{" + t).encode()))))
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=80), st.text(max_size=80).map(lambda t: (PREFIX + "{" + t).encode())
+        )
+    )
+)
 def test_nothing_raises_and_nothing_is_invented(lines: list[bytes]) -> None:
     damage = LogDamage()
 

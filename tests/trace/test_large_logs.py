@@ -26,7 +26,9 @@ def log(tmp_path: Path) -> Path:
     """Each copy has a function that breaks once and goes on."""
     original = kept_log("2.13.0/print_in_helper.bare")
     size = original.stat().st_size
-    assert write_log(original, tmp_path / "large.log", size_bytes=COPIES * size - size // 2) == COPIES
+    assert (
+        write_log(original, tmp_path / "large.log", size_bytes=COPIES * size - size // 2) == COPIES
+    )
     return tmp_path / "large.log"
 
 
@@ -73,7 +75,9 @@ def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Pa
 
 
 @pytest.mark.usefixtures("small_page")
-def test_a_log_is_read_as_a_whole_whatever_the_page_shows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_read_as_a_whole_whatever_the_page_shows(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut = diagnose_recording(log, needs=PAGE)
     monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 10**9)
     whole = diagnose_recording(log, needs=PAGE)
@@ -84,13 +88,17 @@ def test_a_log_is_read_as_a_whole_whatever_the_page_shows(log: Path, monkeypatch
         (phase.name, phase.start_us) for phase in whole.picture.phases
     ]
     kept = {*(cut.picture.detailed or ())}
-    assert cut.picture.graphs == tuple(graph for graph in whole.picture.graphs if graph.compile_id in kept)
+    assert cut.picture.graphs == tuple(
+        graph for graph in whole.picture.graphs if graph.compile_id in kept
+    )
 
 
 @pytest.mark.usefixtures("small_page")
 def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
     last = diagnose_recording(log).diagnosis.recording.graphs[-1].compile_id
-    result = diagnose_recording(log, needs=Needs(guards=True, picture=True, is_page=True, compile_ids=(last,)))
+    result = diagnose_recording(
+        log, needs=Needs(guards=True, picture=True, is_page=True, compile_ids=(last,))
+    )
     assert result.picture is not None
     assert result.picture.detailed == (last,)
     assert {graph.compile_id for graph in result.picture.graphs} == {last}
@@ -110,7 +118,9 @@ def test_each_finding_and_each_function_has_a_compile_among_the_first(log: Path)
     order = most_telling(found, most=100)
     assert {*order} == {compile_.compile_id for compile_ in found.recording.compiles}
     telling = {*order[: 3 * len(found.findings) + len(functions)]}
-    assert all(telling & {*finding.compile_ids} for finding in found.findings if finding.compile_ids)
+    assert all(
+        telling & {*finding.compile_ids} for finding in found.findings if finding.compile_ids
+    )
     assert {
         (frame.file, frame.line, frame.code_name)
         for frame, report in found.each_frame()

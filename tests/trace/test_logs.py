@@ -63,7 +63,10 @@ def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_p
         **{
             f"job_x__attempt_0__{rank}__{name}": content
             for rank in (0, 1)
-            for name, content in (("stderr.log", b"W torch says something\n" + log), ("stdout.log", b"loss 1\n"))
+            for name, content in (
+                ("stderr.log", b"W torch says something\n" + log),
+                ("stdout.log", b"loss 1\n"),
+            )
         },
     )
 
@@ -79,7 +82,14 @@ def test_logs_further_down_are_of_something_else(tmp_path):
 
 def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(tmp_path):
     log = log_of()
-    write(tmp_path, **{"one__recording.json": b'{"format": 1}', "one__copy.log": log, ".hidden__rank_0.log": log})
+    write(
+        tmp_path,
+        **{
+            "one__recording.json": b'{"format": 1}',
+            "one__copy.log": log,
+            ".hidden__rank_0.log": log,
+        },
+    )
 
     assert names(tmp_path) == []
     assert names(tmp_path / "one") == []
@@ -119,7 +129,9 @@ def test_a_prefix_before_each_line_changes_nothing(tmp_path, prefix):
 def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
     one, other = (prefixed(log_of(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
     console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
-    apart = write(tmp_path / "apart", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in (0, 1)})
+    apart = write(
+        tmp_path / "apart", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in (0, 1)}
+    )
     together = write(tmp_path / "together", **{"console.gz": gzip.compress(console)})
 
     assert ranks(together) == [0, 1]
@@ -145,7 +157,9 @@ def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
     write(tmp_path, pod=b"".join(prefixed(log_of(), b"2026-01-01T00:00:00Z stdout F ")))
 
     message, hint = refusal(tmp_path / "pod")
-    assert message.endswith("it is neither a torch trace log nor a JSON document that graphdoctor wrote.")
+    assert message.endswith(
+        "it is neither a torch trace log nor a JSON document that graphdoctor wrote."
+    )
     assert hint == (
         "Its records have something before each line, such as '2026-01-01T00:00:00Z stdout F ': remove that from all "
         "lines."
@@ -163,7 +177,10 @@ def test_archives_are_refused_with_a_hint_and_read_by_their_address(tmp_path):
 
     for kind in ("zip", "tar"):
         address = f"{kind}://::{tmp_path}/logs.{kind}"
-        assert refusal(tmp_path / f"logs.{kind}")[1] == f"It's a {kind} archive: name what is in it, {address}"
+        assert (
+            refusal(tmp_path / f"logs.{kind}")[1]
+            == f"It's a {kind} archive: name what is in it, {address}"
+        )
         assert place_named(address, Settings()).kind == "folder"
         assert read_recording(location_of(address)) == read_recording(tmp_path / "rank_0.log")
         inside = f"{kind}://job/rank_0.log::{tmp_path}/logs.{kind}"

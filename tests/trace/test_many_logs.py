@@ -1,4 +1,5 @@
-"""A folder of many logs: four times as many of them are four times the work, counted in calls of functions."""
+"""A folder of many logs: four times as many of them are four times the work, counted in calls of
+functions."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("what", ["ranks", "recording", "files"])
-def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], tmp_path: Path, what: str) -> None:
+def test_work_grows_as_the_number_of_logs(
+    folder_of: Callable[[int], Path], tmp_path: Path, what: str
+) -> None:
     def work(folder: Path, into: Path) -> None:
         if what == "ranks":
             ranks_at(folder)
@@ -58,11 +61,18 @@ def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], tmp_
 
     few, many = (folder_of(count) for count in (FEW, MANY))
     work(few, tmp_path / "first")  # what is made once
-    counts = [calls_of(lambda folder=folder: work(folder, tmp_path / f"of-{folder.name}")) for folder in (few, many)]
+    counts = [
+        calls_of(lambda folder=folder: work(folder, tmp_path / f"of-{folder.name}"))
+        for folder in (few, many)
+    ]
 
     assert counts[1] < counts[0] * MANY / FEW * 1.2
 
 
-def test_a_rank_is_sent_to_its_worker_with_its_own_logs_only(folder_of: Callable[[int], Path]) -> None:
-    sizes = [[len(pickle.dumps(rank)) for rank in ranks_at(folder_of(count))] for count in (FEW, MANY)]
+def test_a_rank_is_sent_to_its_worker_with_its_own_logs_only(
+    folder_of: Callable[[int], Path],
+) -> None:
+    sizes = [
+        [len(pickle.dumps(rank)) for rank in ranks_at(folder_of(count))] for count in (FEW, MANY)
+    ]
     assert max(sizes[1], default=0) <= max(sizes[0], default=0) + 100

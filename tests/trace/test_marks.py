@@ -8,11 +8,18 @@ from tests.sections import texts_beside
 GRAPH, GUARDS = texts_beside(__file__)
 
 
-def record(kind, payload="", *, compile_id=(0, 0), stamp="V1122 21:40:57.925000 77", attempt=0, **value):
+def record(
+    kind, payload="", *, compile_id=(0, 0), stamp="V1122 21:40:57.925000 77", attempt=0, **value
+):
     frame, count = compile_id
     metadata = {kind: value, "frame_id": frame, "frame_compile_id": count, "attempt": attempt}
     return Record(
-        kind, False, value, metadata, payload if isinstance(payload, str) else orjson.dumps(payload).decode(), stamp
+        kind,
+        False,
+        value,
+        metadata,
+        payload if isinstance(payload, str) else orjson.dumps(payload).decode(),
+        stamp,
     )
 
 
@@ -31,7 +38,10 @@ def test_graphs_of_two_devices_are_the_same():
 
 
 def test_operations_are_the_same_under_other_sizes():
-    one, other = plain_graph(GRAPH), plain_graph(GRAPH.replace("8, 16", "9, 16").replace("view(2", "view(3"))
+    one, other = (
+        plain_graph(GRAPH),
+        plain_graph(GRAPH.replace("8, 16", "9, 16").replace("view(2", "view(3")),
+    )
     assert one != other
     assert operations_of(one) == operations_of(other)
     assert operations_of(one) != operations_of(one.replace("view", "reshape"))
@@ -78,7 +88,14 @@ def test_texts_are_kept_where_they_are_asked_for():
 
 def test_estimates_are_compared_without_their_times():
     def estimates(time_ns, shape):
-        ops = [{"name": "mm", "type": "compute", "estimated_runtime_ns": time_ns, "outputs": [{"shape": shape}]}]
+        ops = [
+            {
+                "name": "mm",
+                "type": "compute",
+                "estimated_runtime_ns": time_ns,
+                "outputs": [{"shape": shape}],
+            }
+        ]
         return marked(record("inductor_runtime_and_tensor_meta", {"ops": ops})).marks[0].estimates
 
     assert estimates(10.0, [8]) == estimates(12.5, [8])
@@ -86,7 +103,13 @@ def test_estimates_are_compared_without_their_times():
 
 
 def test_the_order_in_which_graphs_ran():
-    order = {"graph_execution_order": [{"compile_id": "1/0"}, {"compile_id": None}, {"compile_id": "0/0"}]}
+    order = {
+        "graph_execution_order": [
+            {"compile_id": "1/0"},
+            {"compile_id": None},
+            {"compile_id": "0/0"},
+        ]
+    }
     assert marked(record("graph_execution", order)).executed == ("1/0", "0/0")
 
 

@@ -67,7 +67,9 @@ def test_parts_are_merged_under_ids_that_are_their_own():
     processes = [None, None, "p2", "p2", "rank1", "rank1"]
     assert [compile_.process for compile_ in merged.compiles] == processes
     # Frames are numbered through, and compiles still lead to them.
-    assert [(frame_.frame_id, frame_.process) for frame_ in merged.frames] == list(enumerate(processes))
+    assert [(frame_.frame_id, frame_.process) for frame_ in merged.frames] == list(
+        enumerate(processes)
+    )
     assert [compile_.frame_id for compile_ in merged.compiles] == [0, 1, 2, 3, 4, 5]
     assert [graph.index for graph in merged.graphs] == list(range(len(merged.graphs)))
     assert not merged.is_partial
@@ -86,7 +88,10 @@ def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it
 
 
 def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
-    common, own = CaptureGap(code="GD904", message="Common."), CaptureGap(code="GD902", message="While compiling 0/1.")
+    common, own = (
+        CaptureGap(code="GD904", message="Common."),
+        CaptureGap(code="GD902", message="While compiling 0/1."),
+    )
     first = two_compiles().replace(gaps=(common,))
     second = two_compiles().replace(gaps=(common, own))
 
@@ -99,7 +104,10 @@ def test_calls_of_torch_compile_say_which_process_made_them():
     call = CompileCall(file="/project/model.py", line=3, function="<module>", compiled="Net")
     part = two_compiles().replace(compile_calls=(call,))
 
-    assert [item.process for item in merge([Part(part), Part(part, "p2")]).compile_calls] == [None, "p2"]
+    assert [item.process for item in merge([Part(part), Part(part, "p2")]).compile_calls] == [
+        None,
+        "p2",
+    ]
 
 
 # Which log is whose.
@@ -109,20 +117,33 @@ def test_calls_of_torch_compile_say_which_process_made_them():
     "logs, main_pid, expected, names",
     [
         # Without a known main process the lowest rank comes first.
-        ({"rank_1_a": (1, PID), "rank_0_b": (2, PID), "x": (3, PID)}, None, [0, 1, None], [None, "rank1", "p3"]),
+        (
+            {"rank_1_a": (1, PID), "rank_0_b": (2, PID), "x": (3, PID)},
+            None,
+            [0, 1, None],
+            [None, "rank1", "p3"],
+        ),
         # Without ranks the first record decides, whatever the names and the times of the files.
         ({"b": (1, 7), "a": (2, 8)}, None, [7, 8], [None, "p2"]),
         ({"a": (1, 7), "b": (2, 8)}, 8, [8, 7], [None, "p2"]),
-        # In a recording of ours, two logs of one process are one; other folders can hold those of several machines.
+        # In a recording of ours, two logs of one process are one; other folders can hold those of
+        # several machines.
         ({"a": (1, PID), "b": (2, PID)}, PID, [PID], [None]),
         ({"a": (1, PID), "b": (2, PID)}, None, [PID, PID], [None, "p2"]),
         # Equal names of two runs are told apart.
-        ({"rank_0_a": (1, PID), "rank_1_b": (1, PID), "rank_1_c": (1, PID)}, None, [0, 1, 1], [None, "rank1", "p3"]),
+        (
+            {"rank_0_a": (1, PID), "rank_1_b": (1, PID), "rank_1_c": (1, PID)},
+            None,
+            [0, 1, 1],
+            [None, "rank1", "p3"],
+        ),
     ],
 )
 def test_which_log_is_whose(tmp_path_factory, logs, main_pid, expected, names):
     folder = tmp_path_factory.mktemp("logs")
-    write(folder, **{name: log_of("item", hour=hour, pid=pid) for name, (hour, pid) in logs.items()})
+    write(
+        folder, **{name: log_of("item", hour=hour, pid=pid) for name, (hour, pid) in logs.items()}
+    )
     found = find_processes(find_logs(folder), main_pid=main_pid)
 
     by_rank = any(process.rank is not None for process in found)
@@ -155,15 +176,24 @@ def test_the_ranks_of_somebodys_job_are_counted_together_and_told_apart(tmp_path
     for count in ("compiles", "graphs", "break_records", "skipped_frames", "recompiles"):
         assert getattr(both.summary, count) == 2 * getattr(alone.summary, count)
     assert both.summary.break_sites == alone.summary.break_sites
-    assert {finding.code for finding in both.findings} == {finding.code for finding in alone.findings}
+    assert {finding.code for finding in both.findings} == {
+        finding.code for finding in alone.findings
+    }
     assert [graph.function for graph in both.recording.graphs] == 2 * [
         graph.function for graph in alone.recording.graphs
     ]
-    assert "2 processes compiled" in next(gap.message for gap in both.recording.gaps if gap.code == "GD903")
+    assert "2 processes compiled" in next(
+        gap.message for gap in both.recording.gaps if gap.code == "GD903"
+    )
 
 
 def test_a_process_that_compiled_nothing_is_left_out(tmp_path):
-    write(tmp_path, a=log_of("item", hour=1), b=b"", c=b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n')
+    write(
+        tmp_path,
+        a=log_of("item", hour=1),
+        b=b"",
+        c=b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n',
+    )
     recording_ = read_recording(tmp_path)
 
     assert {compile_.process for compile_ in recording_.compiles} == {None}
@@ -174,22 +204,33 @@ def test_ids_that_begin_again_lie_behind_a_reset(tmp_path):
     log = log_of("print_in_helper.bare")
     write(tmp_path, x=log + log)
     once, twice = (
-        read_recording(path, picture=True) for path in (RECORDED_LOGS / VERSION / "print_in_helper.bare", tmp_path)
+        read_recording(path, picture=True)
+        for path in (RECORDED_LOGS / VERSION / "print_in_helper.bare", tmp_path)
     )
 
     for name in ("compiles", "graphs"):
         own = [each.compile_id for each in getattr(once, name)]
-        assert [each.compile_id for each in getattr(twice, name)] == own + [f"reset1:{each}" for each in own]
-    stages = [(each.compile_id, each.graph_index) for each in twice.picture.graphs if each.stage == "dynamo"]
+        assert [each.compile_id for each in getattr(twice, name)] == own + [
+            f"reset1:{each}" for each in own
+        ]
+    stages = [
+        (each.compile_id, each.graph_index)
+        for each in twice.picture.graphs
+        if each.stage == "dynamo"
+    ]
     assert stages == [(graph.compile_id, graph.index) for graph in twice.graphs]
     assert "dynamo_reset" in {gap.kind for gap in twice.gaps}
 
 
 def test_a_recording_of_ours_with_a_log_of_torch_alone_says_which_process_it_is(tmp_path):
     write(
-        tmp_path, a=log_of("item", hour=1, pid=7), b=log_of("item", hour=2, pid=8).replace(b"graphdoctor_", b"other_")
+        tmp_path,
+        a=log_of("item", hour=1, pid=7),
+        b=log_of("item", hour=2, pid=8).replace(b"graphdoctor_", b"other_"),
     )
-    (tmp_path / "recording.json").write_text(json.dumps({"format": 1, "target": {}, "exit": {"status": 0}}))
+    (tmp_path / "recording.json").write_text(
+        json.dumps({"format": 1, "target": {}, "exit": {"status": 0}})
+    )
     (tmp_path / "probe.jsonl").write_text('{"event": "process", "pid": 7}\n')
 
     (said,) = [gap.message for gap in read_recording(tmp_path).gaps if gap.kind == "foreign_log"]
@@ -212,7 +253,9 @@ def read(file: str):
 
 
 def test_a_name_is_that_of_what_made_it():
-    assert generated_names([{"/tmp/a.py": "m.f", "/tmp/b.py": None, "<c-1>": None, "<c-2>": "m.f"}]) == {
+    assert generated_names(
+        [{"/tmp/a.py": "m.f", "/tmp/b.py": None, "<c-1>": None, "<c-2>": "m.f"}]
+    ) == {
         "/tmp/a.py": "<generated by m.f>",
         "/tmp/b.py": "<generated>",
         "<c-1>": "<generated 2>",
@@ -252,4 +295,8 @@ def test_a_finding_is_the_same_whatever_its_path_was():
         for file in (RANDOM, "/tmp/net_Conv_propagate_q77.py")
     )
     assert first.fingerprint == second.fingerprint
-    assert (first.location.file, first.location.line, first.location.origin) == (NAME, 109, "generated")
+    assert (first.location.file, first.location.line, first.location.origin) == (
+        NAME,
+        109,
+        "generated",
+    )

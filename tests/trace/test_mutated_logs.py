@@ -17,7 +17,10 @@ NAME = "2.13.0/refused.bare"
 
 @pytest.mark.slow
 @settings(
-    max_examples=500, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=500,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(log=mutated_logs())
 def test_whatever_a_log_has_in_it_there_is_a_report(tmp_path: Path, log: bytes) -> None:
@@ -62,21 +65,31 @@ def test_an_odd_value_costs_its_own_record_alone(tmp_path: Path, name: str, valu
     assert "1 `compilation_metrics` record" in told["unreadable_record"].message
     # Its end is in the log; only what it says can't be read.
     assert "unfinished_compile" not in told
-    assert [each.compile_id for each in recording.compiles] == [each.compile_id for each in whole.compiles]
+    assert [each.compile_id for each in recording.compiles] == [
+        each.compile_id for each in whole.compiles
+    ]
     others = [each for each in recording.compiles if each.frame_id != 1]
     assert others == [each for each in whole.compiles if each.frame_id != 1]
     assert recording.graphs == whole.graphs
     assert recording.breaks == whole.breaks
 
 
-@pytest.mark.parametrize(("name", "value"), [("frame_id", True), ("frame_id", 0.5), ("frame_compile_id", {})])
-def test_an_odd_number_of_a_compile_costs_its_own_record_alone(tmp_path: Path, name: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("frame_id", True), ("frame_id", 0.5), ("frame_compile_id", {})]
+)
+def test_an_odd_number_of_a_compile_costs_its_own_record_alone(
+    tmp_path: Path, name: str, value: object
+) -> None:
     records = list(records_of(NAME))
     whole = read(tmp_path, records)
-    at = next(index for index, record in enumerate(records) if "compilation_metrics" in record.value)
+    at = next(
+        index for index, record in enumerate(records) if "compilation_metrics" in record.value
+    )
     records[at] = replace(records[at], value=records[at].value | {name: value})
 
     recording = read(tmp_path, records)
 
     assert "unreadable_record" in {gap.kind for gap in recording.gaps}
-    assert [each.compile_id for each in recording.compiles] == [each.compile_id for each in whole.compiles]
+    assert [each.compile_id for each in recording.compiles] == [
+        each.compile_id for each in whole.compiles
+    ]

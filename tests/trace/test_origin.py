@@ -65,7 +65,10 @@ def resume(function: str, line: int) -> str:
         (["u main 2", "u f 1", "t _fn 9", f"u {resume('f', 1)} 4"], ["u main 2", "u f 4"]),
         # A function of torch's own is merged too, and what is around it stays.
         (["t step 1", f"t {resume('step', 1)} 4"], ["t step 4"]),
-        (["u main 2", "t _fn 9", "t step 1", f"t {resume('step', 1)} 4"], ["u main 2", "t _fn 9", "t step 4"]),
+        (
+            ["u main 2", "t _fn 9", "t step 1", f"t {resume('step', 1)} 4"],
+            ["u main 2", "t _fn 9", "t step 4"],
+        ),
         # Another function is between them, or nobody called it.
         (["u f 1", "u g 3", f"u {resume('f', 1)} 4"], ["u f 1", "u g 3", "u f 4"]),
         (["u g 3", "t _fn 9", f"u {resume('f', 1)} 4"], ["u g 3", "t _fn 9", "u f 4"]),

@@ -36,7 +36,13 @@ EPOCH_US = 1795268840245516.75
 
 
 def event(ph: str, name: str, at: float, compile_id: str | None = "0/0", **args: object) -> Record:
-    payload = {"ph": ph, "name": name, "ts": EPOCH_US + at, "tid": 0, "args": {"compile_id": str(compile_id), **args}}
+    payload = {
+        "ph": ph,
+        "name": name,
+        "ts": EPOCH_US + at,
+        "tid": 0,
+        "args": {"compile_id": str(compile_id), **args},
+    }
     return Record("chromium_event", False, {}, {"chromium_event": {}}, json.dumps(payload))
 
 
@@ -48,7 +54,10 @@ def taken(*events: Record, call_index: int | None = 1) -> Phases:
 
 
 def shape(phases: list[Phase]) -> list[tuple[str, float, float | None, int, int]]:
-    return [(phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth) for phase in phases]
+    return [
+        (phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth)
+        for phase in phases
+    ]
 
 
 def test_what_begins_inside_lies_deeper() -> None:
@@ -63,9 +72,16 @@ def test_what_begins_inside_lies_deeper() -> None:
         event("E", "dynamo", 60),
     ).finish()
 
-    assert shape(phases) == [("dynamo", 0, 60, 0, 0), ("a", 10, 30, 0, 1), ("a", 20, 10, 0, 2), ("b", 40, 10, 0, 1)]
+    assert shape(phases) == [
+        ("dynamo", 0, 60, 0, 0),
+        ("a", 10, 30, 0, 1),
+        ("a", 20, 10, 0, 2),
+        ("b", 40, 10, 0, 1),
+    ]
     assert [phase.notes for phase in phases[1:3]] == [{"key": "outer"}, {"key": "inner"}]
-    assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("0/0", None, 1)}
+    assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {
+        ("0/0", None, 1)
+    }
 
 
 KILLED = ("B", "killed", 40, "1/0")
@@ -76,19 +92,37 @@ KILLED = ("B", "killed", 40, "1/0")
     [
         # A phase without an end has no duration, and ends with what is around it.
         (
-            [("B", "dynamo", 0), ("B", "lost", 10), ("E", "dynamo", 20), ("B", "dynamo", 30, "1/0"), KILLED],
-            [("dynamo", 0, 20, 0, 0), ("lost", 10, None, 0, 1), ("dynamo", 30, None, 0, 0), ("killed", 40, None, 0, 1)],
+            [
+                ("B", "dynamo", 0),
+                ("B", "lost", 10),
+                ("E", "dynamo", 20),
+                ("B", "dynamo", 30, "1/0"),
+                KILLED,
+            ],
+            [
+                ("dynamo", 0, 20, 0, 0),
+                ("lost", 10, None, 0, 1),
+                ("dynamo", 30, None, 0, 0),
+                ("killed", 40, None, 0, 1),
+            ],
         ),
         # A clock that is set back gives no negative duration.
         ([("B", "a", 10), ("E", "a", 5)], [("a", 0, None, 0, 0)]),
         # Two compiles that overlap are in two threads.
         (
-            [("B", "a", 0, "0/0"), ("B", "b", 5, "1/0"), ("E", "a", 10, "0/0"), ("E", "b", 15, "1/0")],
+            [
+                ("B", "a", 0, "0/0"),
+                ("B", "b", 5, "1/0"),
+                ("E", "a", 10, "0/0"),
+                ("E", "b", 15, "1/0"),
+            ],
             [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)],
         ),
     ],
 )
-def test_where_phases_lie(events: list[Any], expected: list[tuple[str, float, float | None, int, int]]) -> None:
+def test_where_phases_lie(
+    events: list[Any], expected: list[tuple[str, float, float | None, int, int]]
+) -> None:
     assert shape(taken(*(event(*each) for each in events)).finish()) == expected
 
 
@@ -103,7 +137,8 @@ def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
 
 
 def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> None:
-    # Two kernels are compiled from Scheduler.codegen on; a third one begins before the second has ended.
+    # Two kernels are compiled from Scheduler.codegen on; a third one begins before the second has
+    # ended.
     phases = taken(
         event("B", "codegen", 0),
         event("B", "compile_file", 5, None),
@@ -156,13 +191,22 @@ def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> Non
 
 def test_what_belongs_to_a_repetition_of_ours_is_left_out() -> None:
     phases = taken(event("B", "a", 0), event("E", "a", 1))
-    for record, is_extra in [(event("B", "b", 2), True), (event("B", "c", 3), False), (event("E", "c", 4), True)]:
+    for record, is_extra in [
+        (event("B", "b", 2), True),
+        (event("B", "c", 3), False),
+        (event("E", "c", 4), True),
+    ]:
         phases.add(replace(record, is_extra=is_extra))
 
     assert [phase.name for phase in phases.finish()] == ["a"]
 
 
-KINDS = st.tuples(st.sampled_from("BBEEi"), st.sampled_from("ab"), st.sampled_from(["0/0", "1/0", None]), st.booleans())
+KINDS = st.tuples(
+    st.sampled_from("BBEEi"),
+    st.sampled_from("ab"),
+    st.sampled_from(["0/0", "1/0", None]),
+    st.booleans(),
+)
 
 
 @given(st.lists(KINDS, max_size=40))
@@ -210,10 +254,18 @@ def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ..
         assert phase.duration_us is not None
         by_name[phase.name][phase.compile_id] = phase.duration_us
     durations = {compile_.compile_id: compile_.duration_s for compile_ in recording.compiles}
-    backend = {compile_.compile_id: compile_.backend_s for compile_ in recording.compiles if compile_.backend_s}
+    backend = {
+        compile_.compile_id: compile_.backend_s
+        for compile_ in recording.compiles
+        if compile_.backend_s
+    }
     # torch adds up whole microseconds.
-    assert by_name["entire_frame_compile"] == pytest.approx({i: (s or 0) * 1e6 for i, s in durations.items()}, abs=1)
-    assert by_name["backend_compile"] == pytest.approx({i: s * 1e6 for i, s in backend.items()}, abs=1)
+    assert by_name["entire_frame_compile"] == pytest.approx(
+        {i: (s or 0) * 1e6 for i, s in durations.items()}, abs=1
+    )
+    assert by_name["backend_compile"] == pytest.approx(
+        {i: s * 1e6 for i, s in backend.items()}, abs=1
+    )
 
 
 @for_each("name", NAMES)
@@ -226,7 +278,9 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
     assert {phase.depth for phase in phases if phase.name == "dynamo"} == {0}
     is_bare = name.endswith(".bare")
     calls = {compile_.compile_id: compile_.call_index for compile_ in recording.compiles}
-    assert all(phase.call_index == (None if is_bare else calls[phase.compile_id or ""]) for phase in phases)
+    assert all(
+        phase.call_index == (None if is_bare else calls[phase.compile_id or ""]) for phase in phases
+    )
 
 
 @for_each("version", VERSIONS)
@@ -238,7 +292,9 @@ def test_every_record_and_every_byte_is_counted(version: str) -> None:
     assert sum(found.size_bytes for found in records.values()) == log.stat().st_size
     headers = [line for line in log.read_text().splitlines() if line.startswith("V")]
     assert sum(found.count for found in records.values()) == len(headers)
-    assert records["chromium_event"].count == sum('"chromium_event"' in line for line in headers) > 0
+    assert (
+        records["chromium_event"].count == sum('"chromium_event"' in line for line in headers) > 0
+    )
     assert records["chromium_event"].is_shown
     assert not records["describe_tensor"].is_shown
 
@@ -252,21 +308,31 @@ def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path
 
     assert_agrees_with_the_metrics(recording, phases)
     half = len(phases) // 2
-    assert [f"reset1:{phase.compile_id}" for phase in phases[:half]] == [phase.compile_id for phase in phases[half:]]
-    assert {later.start_us - first.start_us for first, later in zip(phases, phases[half:], strict=False)} == {1e9}
-    assert [(first.depth, first.notes) for first in phases[:half]] == [(p.depth, p.notes) for p in phases[half:]]
+    assert [f"reset1:{phase.compile_id}" for phase in phases[:half]] == [
+        phase.compile_id for phase in phases[half:]
+    ]
+    assert {
+        later.start_us - first.start_us for first, later in zip(phases, phases[half:], strict=False)
+    } == {1e9}
+    assert [(first.depth, first.notes) for first in phases[:half]] == [
+        (p.depth, p.notes) for p in phases[half:]
+    ]
 
 
 def test_each_process_has_a_clock_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log_of("item"))
-    (tmp_path / "dedicated_log_torch_trace_y.log").write_bytes(log_of("print_in_helper", pid=77, hour=23))
+    (tmp_path / "dedicated_log_torch_trace_y.log").write_bytes(
+        log_of("print_in_helper", pid=77, hour=23)
+    )
 
     recording, phases = picture_of(tmp_path)
 
     assert_agrees_with_the_metrics(recording, phases)
     first = {process: next(p for p in phases if p.process == process) for process in (None, "p2")}
     assert {phase.start_us for phase in first.values()} == {0}
-    assert [phase.process for phase in phases] == sorted((p.process for p in phases), key=lambda p: p or "")
+    assert [phase.process for phase in phases] == sorted(
+        (p.process for p in phases), key=lambda p: p or ""
+    )
 
 
 def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
@@ -289,13 +355,21 @@ def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_program_that_resets_dynamo_in_each_call(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(RESETTING)
-    run_command("explain", "model.py", "--config", "torch._dynamo.config.accumulated_recompile_limit=9", cwd=tmp_path)
+    run_command(
+        "explain",
+        "model.py",
+        "--config",
+        "torch._dynamo.config.accumulated_recompile_limit=9",
+        cwd=tmp_path,
+    )
     (folder,) = tmp_path.glob(".graphdoctor/*-model")
 
     recording, phases = picture_of(folder)
 
     # The repetitions for coverage compile again each time: none of that is here.
-    assert sum(record.kind == "dynamo_start" for record in _records(folder)) > len(recording.compiles)
+    assert sum(record.kind == "dynamo_start" for record in _records(folder)) > len(
+        recording.compiles
+    )
     assert_agrees_with_the_metrics(recording, phases)
     assert [phase.start_us for phase in phases] == sorted(phase.start_us for phase in phases)
     assert {phase.call_index for phase in phases} == {1, 2}
@@ -315,13 +389,27 @@ def _records(folder: Path) -> list[Record]:
 
 def test_what_inductor_timed_is_kept_in_whole() -> None:
     # As ``_log_autotune_choices_stats`` writes it, ``torch/_inductor/select_algorithm.py``, 2.13.
-    stats: dict[str, object] = {"num_choices": 20, "num_triton_choices": 19, "best_kernel": "mm", "best_time": 0.0123}
-    stats |= {"best_triton_time": 0.0145, "best_triton_kernel": "triton_mm_12", "best_triton_kernel_desc": "x" * 400}
+    stats: dict[str, object] = {
+        "num_choices": 20,
+        "num_triton_choices": 19,
+        "best_kernel": "mm",
+        "best_time": 0.0123,
+    }
+    stats |= {
+        "best_triton_time": 0.0145,
+        "best_triton_kernel": "triton_mm_12",
+        "best_triton_kernel_desc": "x" * 400,
+    }
     phases = taken(event("B", "mm_template_autotuning", 0))
     phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)))
 
     (found,) = phases.autotuned()
-    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == ("mm", "0/0", 20, 19)
+    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == (
+        "mm",
+        "0/0",
+        20,
+        19,
+    )
     assert (found.best, found.best_us, found.best_settings) == ("mm", pytest.approx(12.3), None)
     assert (found.triton, found.triton_us) == ("triton_mm_12", pytest.approx(14.5))
     assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned() == []

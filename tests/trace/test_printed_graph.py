@@ -1,4 +1,5 @@
-"""A printed graph to its nodes: torch's own forms, text of any kind, and graphs that torch prints on the spot."""
+"""A printed graph to its nodes: torch's own forms, text of any kind, and graphs that torch prints
+on the spot."""
 
 from __future__ import annotations
 
@@ -36,7 +37,12 @@ def only(*lines: str) -> StageNode:
     "statement, opcode, target, inputs",
     [
         ("a = torch.relu(x);  x = None", "call_function", "torch.relu", ("x",)),
-        ("a = torch.ops.aten.addmm.default(y, x, x)", "call_function", "aten.addmm.default", ("y", "x")),
+        (
+            "a = torch.ops.aten.addmm.default(y, x, x)",
+            "call_function",
+            "aten.addmm.default",
+            ("y", "x"),
+        ),
         ("a = torch.ops.higher_order.cond(x, y)", "call_function", "higher_order.cond", ("x", "y")),
         ("a = torch.cat([y, (x, 1)], dim = y)", "call_function", "torch.cat", ("y", "x")),
         ("a = torch.einsum('x,y', x, y = 'y')", "call_function", "torch.einsum", ("x",)),
@@ -64,7 +70,9 @@ def only(*lines: str) -> StageNode:
         ("a = torch.f(Thing(\n  1,\n  2,\n), x);  x = None", "call_function", "torch.f", ("x",)),
     ],
 )
-def test_each_form_of_a_node(statement: str, opcode: str, target: str, inputs: tuple[str, ...]) -> None:
+def test_each_form_of_a_node(
+    statement: str, opcode: str, target: str, inputs: tuple[str, ...]
+) -> None:
     node = only(*statement.split("\n"))
 
     assert (node.name, node.opcode, node.target, node.inputs) == ("a", opcode, target, inputs)
@@ -102,12 +110,16 @@ def test_a_joint_graph_has_the_arguments_that_its_own_are_taken_apart_to() -> No
         ("getitem", ("cond",)),
         ("output", ("getitem", "primals_1")),
     ]
-    assert [(node.file, node.line) for node in parsed.nodes[3:5]] == [("/p/m: n.py", 35), (None, None)]
+    assert [(node.file, node.line) for node in parsed.nodes[3:5]] == [
+        ("/p/m: n.py", 35),
+        (None, None),
+    ]
 
 
 def test_a_placeholder_is_called_what_its_argument_is_renamed_to() -> None:
     parsed = parse_graph(
-        HEAD.replace("x:", "L_x_:") + "        l_x_ = L_x_\n\n        a = l_x_ + L_x_\n        return (a,)\n"
+        HEAD.replace("x:", "L_x_:")
+        + "        l_x_ = L_x_\n\n        a = l_x_ + L_x_\n        return (a,)\n"
     )
 
     assert [(node.name, node.target, node.inputs) for node in parsed.nodes] == [
@@ -135,11 +147,17 @@ def test_a_line_holds_until_the_next_comment_and_for_files_that_are_named() -> N
 
 
 def test_an_output_gets_a_name_of_its_own() -> None:
-    assert [node.name for node in parse("output = x + 1", "return (output,)").nodes[2:]] == ["output", "output_1"]
+    assert [node.name for node in parse("output = x + 1", "return (output,)").nodes[2:]] == [
+        "output",
+        "output_1",
+    ]
 
 
 def test_a_list_that_the_operator_empties_is_looked_through() -> None:
-    boxed = ("f_boxed_arg_0 = [x, y];  x = y = None", "f = torch.f(f_boxed_arg_0, 1);  f_boxed_arg_0 = None")
+    boxed = (
+        "f_boxed_arg_0 = [x, y];  x = y = None",
+        "f = torch.f(f_boxed_arg_0, 1);  f_boxed_arg_0 = None",
+    )
 
     assert only(*boxed).inputs == ("x", "y")
 
@@ -167,14 +185,19 @@ def test_what_is_not_known_is_counted_and_the_rest_is_read(line: str) -> None:
 
 
 @given(
-    st.text() | st.text(alphabet="xy= +()[]{}'\":;,.#\n    def class return self torch.").map(lambda text: HEAD + text)
+    st.text()
+    | st.text(alphabet="xy= +()[]{}'\":;,.#\n    def class return self torch.").map(
+        lambda text: HEAD + text
+    )
 )
 def test_any_text_is_read_without_an_error(text: str) -> None:
     parse_graph(text)
 
 
 @given(st.data())
-def test_a_graph_that_lost_or_doubled_some_text_is_read_without_an_error(data: st.DataObject) -> None:
+def test_a_graph_that_lost_or_doubled_some_text_is_read_without_an_error(
+    data: st.DataObject,
+) -> None:
     start = data.draw(st.integers(0, len(JOINT)))
     end = data.draw(st.integers(start, len(JOINT)))
     again = data.draw(st.integers(0, 2))
@@ -189,12 +212,27 @@ def test_deep_nesting_is_no_error() -> None:
 # Graphs that torch prints.
 
 
-BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift")
+BINARY = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+)
 BINARY += ("eq", "ne", "lt", "le", "gt", "ge", "iadd", "ior")
 
 
 def random_graph(torch: Any, seed: int) -> Any:
-    """A graph of random nodes with values, lines and names that could be taken for something else."""
+    """A graph of random nodes with values, lines and names that could be taken for something
+    else."""
     pick = random.Random(seed)
     root = torch.nn.Module()
     root.weight = torch.nn.Parameter(torch.ones(2))
@@ -202,11 +240,31 @@ def random_graph(torch: Any, seed: int) -> Any:
     root.layers.add_module("0.odd".replace(".", "_"), torch.nn.ReLU())
     graph = torch.fx.Graph()
     nodes = [graph.placeholder(name) for name in ("L_x_", "dim", "s77")[: pick.randint(1, 3)]]
-    functions = [torch.relu, torch.ops.aten.mm.default, torch.nn.functional.layer_norm, math.sqrt, len, operator.index]
+    functions = [
+        torch.relu,
+        torch.ops.aten.mm.default,
+        torch.nn.functional.layer_norm,
+        math.sqrt,
+        len,
+        operator.index,
+    ]
     binary = [getattr(operator, name) for name in BINARY]
     unary = [operator.neg, operator.pos, operator.invert]
     names = ["output", "dim", "view", "a_1", "torch", "self_1", "none", "x", None, None]
-    constants: list[Any] = [1, -1, 2.5, 1e-05, float("inf"), True, None, "x", "it's", 'a "b"', 1j, torch.float16]
+    constants: list[Any] = [
+        1,
+        -1,
+        2.5,
+        1e-05,
+        float("inf"),
+        True,
+        None,
+        "x",
+        "it's",
+        'a "b"',
+        1j,
+        torch.float16,
+    ]
     constants.append(torch.device("cpu"))
 
     def some(depth: int = 0) -> Any:
@@ -216,15 +274,36 @@ def random_graph(torch: Any, seed: int) -> Any:
         if kind < 0.8 or depth > 1:
             return pick.choice(constants)
         items = [some(depth + 1) for _ in range(pick.randint(0, 3))]
-        return pick.choice([list, tuple])(items) if pick.random() < 0.7 else slice(some(2), some(2), None)
+        return (
+            pick.choice([list, tuple])(items)
+            if pick.random() < 0.7
+            else slice(some(2), some(2), None)
+        )
 
     def call() -> Any:
-        kind = pick.choice(["function", "binary", "unary", "method", "module", "attr", "item", "setitem", "getattr"])
+        kind = pick.choice(
+            [
+                "function",
+                "binary",
+                "unary",
+                "method",
+                "module",
+                "attr",
+                "item",
+                "setitem",
+                "getattr",
+            ]
+        )
         if kind == "function":
             kwargs = {key: some() for key in pick.sample(["dim", "x", "out"], pick.randint(0, 2))}
-            return graph.call_function(pick.choice(functions), tuple(some() for _ in range(pick.randint(0, 3))), kwargs)
+            return graph.call_function(
+                pick.choice(functions), tuple(some() for _ in range(pick.randint(0, 3))), kwargs
+            )
         if kind == "binary":
-            target, both = pick.choice(binary), [pick.choice(nodes), pick.choice([pick.choice(nodes), 3, -1, 0.5])]
+            target, both = (
+                pick.choice(binary),
+                [pick.choice(nodes), pick.choice([pick.choice(nodes), 3, -1, 0.5])],
+            )
             is_first = target in (operator.iadd, operator.ior) or pick.random() < 0.6
             return graph.call_function(target, tuple(both if is_first else reversed(both)))
         if kind == "unary":
@@ -248,9 +327,13 @@ def random_graph(torch: Any, seed: int) -> Any:
         if (name := pick.choice(names)) is not None:
             node.name = graph._graph_namespace.create_name(name, None)
         if pick.random() < 0.5:
-            node.meta["example_value"] = torch.empty(pick.choice([(), (2, 3)]), dtype=torch.float16, device="meta")
+            node.meta["example_value"] = torch.empty(
+                pick.choice([(), (2, 3)]), dtype=torch.float16, device="meta"
+            )
         if pick.random() < 0.5:
-            node.stack_trace = f'  File "/p/a b.py", line {pick.randint(1, 3)}, in <lambda>\n    x = [File: 1]\n'
+            node.stack_trace = (
+                f'  File "/p/a b.py", line {pick.randint(1, 3)}, in <lambda>\n    x = [File: 1]\n'
+            )
         nodes.append(node)
     graph.output(some() if pick.random() < 0.5 else tuple(pick.choices(nodes, k=3)))
     return torch.fx.GraphModule(root, graph)
@@ -263,7 +346,10 @@ def test_a_graph_that_torch_prints_is_read_as_it_is() -> None:
     for seed in range(120):
         module = random_graph(torch, seed)
         text = module.print_readable(
-            print_output=False, include_stride=seed % 2 > 0, include_device=seed % 4 > 1, expanded_def=seed % 3 > 0
+            print_output=False,
+            include_stride=seed % 2 > 0,
+            include_device=seed % 4 > 1,
+            expanded_def=seed % 3 > 0,
         )
 
         parsed = parse_graph(text)
@@ -274,7 +360,9 @@ def test_a_graph_that_torch_prints_is_read_as_it_is() -> None:
             target = short_target(node._pretty_print_target(node.target))
             is_math = target == "math.sqrt"
             assert read.opcode == node.op, text
-            assert read.target == ("" if node.op == "output" else "math_sqrt" if is_math else target), text
+            assert read.target == (
+                "" if node.op == "output" else "math_sqrt" if is_math else target
+            ), text
             assert read.inputs == tuple(taken.name for taken in node.all_input_nodes), text
             if node.op != "output":
                 assert read.name == node.name, text
@@ -282,7 +370,11 @@ def test_a_graph_that_torch_prints_is_read_as_it_is() -> None:
                 shape = list(node.meta["example_value"].shape)
                 assert read.value == f"f16{shape}" + (" meta" if seed % 4 > 1 else ""), text
             if node.op not in ("placeholder", "output"):
-                line = int(node.stack_trace.split("line ")[1].split(",")[0]) if node.stack_trace else None
+                line = (
+                    int(node.stack_trace.split("line ")[1].split(",")[0])
+                    if node.stack_trace
+                    else None
+                )
                 assert (read.file, read.line) == ("/p/a b.py" if line else None, line), text
             seen.add((read.opcode, read.target))
     assert len(seen) > 40

@@ -21,7 +21,9 @@ from tests.recorded import log_content
 
 RECORDINGS = RECORDED_LOGS
 VERSIONS = sorted(folder.name for folder in RECORDINGS.iterdir() if (folder / "item").is_dir())
-LOGS = sorted({"/".join(log.relative_to(RECORDINGS).parts[:2]) for log in RECORDINGS.rglob("*.log")})
+LOGS = sorted(
+    {"/".join(log.relative_to(RECORDINGS).parts[:2]) for log in RECORDINGS.rglob("*.log")}
+)
 assert VERSIONS and LOGS
 DEMO = Path("/home/user/demo")
 
@@ -46,7 +48,9 @@ def told(recording: Recording) -> Iterator[str]:
     for frame in recording.frames:
         yield f"frame of {frame.function} at line {frame.line}, resumes at {frame.resumes_at}"
     for compile_ in recording.compiles:
-        path = " > ".join(f"{entry.function}:{entry.line}" for entry in compile_.stack if entry.origin == "user")
+        path = " > ".join(
+            f"{entry.function}:{entry.line}" for entry in compile_.stack if entry.origin == "user"
+        )
         yield f"compile {compile_.compile_id} {compile_.outcome} by {path}, timed: {bool(compile_.duration_s)}"
     for record in recording.breaks:
         path = " > ".join(
@@ -86,7 +90,11 @@ def damaged(tmp_path: Path, log: bytes, name: str = "damaged") -> Recording:
 def facts(recording: Recording) -> tuple[set, set, set]:
     """What could be invented: sites, compile ids, graphs."""
     return (
-        {(record.stack[-1].file, record.stack[-1].line) for record in recording.breaks if record.stack},
+        {
+            (record.stack[-1].file, record.stack[-1].line)
+            for record in recording.breaks
+            if record.stack
+        },
         {compile_.compile_id for compile_ in recording.compiles},
         {graph.compile_id for graph in recording.graphs},
     )
@@ -96,7 +104,9 @@ def facts(recording: Recording) -> tuple[set, set, set]:
 @pytest.mark.parametrize("version", VERSIONS)
 @CUT
 @given(data=st.data())
-def test_a_log_that_is_cut_anywhere_is_read_up_to_there(version: str, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_log_that_is_cut_anywhere_is_read_up_to_there(
+    version: str, tmp_path: Path, data: st.DataObject
+) -> None:
     log = log_content(f"{version}/item")
     at = data.draw(st.integers(0, len(log)))
 
@@ -123,13 +133,16 @@ def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path)
 
 @CUT
 @given(junk=st.binary(min_size=1, max_size=40), where=st.floats(0, 1, exclude_max=True))
-def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, junk: bytes, where: float) -> None:
+def test_bytes_that_do_not_belong_there_never_stop_the_reader(
+    tmp_path: Path, junk: bytes, where: float
+) -> None:
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = int(len(log) * where)
 
     recording = damaged(tmp_path, log[:at] + junk + log[at:])
 
-    # A header has no sum: a byte in it can part a break from its compile, but makes no second break of it.
+    # A header has no sum: a byte in it can part a break from its compile, but makes no second break
+    # of it.
     assert len(recording.calls) <= 1
     assert len(facts(recording)[0]) <= 1
     assert len(recording.compiles) <= 2
@@ -138,7 +151,10 @@ def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, ju
 
 @CUT
 @given(
-    noise=st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=60), data=st.data()
+    noise=st.text(
+        st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=60
+    ),
+    data=st.data(),
 )
 def test_output_of_the_program_between_two_lines_changes_nothing(
     tmp_path: Path, noise: str, data: st.DataObject
@@ -157,9 +173,13 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
 
     windows = damaged(tmp_path, log.replace(b"\n", b"\r\n"))
     whole = damaged(tmp_path, log, "whole")
-    assert [found.count for found in windows.evidence.records] == [found.count for found in whole.evidence.records]
+    assert [found.count for found in windows.evidence.records] == [
+        found.count for found in whole.evidence.records
+    ]
     # Its records are larger, by a character for each line.
-    assert windows == whole.replace(evidence=whole.evidence.replace(records=windows.evidence.records))
+    assert windows == whole.replace(
+        evidence=whole.evidence.replace(records=windows.evidence.records)
+    )
 
 
 def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:
@@ -185,7 +205,9 @@ def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None
     assert "invalid UTF-8 in 1 record " in damage[1]
 
 
-@pytest.mark.parametrize("content_", [b"", b"\n\n", b"hello\n", b"\tpayload of nothing\n", b"\x00\xff\xfe"])
+@pytest.mark.parametrize(
+    "content_", [b"", b"\n\n", b"hello\n", b"\tpayload of nothing\n", b"\x00\xff\xfe"]
+)
 def test_a_log_without_a_record_is_an_empty_recording(tmp_path: Path, content_: bytes) -> None:
     recording = damaged(tmp_path, content_)
 

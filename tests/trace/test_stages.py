@@ -1,4 +1,5 @@
-"""Graphs stage by stage, and generated code: from made-up records, from real logs, and from the probe."""
+"""Graphs stage by stage, and generated code: from made-up records, from real logs, and from the
+probe."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from tests.factories import recording
 from tests.sections import texts_beside
 from tests.trace.test_recordings import LOGS, RECORDINGS
 
-PRINTED = "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
+PRINTED = (
+    "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
+)
 NODES = (
     GraphNode(name="x", opcode="placeholder", target="L_x_", args="", kwargs="", inputs=()),
     GraphNode(
@@ -34,7 +37,9 @@ NODES = (
         inputs=("x",),
         module="L['self'].blocks.0.seq.1",
     ),
-    GraphNode(name="output", opcode="output", target="output", args="(mm,)", kwargs="", inputs=("mm",)),
+    GraphNode(
+        name="output", opcode="output", target="output", args="(mm,)", kwargs="", inputs=("mm",)
+    ),
 )
 
 # Records: kind, compile id, and for generated code its AOT id.
@@ -43,9 +48,13 @@ Made = tuple[str, str, str]
 
 def record(kind: str, compile_id: str, aot_id: str = "") -> Record:
     frame, count = map(int, compile_id.split("/"))
-    text = f"# AOT ID: ['{aot_id}']\n" if aot_id else "{}" if kind == "graphdoctor_graph" else PRINTED
+    text = (
+        f"# AOT ID: ['{aot_id}']\n" if aot_id else "{}" if kind == "graphdoctor_graph" else PRINTED
+    )
     value = {"filename": "/cache/code.py"} if kind == "inductor_output_code" else {}
-    return Record(kind, False, value, {kind: value, "frame_id": frame, "frame_compile_id": count}, text)
+    return Record(
+        kind, False, value, {kind: value, "frame_id": frame, "frame_compile_id": count}, text
+    )
 
 
 def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) -> Stages:
@@ -59,7 +68,12 @@ def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) ->
     return stages
 
 
-def graph(index: int, compile_id: str, nodes: tuple[GraphNode, ...] | None = NODES, code: str | None = None) -> Graph:
+def graph(
+    index: int,
+    compile_id: str,
+    nodes: tuple[GraphNode, ...] | None = NODES,
+    code: str | None = None,
+) -> Graph:
     return Graph(compile_id=compile_id, index=index, op_count=1, nodes=nodes, code=code)
 
 
@@ -67,8 +81,13 @@ def merged(*graphs: Graph) -> Recording:
     return recording().replace(graphs=graphs)
 
 
-def found(stages: Stages, recorded: Recording) -> list[tuple[str | None, str, int | None, str | None]]:
-    return [(each.compile_id, each.stage, each.graph_index, each.of) for each in stages.graphs(recorded, 0)]
+def found(
+    stages: Stages, recorded: Recording
+) -> list[tuple[str | None, str, int | None, str | None]]:
+    return [
+        (each.compile_id, each.stage, each.graph_index, each.of)
+        for each in stages.graphs(recorded, 0)
+    ]
 
 
 def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_of() -> None:
@@ -99,16 +118,18 @@ def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_o
         ("1/0", "inference", 1, None),
         ("0/0", "post_grad", 0, "backward"),
     ]
-    assert [(each.compile_id, each.stage, each.graph_index, each.file) for each in stages.generated(recorded, 0)] == [
-        ("0/0", "forward", 0, "/cache/code.py"),
-        ("0/0", "backward", 0, "/cache/code.py"),
-    ]
+    assert [
+        (each.compile_id, each.stage, each.graph_index, each.file)
+        for each in stages.generated(recorded, 0)
+    ] == [("0/0", "forward", 0, "/cache/code.py"), ("0/0", "backward", 0, "/cache/code.py")]
 
 
 DYNAMO, OURS = ("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0")
 
 
-def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_other_graphs() -> None:
+def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_other_graphs() -> (
+    None
+):
     again = taken(*[DYNAMO, ("aot_inference_graph", "0/0"), OURS] * 2, OURS)
     recorded = merged(*(graph(number, "0/0") for number in range(3)))
 
@@ -141,9 +162,15 @@ def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None
 
 def test_nodes_without_inputs_are_read_from_the_print() -> None:
     older = tuple(node.replace(inputs=None) for node in NODES)
-    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0", older, PRINTED)), 0)
+    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(
+        merged(graph(0, "0/0", older, PRINTED)), 0
+    )
 
-    assert [(node.name, node.inputs) for node in stage.nodes] == [("x", ()), ("a", ("x",)), ("output", ("a",))]
+    assert [(node.name, node.inputs) for node in stage.nodes] == [
+        ("x", ()),
+        ("a", ("x",)),
+        ("output", ("a",)),
+    ]
 
 
 def test_kernels_are_those_defined_then_the_library_functions_called() -> None:
@@ -187,7 +214,9 @@ def test_every_recorded_graph_is_whole(name: str) -> None:
     assert recorded.picture is not None
     graphs = recorded.picture.graphs
 
-    assert [each.graph_index for each in graphs if each.stage == "dynamo"] == [each.index for each in recorded.graphs]
+    assert [each.graph_index for each in graphs if each.stage == "dynamo"] == [
+        each.index for each in recorded.graphs
+    ]
     for stage in graphs:
         assert stage.unread_lines == 0
         known: set[str] = set()
@@ -208,7 +237,9 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of ``TARGET`` under AOTAutograd."""
     folder = tmp_path_factory.mktemp("stages")
     (folder / "target.py").write_text(TARGET)
-    process = run_command("explain", "target.py:Net", "--backend", "aot_eager", "--format", "json", cwd=folder)
+    process = run_command(
+        "explain", "target.py:Net", "--backend", "aot_eager", "--format", "json", cwd=folder
+    )
     assert process.returncode == 0, process.stderr
     assert json.loads(process.stdout)["summary"]["graphs"] == 1
     (recorded,) = (each for each in (folder / ".graphdoctor").iterdir() if each.is_dir())
@@ -240,12 +271,22 @@ def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:
     line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
     code = PRINTED.replace("        a = ", f"        {line}\n        a = ")
     (found,) = stages.graphs(merged(graph(0, "0/0", None, code)), 0)
-    assert [(node.name, node.file) for node in found.nodes] == [("x", None), ("a", None), ("output", None)]
+    assert [(node.name, node.file) for node in found.nodes] == [
+        ("x", None),
+        ("a", None),
+        ("output", None),
+    ]
 
 
 def provenance(kind: str, payload: object, compile_id: str = "0/0") -> Record:
     frame, count = map(int, compile_id.split("/"))
-    return Record(kind, False, {}, {kind: {}, "frame_id": frame, "frame_compile_id": count}, json.dumps(payload))
+    return Record(
+        kind,
+        False,
+        {},
+        {kind: {}, "frame_id": frame, "frame_compile_id": count},
+        json.dumps(payload),
+    )
 
 
 def inductor_graph(kernels: dict[str, list[int]]) -> Record:
@@ -260,7 +301,10 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
     stages = taken(("dynamo_output_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
     stages.add(inductor_graph({"cpp_0": [0, 1], "extern_kernels.mm": [2]}))
     stages.add(record("inductor_output_code", "0/0", "0_forward"))
-    torchs = {"preToPost": {"linear": ["mm", "add"]}, "postToPre": {"mm": ["linear"], "add": ["linear"]}}
+    torchs = {
+        "preToPost": {"linear": ["mm", "add"]},
+        "postToPre": {"mm": ["linear"], "add": ["linear"]},
+    }
     stages.add(provenance("inductor_provenance_tracking_node_mappings", torchs))
     stages.add(inductor_graph({"cpp_1": [2]}))
     stages.add(record("inductor_output_code", "0/0", "0_backward"))
@@ -272,7 +316,10 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
         FusedKernel(name="extern_kernels.mm", nodes=("c",)),
     )
     assert forward.lowered_from == {"linear": ("mm", "add")}
-    assert (backward.fused, backward.lowered_from) == ((FusedKernel(name="cpp_1", nodes=("c",)),), {})
+    assert (backward.fused, backward.lowered_from) == (
+        (FusedKernel(name="cpp_1", nodes=("c",)),),
+        {},
+    )
     # Code from a cache has neither.
     cached = taken(DYNAMO, ("inductor_output_code", "0/0", "0_inference"))
     cached.add(provenance("inductor_provenance_tracking_node_mappings", None))
@@ -297,13 +344,19 @@ def test_a_call_is_kept_as_torch_printed_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_inside_torchs_own_modules_has_the_users_line_and_the_modules_path(attention: Path) -> None:
+def test_a_node_inside_torchs_own_modules_has_the_users_line_and_the_modules_path(
+    attention: Path,
+) -> None:
     recorded = read_recording(attention, picture=True, guards=True)
     assert recorded.picture is not None and recorded.guards is not None
     nodes = recorded.picture.graphs[0].nodes
     lines = TARGET.splitlines()
 
-    seen = {(node.target, node.module, lines[(node.line or 0) - 1].strip()) for node in nodes if node.file}
+    seen = {
+        (node.target, node.module, lines[(node.line or 0) - 1].strip())
+        for node in nodes
+        if node.file
+    }
     for number in range(2):
         block = f"self.blocks[{number}]"
         assert {
@@ -322,4 +375,6 @@ def test_a_node_inside_torchs_own_modules_has_the_users_line_and_the_modules_pat
     # The same words as in guards, which come from another source of torch's.
     paths = {node.path for found in recorded.guards.sets for node in found.nodes if node.path}
     for module in {node.module for node in nodes if node.module}:
-        assert any(path == module or path.startswith((f"{module}.", f"{module}[")) for path in paths)
+        assert any(
+            path == module or path.startswith((f"{module}.", f"{module}[")) for path in paths
+        )

@@ -1,4 +1,5 @@
-"""``graphdoctor unpack``: every record in a file or in the index, and nothing outside the folder."""
+"""``graphdoctor unpack``: every record in a file or in the index, and nothing outside the
+folder."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def record(payload: bytes | None = None, *, pid: int = 7, **metadata: object) ->
     if payload is not None:
         metadata["has_payload"] = hashlib.md5(payload, usedforsecurity=False).hexdigest()
     head = f"V1121 02:58:17.809000 {pid} torch/a.py:1] {json.dumps(metadata)}\n".encode()
-    return head + b"".join(b"\t" + line + b"\n" for line in ([] if payload is None else payload.split(b"\n")))
+    return head + b"".join(
+        b"\t" + line + b"\n" for line in ([] if payload is None else payload.split(b"\n"))
+    )
 
 
 def artifact(name: str, payload: bytes | None, encoding: str = "string", **metadata: Any) -> bytes:
@@ -94,9 +97,17 @@ def test_the_index_says_which_records_have_no_payload(tmp_path: Path) -> None:
         ("a", "0_1/a.txt"),
     ]
     assert index["records"][0]["metadata"]["create_unbacked_symbol"] == {"symbol": "u0"}
-    assert index["counts"] == {"records": 3, "without_payload": 2, "unreadable": 1, "altered": 0, "stray_lines": 1}
+    assert index["counts"] == {
+        "records": 3,
+        "without_payload": 2,
+        "unreadable": 1,
+        "altered": 0,
+        "stray_lines": 1,
+    }
     assert index["kinds"]["a"]["count"] == 1
-    assert index["problems"] == ["Couldn't read 1 record of the trace log; the last one is cut off."]
+    assert index["problems"] == [
+        "Couldn't read 1 record of the trace log; the last one is cut off."
+    ]
     assert list(files_in(into)) == ["0_1/a.txt"]
 
 
@@ -112,7 +123,10 @@ def test_events_are_one_list(tmp_path: Path) -> None:
         *(record(json.dumps({"name": n}).encode(), chromium_event={}, **COMPILE) for n in "ab"),
         record(b"no JSON", chromium_event={}, **COMPILE),
     )
-    assert json.loads((into / "chromium_events.json").read_bytes()) == [{"name": "a"}, {"name": "b"}]
+    assert json.loads((into / "chromium_events.json").read_bytes()) == [
+        {"name": "a"},
+        {"name": "b"},
+    ]
     assert [(row["file"], row.get("item")) for row in index["records"]] == [
         ("chromium_events.json", 0),
         ("chromium_events.json", 1),
@@ -133,12 +147,28 @@ def test_whatever_a_log_has_in_it_every_record_is_in_the_index(log: bytes) -> No
             assert "isn't a torch trace log" in str(error)
             return
         index = json.loads((into / "index.json").read_bytes())
-        assert len(index["records"]) == done.records == sum(kind["count"] for kind in index["kinds"].values())
+        assert (
+            len(index["records"])
+            == done.records
+            == sum(kind["count"] for kind in index["kinds"].values())
+        )
         assert {row["file"] for row in index["records"] if row["file"]} == {*files_in(into)}
         assert {entry.name for entry in Path(temporary).iterdir()} == {"a.log", "out"}
 
 
-HOSTILE = ("../../outside", "/etc/passwd", "..", ".", "", "CON", "nul.tar", "Com1", "a" * 5000, "a\x00b", "C:\\x")
+HOSTILE = (
+    "../../outside",
+    "/etc/passwd",
+    "..",
+    ".",
+    "",
+    "CON",
+    "nul.tar",
+    "Com1",
+    "a" * 5000,
+    "a\x00b",
+    "C:\\x",
+)
 HOSTILE += ("tail. ", "\u202egpj", "-rf", "index", "~")
 
 
@@ -171,7 +201,11 @@ def test_a_safe_name_is_one_on_every_system(text: str) -> None:
     assert safe_name(name) == name
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "A", "a_2", "A_2", "b"]), st.sampled_from([".txt", ".TXT"]))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "A", "a_2", "A_2", "b"]), st.sampled_from([".txt", ".TXT"]))
+    )
+)
 def test_names_differ_where_case_is_ignored(wanted: list[tuple[str, str]]) -> None:
     names = FileNames()
     taken = [names.take(*one).casefold() for one in wanted]
@@ -179,7 +213,9 @@ def test_names_differ_where_case_is_ignored(wanted: list[tuple[str, str]]) -> No
 
 
 def test_records_of_one_name_are_numbered(tmp_path: Path) -> None:
-    into, _ = unpacked(tmp_path, *(artifact(name, name.encode(), **COMPILE) for name in ("a", "A", "a", "a_2")))
+    into, _ = unpacked(
+        tmp_path, *(artifact(name, name.encode(), **COMPILE) for name in ("a", "A", "a", "a_2"))
+    )
     assert files_in(into) == {
         "0_1/a.txt": b"a", "0_1/A_2.txt": b"A", "0_1/a_3.txt": b"a", "0_1/a_2_2.txt": b"a_2",
     }  # fmt: skip
@@ -201,7 +237,8 @@ def test_a_compile_after_a_reset_has_a_folder_of_its_own(tmp_path: Path) -> None
 
 
 @for_each(
-    "compile_id, folder", [("0/1", "0_1"), ("!0/1/0", "autograd0_1_0"), ("!2", "autograd2"), (None, "no_compile")]
+    "compile_id, folder",
+    [("0/1", "0_1"), ("!0/1/0", "autograd0_1_0"), ("!2", "autograd2"), (None, "no_compile")],
 )
 def test_a_folder_is_called_as_its_compile(compile_id: str | None, folder: str) -> None:
     assert compile_folder(compile_id) == folder
@@ -219,7 +256,8 @@ def test_each_rank_has_a_folder(tmp_path: Path) -> None:
 
 def test_each_rank_of_one_log_has_a_folder(tmp_path: Path) -> None:
     into, index = unpacked(
-        tmp_path, *(artifact("a", b"%d" % n, pid=n % 2 + 1, rank=n % 2, **COMPILE) for n in range(4))
+        tmp_path,
+        *(artifact("a", b"%d" % n, pid=n % 2 + 1, rank=n % 2, **COMPILE) for n in range(4)),
     )
     assert files_in(into) == {
         "rank0/0_1/a.txt": b"0", "rank1/0_1/a.txt": b"1", "rank0/0_1/a_2.txt": b"2", "rank1/0_1/a_2.txt": b"3",
@@ -258,8 +296,12 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert not (into / "0_1" / "a.txt").is_symlink()
 
 
-def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: RunCli) -> None:
-    (tmp_path / "a.log").write_bytes(artifact("a", b"1", **COMPILE) + artifact("b", b"1", **COMPILE))
+def test_a_full_disk_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: RunCli
+) -> None:
+    (tmp_path / "a.log").write_bytes(
+        artifact("a", b"1", **COMPILE) + artifact("b", b"1", **COMPILE)
+    )
     made: list[Path] = []
     new_file = folders._new_file
 

@@ -1,4 +1,5 @@
-"""Logs of older torch, what each torch writes, and what ``fullgraph=True`` refused, in torch's own records."""
+"""Logs of older torch, what each torch writes, and what ``fullgraph=True`` refused, in torch's own
+records."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def test_a_torch_that_graphdoctor_runs_with_lacks_nothing() -> None:
     assert lacking((2, 11)) == []
 
 
-# As torch wrote it before 2.5: headers with threads, metrics without `has_guarded_code` and `duration_us`, no breaks.
+# As torch wrote it before 2.5: headers with threads, metrics without `has_guarded_code` and
+# `duration_us`, no breaks.
 
 
 def line(value: dict[str, object], payload: str = "", *, thread: int = THREAD) -> str:
@@ -38,9 +40,14 @@ def line(value: dict[str, object], payload: str = "", *, thread: int = THREAD) -
     return header + "".join(f"\t{each}\n" for each in payload.splitlines())
 
 
-def compile_records(frame: int, name: str, at: int, *, restarted: bool = True, **metrics: object) -> str:
+def compile_records(
+    frame: int, name: str, at: int, *, restarted: bool = True, **metrics: object
+) -> str:
     where = {"frame_id": frame, "frame_compile_id": 0}
-    stack = [{"line": 30, "name": "<module>", "filename": 0}, {"line": 410, "name": "_fn", "filename": 1}]
+    stack = [
+        {"line": 30, "name": "<module>", "filename": 0},
+        {"line": 410, "name": "_fn", "filename": 1},
+    ]
     found = {
         "co_name": name,
         "co_filename": "/home/user/demo/net.py",
@@ -51,21 +58,32 @@ def compile_records(frame: int, name: str, at: int, *, restarted: bool = True, *
         "backend_compile_time_s": 0.125,
         "fail_type": None,
         "fail_reason": None,
-        "restart_reasons": ["'skip function graph_break in file decorators.py'"] if restarted else [],
+        "restart_reasons": ["'skip function graph_break in file decorators.py'"]
+        if restarted
+        else [],
     }
     text = line({"dynamo_start": {"stack": stack}, **where, "attempt": 0})
     for attempt in range(1 + restarted):
-        text += line({"dynamo_output_graph": {}, **where, "attempt": attempt}, "class GraphModule:\n    pass")
+        text += line(
+            {"dynamo_output_graph": {}, **where, "attempt": attempt}, "class GraphModule:\n    pass"
+        )
     return text + line({"compilation_metrics": found | metrics, **where, "attempt": int(restarted)})
 
 
 def old_log() -> str:
-    strings = ("/home/user/demo/net.py", "/venv/lib/python3.10/site-packages/torch/_dynamo/eval_frame.py")
+    strings = (
+        "/home/user/demo/net.py",
+        "/venv/lib/python3.10/site-packages/torch/_dynamo/eval_frame.py",
+    )
     text = "".join(line({"str": [name, number]}) for number, name in enumerate(strings))
     text += compile_records(0, "fn", 3)
     text += compile_records(1, "torch_dynamo_resume_in_fn_at_5", 5)
     text += compile_records(2, "torch_dynamo_resume_in_fn_at_7", 7, restarted=False)
-    failed = {"guard_count": None, "fail_type": "<class 'torch._dynamo.exc.BackendCompilerFailed'>", "fail_reason": "x"}
+    failed = {
+        "guard_count": None,
+        "fail_type": "<class 'torch._dynamo.exc.BackendCompilerFailed'>",
+        "fail_reason": "x",
+    }
     return text + compile_records(3, "broken", 20, restarted=False, **failed)
 
 
@@ -76,8 +94,15 @@ def old(tmp_path: Path) -> Recording:
 
 
 def test_three_that_succeeded_are_compiled_and_have_their_time(old: Recording) -> None:
-    assert [compile_.outcome for compile_ in old.compiles] == ["compiled", "compiled", "compiled", "failed"]
-    assert {(compile_.duration_s, compile_.backend_s) for compile_ in old.compiles} == {(0.25, 0.125)}
+    assert [compile_.outcome for compile_ in old.compiles] == [
+        "compiled",
+        "compiled",
+        "compiled",
+        "failed",
+    ]
+    assert {(compile_.duration_s, compile_.backend_s) for compile_ in old.compiles} == {
+        (0.25, 0.125)
+    }
     failure = old.compiles[-1].failure
     assert failure is not None
     assert failure.type == "BackendCompilerFailed"
@@ -105,7 +130,9 @@ def test_breaks_are_where_torch_resumed(old: Recording) -> None:
 
 def test_it_says_that_it_is_older_than_what_is_understood(old: Recording) -> None:
     (told,) = [gap.message for gap in old.gaps if gap.kind == "old_log"]
-    assert told.startswith("A torch older than 2.6 wrote this log, and logs of a torch older than 2.6 aren't fully")
+    assert told.startswith(
+        "A torch older than 2.6 wrote this log, and logs of a torch older than 2.6 aren't fully"
+    )
 
 
 def test_threads_are_no_processes(tmp_path: Path) -> None:
@@ -119,7 +146,10 @@ def test_threads_are_no_processes(tmp_path: Path) -> None:
 # What each torch writes.
 
 
-@for_each("text, version", [("2.6.0+cu124", (2, 6)), ("2.10.0a0+git1", (2, 10)), ("", None), (None, None), ("x", None)])
+@for_each(
+    "text, version",
+    [("2.6.0+cu124", (2, 6)), ("2.10.0a0+git1", (2, 10)), ("", None), (None, None), ("x", None)],
+)
 def test_versions_are_read(text: str | None, version: tuple[int, int] | None) -> None:
     assert parsed_version(text) == version
 

@@ -17,16 +17,36 @@ from tests.each import for_each
 Record = dict[str, Any]
 
 
-def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> Record:
+def call(
+    number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any
+) -> Record:
     """A steady call; profiled if its operations in graphs and outside are given."""
-    made = {"function": 0, "call": number, "outcome": "steady", "duration_us": us, "is_profiled": ops is not None}
+    made = {
+        "function": 0,
+        "call": number,
+        "outcome": "steady",
+        "duration_us": us,
+        "is_profiled": ops is not None,
+    }
     if ops is not None:
-        made |= {"graph_ops": ops[0], "eager_ops": ops[1], "eager_op_names": {"aten::add": ops[1]}, "graph_runs": 1}
+        made |= {
+            "graph_ops": ops[0],
+            "eager_ops": ops[1],
+            "eager_op_names": {"aten::add": ops[1]},
+            "graph_runs": 1,
+        }
     return {**made, "cost_us": 10.0, **changes}
 
 
 def called(calls: int, last_compile: int | None = 1, **changes: Any) -> Record:
-    made = {"function": 0, "compiled": "f", "file": "/project/train.py", "line": 7, "calls": calls, "unwatched": {}}
+    made = {
+        "function": 0,
+        "compiled": "f",
+        "file": "/project/train.py",
+        "line": 7,
+        "calls": calls,
+        "unwatched": {},
+    }
     made |= {"last_compile": last_compile, "compiling_calls": 0 if last_compile is None else 1}
     return {**made, "is_deferred": False, "is_end": True, **changes}
 
@@ -52,7 +72,9 @@ def only(counts: Record, *calls: Record) -> WatchedFunction:
 
 def test_the_last_profiled_call_and_the_median_of_the_last_fifteen_count() -> None:
     times = [call(number, float(number)) for number in range(3, 30)]
-    found = only(called(40), call(2, 900, ops=(1, 9)), *times, call(30, 950, ops=(3, 1)), call(31, 9000.0))
+    found = only(
+        called(40), call(2, 900, ops=(1, 9)), *times, call(30, 950, ops=(3, 1)), call(31, 9000.0)
+    )
     assert found.coverage is not None
     assert (found.coverage.share, found.coverage_call, found.graph_runs) == (0.75, 30, 1)
     # 16 to 29, and 9000.
@@ -94,7 +116,10 @@ def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], rea
     assert watch.coverage is None
     gaps = [gap.message for gap in watch_gaps(watch)]
     assert len(gaps) == (reason != "nested")
-    assert all(message.startswith("Coverage of `f`, compiled at train.py:7, is unknown") for message in gaps)
+    assert all(
+        message.startswith("Coverage of `f`, compiled at train.py:7, is unknown")
+        for message in gaps
+    )
 
 
 def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
@@ -113,11 +138,18 @@ def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
 
 
 def test_the_first_process_with_functions_speaks_for_the_program() -> None:
-    ranks = [(name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)]))) for name in ("rank0", "rank1")]
+    ranks = [
+        (name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)])))
+        for name in ("rank0", "rank1")
+    ]
     watch = call_watch([(None, Intake(Environment())), *ranks])
     assert watch is not None
     assert [found.process for found in watch.functions] == ["rank0", "rank1"]
-    assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (3, 100.0, 10)
+    assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (
+        3,
+        100.0,
+        10,
+    )
     assert call_watch([(None, Intake(Environment()))]) is None
 
 
@@ -125,7 +157,10 @@ def test_the_words_for_it() -> None:
     part = (called(2000), [call(2, ops=(3, 1)), call(3, 1500.0)])
     assert watched_texts(watch_of(part)) == []
     assert watching_text(watch_of(part)) == "Watched 2 of 2,000 calls; watching added about 1 ms."
-    assert watching_text(watch_of((called(5, is_end=False), [call(2)]))) == "Watched 1 call; watching added about 1 ms."
+    assert (
+        watching_text(watch_of((called(5, is_end=False), [call(2)])))
+        == "Watched 1 call; watching added about 1 ms."
+    )
     layers = (called(10, compiled="Layer"), [call(2, ops=(2, 0)), call(3, 10.0)])
     assert watched_texts(watch_of(part, layers, layers)) == [
         "f (train.py:7): 75% of 4 operations compiled · 1 graph per call · 1.50 ms per steady call · 2,000 calls",

@@ -18,7 +18,8 @@ BARE = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare"
 
 
 def records(*, pid: int = PID, rank: int | None = None) -> list[bytes]:
-    """The records of a log, each with its payload, as a process of a job would have written them."""
+    """The records of a log, each with its payload, as a process of a job would have written
+    them."""
     content = log_of(pid=pid)
     if rank is not None:
         content = content.replace(b', "frame_id"', b', "rank": %d, "frame_id"' % rank)
@@ -43,12 +44,15 @@ def kinds(recording) -> set[str]:
 
 @pytest.mark.parametrize(
     ("other_pid", "is_interleaved"),
-    # Definitions of strings have no rank, so only the process id distinguishes them where they are mixed.
+    # Definitions of strings have no rank, so only the process id distinguishes them where they are
+    # mixed.
     [(PID + 1, True), (PID + 1, False), (PID, False)],
 )
 def test_two_ranks_in_one_file_are_two_processes(tmp_path, other_pid, is_interleaved):
     logs = records(rank=0), records(pid=other_pid, rank=1)
-    (tmp_path / "all.log").write_bytes(interleaved(*logs) if is_interleaved else b"".join(chain(*logs)))
+    (tmp_path / "all.log").write_bytes(
+        interleaved(*logs) if is_interleaved else b"".join(chain(*logs))
+    )
 
     both, once = read_recording(tmp_path / "all.log"), alone()
 
@@ -71,7 +75,10 @@ def test_each_process_of_a_shared_file_can_be_read_by_itself(tmp_path):
 
 def test_a_process_that_the_samples_miss_is_found_while_reading(tmp_path):
     log = tmp_path / "all.log"
-    padding = b'V1121 05:51:44.142000 4242 x.py:1] {"artifact": {"name": "long"}}\n' + b"\tx\n" * 1_000_000
+    padding = (
+        b'V1121 05:51:44.142000 4242 x.py:1] {"artifact": {"name": "long"}}\n'
+        + b"\tx\n" * 1_000_000
+    )
     log.write_bytes(b"".join((*records(), padding, *records(pid=7), padding, padding, padding)))
 
     assert [process.pid for process in find_processes([local_log(log)], main_pid=None)] == [PID]
@@ -87,7 +94,9 @@ def test_a_forked_process_knows_the_strings_of_its_parent(tmp_path):
 
     recording = read_recording(log)
 
-    assert "<unknown>" not in {entry.file for compile_ in recording.compiles for entry in compile_.stack}
+    assert "<unknown>" not in {
+        entry.file for compile_ in recording.compiles for entry in compile_.stack
+    }
     assert len(recording.compiles) == 2 * len(alone().compiles)
 
 
@@ -131,20 +140,25 @@ def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
         log.write_bytes(b"".join(records(pid=number + 1)).replace(b" 05:", b" 0%d:" % number))
     logs = sorted(tmp_path.rglob("*.log"))
 
-    found = {(process.pid, process.rank) for process in find_processes(map(local_log, logs), main_pid=None)}
+    found = {
+        (process.pid, process.rank)
+        for process in find_processes(map(local_log, logs), main_pid=None)
+    }
 
     assert found == {(1, 3), (2, None), (3, 4)}
 
 
-@pytest.mark.parametrize("content", [b"", b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n'])
+@pytest.mark.parametrize(
+    "content", [b"", b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n']
+)
 def test_a_rank_that_compiled_nothing_is_among_the_processes(tmp_path, content):
     (tmp_path / "rank_0.log").write_bytes(b"".join(records(rank=0)))
     (tmp_path / "rank_1.log").write_bytes(content)
 
-    assert [process.rank for process in find_processes(map(local_log, sorted(tmp_path.iterdir())), main_pid=None)] == [
-        0,
-        1,
-    ]
+    assert [
+        process.rank
+        for process in find_processes(map(local_log, sorted(tmp_path.iterdir())), main_pid=None)
+    ] == [0, 1]
 
 
 def test_its_empty_log_is_found_beside_those_of_others(tmp_path):
@@ -152,7 +166,10 @@ def test_its_empty_log_is_found_beside_those_of_others(tmp_path):
     (tmp_path / "rank_1.log").write_bytes(b"")
     (tmp_path / "notes.log").write_bytes(b"")
 
-    assert [process.rank for process in find_processes(find_logs(tmp_path), main_pid=None)] == [0, 1]
+    assert [process.rank for process in find_processes(find_logs(tmp_path), main_pid=None)] == [
+        0,
+        1,
+    ]
 
 
 def test_an_empty_file_alone_is_no_log(tmp_path):

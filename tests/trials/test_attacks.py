@@ -1,4 +1,5 @@
-"""Edits that agree with the program on its own calls, and not on others: attack inputs find each, and why."""
+"""Edits that agree with the program on its own calls, and not on others: attack inputs find each,
+and why."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def example_inputs():
 
 @dataclass(frozen=True)
 class Case:
-    """A body, another that is the same on the program's own call, and what is found to differ, and when."""
+    """A body, another that is the same on the program's own call, and what is found to differ, and
+    when."""
 
     before: str
     after: str
@@ -132,13 +134,18 @@ def setup() -> Iterator[Setup]:
 def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attacked, Attacked]:
     """What attacks show of a program, and of one with another body."""
     model = folder / "model.py"
-    bodies = ("".join(f"        {line}\n" for line in body.splitlines()) for body in (before, after))
+    bodies = (
+        "".join(f"        {line}\n" for line in body.splitlines()) for body in (before, after)
+    )
     texts = [PROGRAM.format(body=body) for body in bodies]
     model.write_text(texts[0])
     request = Request.of(RunSpec(target=f"{model}:Net", backend="eager"))
     with Replays(request, folder / "replays", setup) as replays:
         found: list[Any] = []
-        for name, program in (("untouched", Program()), ("edited", Program({model: texts[1].encode()}))):
+        for name, program in (
+            ("untouched", Program()),
+            ("edited", Program({model: texts[1].encode()})),
+        ):
             recording = replays.replay(program, name, attacks="untouched", backend="eager")
             assert recording.exit.reason == "finished", recording.exit.message
             assert recording.replay is not None
@@ -147,7 +154,9 @@ def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attac
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path: Path, setup: Setup, name: str) -> None:
+def test_an_edit_is_tried_on_inputs_that_no_call_has(
+    tmp_path: Path, setup: Setup, name: str
+) -> None:
     case = CASES[name]
     untouched, edited = attacked(tmp_path, setup, case.before, case.after)
     assert untouched.failure is None
@@ -167,7 +176,9 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path: Path, setup: Setu
     assert edited.count <= untouched.count
 
 
-def test_what_is_left_out_while_compiling_and_what_torch_changes_itself_is_told(tmp_path: Path, setup: Setup) -> None:
+def test_what_is_left_out_while_compiling_and_what_torch_changes_itself_is_told(
+    tmp_path: Path, setup: Setup
+) -> None:
     case = CASES["a warning that is only left out while compiling is named"]
     _, edited = attacked(tmp_path, setup, case.before, case.after)
     assert [(found.kind, found.detail) for found in edited.dropped] == [
@@ -185,20 +196,29 @@ def test_refused_inputs_are_counted(tmp_path: Path, setup: Setup) -> None:
 def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str, ...], bool]]:
     """What equals the numbers that a body reads, on all inputs, and whether each number varies."""
     model = folder / "model.py"
-    model.write_text(PROGRAM.format(body="".join(f"        {line}\n" for line in body.splitlines())))
-    with Replays(Request.of(RunSpec(target=f"{model}:Net", backend="eager")), folder / "replays", setup) as replays:
+    model.write_text(
+        PROGRAM.format(body="".join(f"        {line}\n" for line in body.splitlines()))
+    )
+    with Replays(
+        Request.of(RunSpec(target=f"{model}:Net", backend="eager")), folder / "replays", setup
+    ) as replays:
         replays.replay(Program(), "untouched", attacks="untouched", backend="eager")
         found = replays.equal_sizes("untouched")
     assert all((file, function) == (str(model), "forward") for file, function, _ in found)
     return {text: (equal.names, equal.is_varied) for (_, _, text), equal in found.items()}
 
 
-def test_a_size_that_equals_a_number_in_the_own_call_alone_is_left(tmp_path: Path, setup: Setup) -> None:
+def test_a_size_that_equals_a_number_in_the_own_call_alone_is_left(
+    tmp_path: Path, setup: Setup
+) -> None:
     assert equal_in(tmp_path, setup, "n = int(index.max().item()) + 1\nreturn x.sum() * n") == {}
 
 
-def test_a_size_that_equals_a_length_wherever_the_program_goes_on_is_found(tmp_path: Path, setup: Setup) -> None:
-    # Rows and counts are as many, or the program refuses the call: one count for all rows leaves too many for the sum.
+def test_a_size_that_equals_a_length_wherever_the_program_goes_on_is_found(
+    tmp_path: Path, setup: Setup
+) -> None:
+    # Rows and counts are as many, or the program refuses the call: one count for all rows leaves
+    # too many for the sum.
     body = "counts = torch.bincount(index)\nreturn torch.repeat_interleave(x, counts, dim=0) + x"
     found = equal_in(tmp_path, setup, body)
     given = ("x.shape[0]", "mask.shape[0]", "index.shape[0]")

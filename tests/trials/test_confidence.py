@@ -1,4 +1,5 @@
-"""Intervals of ratios: how often equal programs seem to differ, though the turns are looked at several times."""
+"""Intervals of ratios: how often equal programs seem to differ, though the turns are looked at
+several times."""
 
 from __future__ import annotations
 
@@ -50,9 +51,13 @@ def is_different(ratios: list[float]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 3, 5, 7, 120])
 @pytest.mark.parametrize("noise", NOISES)
-def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise: Noise, most: int) -> None:
+def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(
+    noise: Noise, most: int
+) -> None:
     rng = random.Random(5)
-    assert statistics.fmean([is_different(timed(noise, rng, most=most)) for _ in range(1000)]) <= 0.05
+    assert (
+        statistics.fmean([is_different(timed(noise, rng, most=most)) for _ in range(1000)]) <= 0.05
+    )
 
 
 @for_each("ratio", [0.7, 0.9, 1.1, 2.0])

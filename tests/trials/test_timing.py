@@ -123,7 +123,16 @@ def test_the_spread_is_the_interval_that_decided() -> None:
 def test_who_begins_alternates() -> None:
     probes = Probes([100.0] * TURNS, [50.0] * TURNS)
     timed(probes)
-    assert probes.asked[:8] == ["before", "after", "after", "before", "before", "after", "after", "before"]
+    assert probes.asked[:8] == [
+        "before",
+        "after",
+        "after",
+        "before",
+        "before",
+        "after",
+        "after",
+        "before",
+    ]
     assert probes.asked.count("before") == probes.asked.count("after") == LOOKS[0]
     assert probes.seconds == {timing.TURN_S}
     assert probes.backends == {"before": "eager", "after": "eager"}
@@ -148,7 +157,10 @@ def test_equal_times_are_enough_once_they_are_surely_equal() -> None:
 
 def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
     ratios = [0.7, 1.4] * 200
-    probes = Probes([10 * timing.TURN_S * 1e6] * len(ratios), [10 * timing.TURN_S * 1e6 * ratio for ratio in ratios])
+    probes = Probes(
+        [10 * timing.TURN_S * 1e6] * len(ratios),
+        [10 * timing.TURN_S * 1e6 * ratio for ratio in ratios],
+    )
     found = timed(probes)
     assert isinstance(found, PairedTime)
     spent_s = (found.before_us + found.after_us) / 1e6 * found.turns
@@ -187,7 +199,10 @@ def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
         def _error(self, *given: Any) -> None:
             super()._error(*given)
 
-    assert timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})) == "the probe ended during timing"
+    assert (
+        timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1}))
+        == "the probe ended during timing"
+    )
 
 
 def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +223,13 @@ def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
 def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
     middle = (low + high) / 2
     return PairedTime(
-        backend=backend, before_us=10, after_us=10 * middle, ratio=middle, ratio_low=low, ratio_high=high, turns=21
+        backend=backend,
+        before_us=10,
+        after_us=10 * middle,
+        ratio=middle,
+        ratio_low=low,
+        ratio_high=high,
+        turns=21,
     )
 
 
@@ -233,7 +254,9 @@ def test_a_call_is_longer_or_shorter_only_if_it_is_clear_and_more_than_noise(
         ([pair(0.5, 1.7)], False), ([], False), ([pair(1.6, 1.7, "eager"), pair(1.1, 1.2)], False),
     ],
 )  # fmt: skip
-def test_a_difference_is_plain_if_its_whole_interval_is_far_from_none(times: list[PairedTime], expected: bool) -> None:
+def test_a_difference_is_plain_if_its_whole_interval_is_far_from_none(
+    times: list[PairedTime], expected: bool
+) -> None:
     assert is_plain(times) is expected
 
 

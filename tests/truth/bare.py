@@ -2,10 +2,11 @@
 
     TORCH_LOGS=graph_breaks,recompiles TORCH_TRACE=anywhere python bare.py
 
-Reads one job a line from its standard input, ``{"program", "folder", "backend", "fullgraph", "backward"}``, and answers
-each with a line. A job is done in a fork: Dynamo has compiled nothing before, and importing torch is paid once.
-What torch logs goes to ``stderr.txt`` and ``trace/`` in the job's folder; ``counted.json`` gets what only the process
-itself can count: graphs handed to the backend, frames that got code, torch's counters.
+Reads one job a line from its standard input, ``{"program", "folder", "backend", "fullgraph",
+"backward"}``, and answers each with a line. A job is done in a fork: Dynamo has compiled nothing
+before, and importing torch is paid once. What torch logs goes to ``stderr.txt`` and ``trace/`` in
+the job's folder; ``counted.json`` gets what only the process itself can count: graphs handed to the
+backend, frames that got code, torch's counters.
 
 Shares no code with graphdoctor. ``PYTHONPATH`` names the folder of ``tests``.
 """
@@ -47,14 +48,20 @@ def seed() -> None:
 
 
 def backward(output: object) -> None:
-    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    leaves = [
+        leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)
+    ]
     sum(leaf.sum() for leaf in leaves if leaf.requires_grad and leaf.is_floating_point()).backward()
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
     seed()
     module = load(job["program"])
-    target = module.build() if hasattr(module, "build") else getattr(module, "region", None) or target_of(module)
+    target = (
+        module.build()
+        if hasattr(module, "build")
+        else getattr(module, "region", None) or target_of(module)
+    )
     seed()
     inputs = module.example_inputs()
     inner = torch._dynamo.lookup_backend(job["backend"])
@@ -83,7 +90,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             if isinstance(error, torch._dynamo.exc.InternalTorchDynamoError):
                 counted["cause"] = str(error).partition(":")[0]
             break
-    counted["counters"] = {name: dict(values) for name, values in torch._dynamo.utils.counters.items()}
+    counted["counters"] = {
+        name: dict(values) for name, values in torch._dynamo.utils.counters.items()
+    }
     return counted
 
 

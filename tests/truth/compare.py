@@ -25,7 +25,8 @@ Site = tuple[str, int]
 
 
 def is_reported(file: str) -> bool:
-    """The file is neither torch's nor the standard library's, nor the script that makes the calls."""
+    """The file is neither torch's nor the standard library's, nor the script that makes the
+    calls."""
     if file == str(_BARE) or file.startswith("<") or "/site-packages/torch/" in file:
         return False
     # Every interpreter has packages of its own.
@@ -38,8 +39,8 @@ class Metrics:
 
     Args:
         frame: File, first line and name of the code; None for a frame over its recompile limit.
-        got_code: It has guarded code. torch says so of a frame dropped for having no operation too; that has no count
-            of guards.
+        got_code: It has guarded code. torch says so of a frame dropped for having no operation too;
+            that has no count of guards.
         is_recompile: It names a reason to recompile.
         failure: Type of what ended it.
     """
@@ -60,7 +61,8 @@ class Bare:
         graphs: Graphs that the backend was handed.
         codes: Frames that got code, counted by torch's hook for new bytecode.
         error: Type of what the last call raised.
-        cause: Type of what it stands for, which torch's metrics name, if that is an internal error of Dynamo.
+        cause: Type of what it stands for, which torch's metrics name, if that is an internal error
+            of Dynamo.
         counters: ``torch._dynamo.utils.counters``.
     """
 
@@ -81,7 +83,9 @@ class Bare:
         for kind, text in self._log_lines("graph_breaks"):
             if kind != "graph_breaks" or text.startswith(("Graph break", "Traceback (most recent")):
                 in_stack = False
-            if text.startswith(("User code traceback:", "The graph break occurred in the following user code:")):
+            if text.startswith(
+                ("User code traceback:", "The graph break occurred in the following user code:")
+            ):
                 in_stack, innermost = True, None
             elif in_stack and (entry := _ENTRY.match(text)) and is_reported(entry[1]):
                 if innermost is not None:
@@ -99,7 +103,9 @@ class Bare:
     @property
     def recompile_messages(self) -> int:
         """Recompiles that torch printed, those that then failed among them."""
-        return sum(text.startswith("Recompiling function") for _, text in self._log_lines("recompiles"))
+        return sum(
+            text.startswith("Recompiling function") for _, text in self._log_lines("recompiles")
+        )
 
     @property
     def over_limit(self) -> set[str]:
@@ -109,11 +115,15 @@ class Bare:
     @property
     def break_records(self) -> int:
         """Graph-break records of the trace."""
-        return sum(value.get("artifact", {}).get("name") == "dynamo_graph_break_reason" for value, _ in self.trace)
+        return sum(
+            value.get("artifact", {}).get("name") == "dynamo_graph_break_reason"
+            for value, _ in self.trace
+        )
 
     @cached_property
     def metrics(self) -> list[Metrics]:
-        """Of the forward compiles; AOTAutograd's late backward compile reports under the forward's id."""
+        """Of the forward compiles; AOTAutograd's late backward compile reports under the forward's
+        id."""
         values = (
             json.loads(payload) if payload else value["compilation_metrics"]
             for value, payload in self.trace
@@ -121,7 +131,9 @@ class Bare:
         )
         return [
             Metrics(
-                frame=(v["co_filename"], v["co_firstlineno"], v["co_name"]) if v.get("co_name") else None,
+                frame=(v["co_filename"], v["co_firstlineno"], v["co_name"])
+                if v.get("co_name")
+                else None,
                 got_code=bool(v["has_guarded_code"]) and v.get("guard_count") is not None,
                 is_recompile=bool(v.get("recompile_reason")),
                 failure=v.get("fail_type") if not v["has_guarded_code"] else None,
@@ -191,7 +203,13 @@ class BareRunner:
         )
 
     def run(
-        self, program: Path, folder: Path, *, backend: str = "eager", fullgraph: bool = False, backward: bool = False
+        self,
+        program: Path,
+        folder: Path,
+        *,
+        backend: str = "eager",
+        fullgraph: bool = False,
+        backward: bool = False,
     ) -> Bare:
         """Run a program and read what torch said.
 
@@ -224,7 +242,8 @@ class BareRunner:
 
 
 def sites_of(document: dict[str, Any], root: Path) -> set[Site]:
-    """Distinct lines of a document's graph-break findings; its paths are relative to where it was made."""
+    """Distinct lines of a document's graph-break findings; its paths are relative to where it was
+    made."""
     return {
         (str(root / finding["location"]["file"]), finding["location"]["line"])
         for finding in document["findings"]
@@ -234,11 +253,22 @@ def sites_of(document: dict[str, Any], root: Path) -> set[Site]:
 
 def counts_of(document: dict[str, Any]) -> dict[str, int]:
     """What a document counts that torch says, too."""
-    names = ("break_records", "graphs", "compiles", "recompiles", "frames_over_limit", "skipped_frames")
+    names = (
+        "break_records",
+        "graphs",
+        "compiles",
+        "recompiles",
+        "frames_over_limit",
+        "skipped_frames",
+    )
     return {name: document["summary"][name] for name in names}
 
 
 def marked_lines(program: Path) -> set[Site]:
     """Lines that the program itself marks."""
     lines = program.read_text(encoding="utf-8").splitlines()
-    return {(str(program), number) for number, line in enumerate(lines, 1) if line.endswith("# breaks here")}
+    return {
+        (str(program), number)
+        for number, line in enumerate(lines, 1)
+        if line.endswith("# breaks here")
+    }

@@ -1,9 +1,10 @@
-"""What torch itself holds as guards: compiles a program, makes its calls, walks every live guard tree.
+"""What torch itself holds as guards: compiles a program, makes its calls, walks every live guard
+tree.
 
     TORCH_TRACE=anywhere python live_guards.py PROGRAM
 
-Prints JSON: by compile id the text of every guard with the source of the value it hangs on. Shares no code with
-graphdoctor.
+Prints JSON: by compile id the text of every guard with the source of the value it hangs on. Shares
+no code with graphdoctor.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ torch._dynamo.convert_frame.register_bytecode_hook(lambda code, _: codes.append(
 def walk(manager, source, found, seen):
     for leaf in manager.get_leaf_guards():
         kind = type(leaf).__name__
-        # torch prints a guard on several values whole at the first of them, and its name at the others.
-        if kind in ("OBJECT_ALIASING", "NO_TENSOR_ALIASING", "STORAGE_OVERLAPPING") and leaf in seen:
+        # torch prints a guard on several values whole at the first of them, and its name at the
+        # others.
+        if (
+            kind in ("OBJECT_ALIASING", "NO_TENSOR_ALIASING", "STORAGE_OVERLAPPING")
+            and leaf in seen
+        ):
             found.append([kind, source])
             continue
         seen.append(leaf)

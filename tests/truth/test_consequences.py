@@ -53,7 +53,9 @@ def test_the_cause_comes_first_and_takes_its_consequences_along(
     def explained(text: str, folder: str) -> list[dict[str, object]]:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model.py").write_text(text + INPUTS)
-        found: list[dict[str, object]] = explain_json("model.py:f", cwd=tmp_path / folder)["findings"]
+        found: list[dict[str, object]] = explain_json("model.py:f", cwd=tmp_path / folder)[
+            "findings"
+        ]
         return found
 
     cause, *rest = explained(program, "broken")

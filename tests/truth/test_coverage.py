@@ -31,7 +31,9 @@ PROGRAMS = {
 
 
 @pytest.fixture
-def measure(explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def measure(
+    explain_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> Callable[..., dict[str, Any]]:
     def run(source: str, *options: str) -> dict[str, Any]:
         program = tmp_path / "program.py"
         program.write_text(HEADER + source)
@@ -46,7 +48,9 @@ def measure(explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Call
 
 
 @pytest.mark.parametrize("name", [name for name, (_, counted) in PROGRAMS.items() if counted])
-def test_operations_are_counted_as_a_person_would(measure: Callable[..., dict[str, Any]], name: str) -> None:
+def test_operations_are_counted_as_a_person_would(
+    measure: Callable[..., dict[str, Any]], name: str
+) -> None:
     source, (in_graphs, eager, *counts) = PROGRAMS[name]
 
     detail = measure(source)
@@ -70,8 +74,11 @@ def test_the_backward_pass_is_not_counted(measure: Callable[..., dict[str, Any]]
     assert (detail["graph_ops"], detail["eager_ops"]) == (5, 0)
 
 
-def test_as_many_operations_as_eager_mode_makes(measure: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """A skipped target's eager operations are those that the dispatcher sees without torch.compile."""
+def test_as_many_operations_as_eager_mode_makes(
+    measure: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """A skipped target's eager operations are those that the dispatcher sees without
+    torch.compile."""
     torch = pytest.importorskip("torch")
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -14,7 +14,10 @@ from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = [HERE / "programs" / f"{name}.py" for name in ("recompiles", "sequential_root", "item", "helper_in_loop")]
+PROGRAMS = [
+    HERE / "programs" / f"{name}.py"
+    for name in ("recompiles", "sequential_root", "item", "helper_in_loop")
+]
 MODELS = [HERE / "models" / f"{name}.py" for name in ("gpt2", "bert")]
 
 
@@ -24,7 +27,10 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
     if program in MODELS:
         pytest.importorskip("transformers")
     done = run_script(
-        HERE / "live_guards.py", program, cwd=tmp_path, env=clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
+        HERE / "live_guards.py",
+        program,
+        cwd=tmp_path,
+        env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
     )
     live = json.loads(done.stdout.splitlines()[-1])
     recording = read_recording(tmp_path / "trace", guards=True)
@@ -41,12 +47,21 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
         )
         assert found.guard_count == len(guards)
         assert Counter(node.source for node in found.nodes) == Counter(
-            meaning_of(item).source or source for item, (_, source) in zip(parsed, guards, strict=True)
+            meaning_of(item).source or source
+            for item, (_, source) in zip(parsed, guards, strict=True)
         )
         assert found.unread_lines == ()
     if program.stem == "gpt2":
         nodes = [node for found in recording.guards.sets for node in found.nodes]
-        assert all(node.location.file.startswith(("/", "<frozen ")) for node in nodes if node.location is not None)
+        assert all(
+            node.location.file.startswith(("/", "<frozen "))
+            for node in nodes
+            if node.location is not None
+        )
         # Of a real model, nearly all are put into words.
-        without = [node for node in nodes if node.expected is None and node.kind != "OBJECT_ALIASING"]
-        assert len(without) <= 0.01 * len(nodes), Counter((node.kind, node.guard) for node in without).most_common(5)
+        without = [
+            node for node in nodes if node.expected is None and node.kind != "OBJECT_ALIASING"
+        ]
+        assert len(without) <= 0.01 * len(nodes), Counter(
+            (node.kind, node.guard) for node in without
+        ).most_common(5)

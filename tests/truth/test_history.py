@@ -1,6 +1,8 @@
-"""Causes of recompiles where a call differs from the last one in some values, and from an older one in others.
+"""Causes of recompiles where a call differs from the last one in some values, and from an older one
+in others.
 
-torch's own words are the other source: its first reason is about the entry that the function's last call used.
+torch's own words are the other source: its first reason is about the entry that the function's last
+call used.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from tests.conftest import clean_environment, run_command, run_script
 pytestmark = pytest.mark.slow
 
 CHANGES = Path(__file__).resolve().parent / "changes"
-REASON = re.compile(r"\[(?P<compile>\d+/\d+)\] \[__recompiles\]\s+- (?P<entry>\d+/\d+): (?P<reason>.*)")
+REASON = re.compile(
+    r"\[(?P<compile>\d+/\d+)\] \[__recompiles\]\s+- (?P<entry>\d+/\d+): (?P<reason>.*)"
+)
 SIZE = re.compile(
     r"tensor '(?P<name>.+)' size mismatch at index (?P<dim>\d+)\. expected (?P<old>\d+), actual (?P<new>\d+)"
 )
@@ -26,13 +30,22 @@ SIZE = re.compile(
 def recorded(target: str, folder: Path, *options: str, **variables: str) -> dict[str, Any]:
     environment = clean_environment(**variables)
     process = run_command(
-        "recompiles", CHANGES / target, *options, "--format", "json", cwd=folder, env=environment, timeout=600
+        "recompiles",
+        CHANGES / target,
+        *options,
+        "--format",
+        "json",
+        cwd=folder,
+        env=environment,
+        timeout=600,
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
 
-def torchs_reasons(program: str, folder: Path, **variables: str) -> dict[str, list[tuple[str, str]]]:
+def torchs_reasons(
+    program: str, folder: Path, **variables: str
+) -> dict[str, list[tuple[str, str]]]:
     """Entry and reason of each recompile, in a run without graphdoctor."""
     environment = clean_environment(TORCH_LOGS="recompiles", **variables)
     found: dict[str, list[tuple[str, str]]] = {}
@@ -43,13 +56,22 @@ def torchs_reasons(program: str, folder: Path, **variables: str) -> dict[str, li
 
 def sizes_of(report: dict[str, Any]) -> set[tuple[str, str, str]]:
     found = (*report["cause"], *report["also_changed"])
-    return {(change["expression"], change["previous"], change["new"]) for change in found if change["kind"] == "size"}
+    return {
+        (change["expression"], change["previous"], change["new"])
+        for change in found
+        if change["kind"] == "size"
+    }
 
 
 def agrees_with_torch(document: dict[str, Any], reasons: dict[str, list[tuple[str, str]]]) -> None:
-    """Each recompile names the entry that torch compared first, and the size that torch found there."""
+    """Each recompile names the entry that torch compared first, and the size that torch found
+    there."""
     reports = {report["compile_ids"][0]: report for report in document["recompiles"]}
-    causes = {each["compile_id"]: each["cause"] for each in document["recording"]["compiles"] if each["cause"]}
+    causes = {
+        each["compile_id"]: each["cause"]
+        for each in document["recording"]["compiles"]
+        if each["cause"]
+    }
     assert list(reports) == list(reasons)
     for compile_id, report in reports.items():
         (entry, reason), *others = reasons[compile_id]
@@ -64,7 +86,9 @@ def agrees_with_torch(document: dict[str, Any], reasons: dict[str, list[tuple[st
 def values_passed(document: dict[str, Any], expression: str) -> list[str]:
     """The values that a finding's message says an expression had, one after the other."""
     message = next(
-        finding["message"] for finding in document["findings"] if f"`{expression}` changed: " in finding["message"]
+        finding["message"]
+        for finding in document["findings"]
+        if f"`{expression}` changed: " in finding["message"]
     )
     return message.partition(f"`{expression}` changed: ")[2].split(" → ")
 
@@ -74,7 +98,9 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return recorded("growing_cache.py:forward", tmp_path_factory.mktemp("growing"))
 
 
-def test_a_growing_cache_is_compared_with_the_last_call(growing: dict[str, Any], tmp_path: Path) -> None:
+def test_a_growing_cache_is_compared_with_the_last_call(
+    growing: dict[str, Any], tmp_path: Path
+) -> None:
     agrees_with_torch(growing, torchs_reasons("growing_cache.py", tmp_path))
     tokens = next(report for report in growing["recompiles"] if report["call_index"] == 3)
     assert tokens["nearest"] == "0/1"
@@ -91,11 +117,18 @@ def test_the_values_of_a_finding_were_passed_in_this_order(growing: dict[str, An
     assert all(size in remaining for size in said)
 
 
-def test_an_older_entry_is_named_where_only_values_differ_that_changed(growing: dict[str, Any]) -> None:
+def test_an_older_entry_is_named_where_only_values_differ_that_changed(
+    growing: dict[str, Any],
+) -> None:
     prompt = next(report for report in growing["recompiles"] if report["call_index"] == 5)
     assert prompt["nearest"] == "0/0"
     (change,) = prompt["cause"]
-    assert (change["expression"], change["old"], change["previous"], change["new"]) == ("x.shape[1]", "6", "1", "9")
+    assert (change["expression"], change["old"], change["previous"], change["new"]) == (
+        "x.shape[1]",
+        "6",
+        "1",
+        "9",
+    )
     assert "len(cache)" in {change["expression"] for change in prompt["also_changed"]}
 
 
@@ -107,9 +140,9 @@ def test_a_mode_that_was_compiled_before_is_no_cause(tmp_path: Path) -> None:
     assert [(change["expression"], change["old"], change["new"]) for change in size["cause"]] == [
         ("x.shape[0]", "4", "6")
     ]
-    assert [(change["expression"], change["previous"], change["new"]) for change in size["also_changed"]] == [
-        ("is_even", "True", "False")
-    ]
+    assert [
+        (change["expression"], change["previous"], change["new"]) for change in size["also_changed"]
+    ] == [("is_even", "True", "False")]
 
 
 @pytest.mark.parametrize("kept", ["growing", "static"])

@@ -1,4 +1,5 @@
-"""graphdoctor killed at any moment of a run: what was recorded is read as half a run, and proves nothing."""
+"""graphdoctor killed at any moment of a run: what was recorded is read as half a run, and proves
+nothing."""
 
 from __future__ import annotations
 
@@ -80,14 +81,18 @@ def test_a_killed_run_is_read_as_half_a_run(whole: tuple[Path, str, float], shar
     assert found["exit"]["reason"] in ("running", "lost")
     assert found["is_partial"]
     assert "PARTIAL" in run_command("report", left.name, cwd=folder, status=0).stdout
-    compared = json.loads(run_command("diff", name, left.name, "--format", "json", cwd=folder, status=0).stdout)
+    compared = json.loads(
+        run_command("diff", name, left.name, "--format", "json", cwd=folder, status=0).stdout
+    )
     assert compared["gone"] == []
     assert len(compared["unseen"]) + len(compared["same"]) == 3
 
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_says_so_and_afterwards_no_more(tmp_path: Path) -> None:
-    waiting = MODEL.replace('        print("a")\n', "").replace("def example", "time.sleep(30)\n\n\ndef example")
+    waiting = MODEL.replace('        print("a")\n', "").replace(
+        "def example", "time.sleep(30)\n\n\ndef example"
+    )
     (tmp_path / "model.py").write_text(waiting)
     process = started(tmp_path)
     try:
@@ -101,4 +106,6 @@ def test_a_run_that_goes_on_says_so_and_afterwards_no_more(tmp_path: Path) -> No
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert "graphdoctor was stopped" in " ".join(run_command("report", cwd=tmp_path, status=0).stdout.split())
+    assert "graphdoctor was stopped" in " ".join(
+        run_command("report", cwd=tmp_path, status=0).stdout.split()
+    )

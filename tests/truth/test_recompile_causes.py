@@ -1,4 +1,5 @@
-"""Programs in which exactly one known thing changes: the recorded cause names it, with the old and the new value."""
+"""Programs in which exactly one known thing changes: the recorded cause names it, with the old and
+the new value."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ EXPECTED: dict[str, list[tuple[str, str, str | None, str | None]]] = {
     "buffer_of_another_dtype": [("dtype", "self.mean.dtype", "f32", "f64")],
     "frozen_parameter": [("requires_grad", "self.weight.requires_grad", "True", "False")],
     "attribute_none_to_tensor": [("none", "self.bias", "None", "f32[4]")],
-    "another_instance": [("size", "net.bias.shape[0]", "4", "3"), ("size", "net.weight.shape[0]", "4", "3")],
+    "another_instance": [
+        ("size", "net.bias.shape[0]", "4", "3"),
+        ("size", "net.weight.shape[0]", "4", "3"),
+    ],
     "closure_variable": [("number", "factor", "2.5", "3.5")],
     "closure_of_inner_function": [("number", "factor (captured by scale)", "2", "3")],
     "another_lambda": [("identity", "activation", "`<lambda>`", "another `<lambda>`")],
@@ -83,7 +87,8 @@ RAW = re.compile(r"___\w+|\bL\[|\bG\[|0x[0-9a-f]{6}|\b\d{12,}\b")
 """What only torch calls by that name."""
 
 TOLD_OTHERWISE = {
-    # The kind that torch's text gives where it is not the exact one: a length for keys, a type for a class.
+    # The kind that torch's text gives where it is not the exact one: a length for keys, a type for
+    # a class.
     "dict_keys": {"keys"},
     "dict_one_more_key": {"length"},
     "one_more_block": {"length"},
@@ -106,11 +111,22 @@ TOLD_OTHERWISE = {
 
 
 def cases(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The recompile of each case, by the function that makes the calls, or by what is compiled in a table of calls."""
+    """The recompile of each case, by the function that makes the calls, or by what is compiled in a
+    table of calls."""
     program = ast.parse(ONE_VALUE.read_text()).body
-    nodes: dict[str, ast.AST] = {node.name: node for node in program if isinstance(node, ast.FunctionDef)}
-    for table in (node.value for node in program if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)):
-        nodes |= {ast.literal_eval(key): value for key, value in zip(table.keys, table.values, strict=True) if key}
+    nodes: dict[str, ast.AST] = {
+        node.name: node for node in program if isinstance(node, ast.FunctionDef)
+    }
+    for table in (
+        node.value
+        for node in program
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    ):
+        nodes |= {
+            ast.literal_eval(key): value
+            for key, value in zip(table.keys, table.values, strict=True)
+            if key
+        }
     lines = {name: range(node.lineno, node.end_lineno + 1) for name, node in nodes.items()}
     frames = {frame["frame_id"]: frame["line"] for frame in document["recording"]["frames"]}
     found: dict[str, dict[str, Any]] = {}
@@ -133,25 +149,36 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """The same program without graphdoctor: what TORCH_LOGS prints, and its TORCH_TRACE log read afterwards."""
+    """The same program without graphdoctor: what TORCH_LOGS prints, and its TORCH_TRACE log read
+    afterwards."""
     folder = tmp_path_factory.mktemp("bare")
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"), TORCH_LOGS="recompiles")
     process = run_script(ONE_VALUE, cwd=folder, env=environment)
-    return process.stderr, json.loads(run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout)
+    return process.stderr, json.loads(
+        run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout
+    )
 
 
 def test_the_cause_is_what_the_program_changed(recorded: dict[str, Any]) -> None:
     reports, wrong = cases(recorded), set()
     for name, expected in EXPECTED.items():
         report = reports.get(name)
-        # torch 2.11 doesn't compare whether a parameter requires a gradient: no recompile, as its own log says.
+        # torch 2.11 doesn't compare whether a parameter requires a gradient: no recompile, as its
+        # own log says.
         if report is None and name == "frozen_parameter" and version("torch").startswith("2.11"):
             continue
-        found = report and [(each["kind"], each["expression"], each["old"], each["new"]) for each in report["cause"]]
-        if report is None or found != expected or not report["is_exact"] or report["nearest"] is None:
+        found = report and [
+            (each["kind"], each["expression"], each["old"], each["new"]) for each in report["cause"]
+        ]
+        if (
+            report is None
+            or found != expected
+            or not report["is_exact"]
+            or report["nearest"] is None
+        ):
             wrong.add(name)
-    # The check of two names for one object isn't among the guards that 2.14 lets us repeat: its cause is known from
-    # torch's message alone, which the report says.
+    # The check of two names for one object isn't among the guards that 2.14 lets us repeat: its
+    # cause is known from torch's message alone, which the report says.
     assert wrong == ({"aliasing_no_more"} if version("torch") >= "2.14" else set())
 
 
@@ -167,9 +194,13 @@ def test_every_recompile_has_a_cause_in_words(recorded: dict[str, Any]) -> None:
         assert not RAW.search(finding["message"]), finding["message"]
 
 
-def test_there_are_as_many_recompiles_as_torch_says(recorded: dict[str, Any], bare: tuple[str, dict[str, Any]]) -> None:
+def test_there_are_as_many_recompiles_as_torch_says(
+    recorded: dict[str, Any], bare: tuple[str, dict[str, Any]]
+) -> None:
     said = bare[0].count("Recompiling function")
-    assert sum(compile_["cause"] is not None for compile_ in recorded["recording"]["compiles"]) == said
+    assert (
+        sum(compile_["cause"] is not None for compile_ in recorded["recording"]["compiles"]) == said
+    )
     assert recorded["summary"]["recompiles"] == said
     assert bare[1]["summary"]["recompiles"] == said
 

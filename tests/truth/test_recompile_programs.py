@@ -1,4 +1,5 @@
-"""Whole programs: every recompile that torch tells of has a cause in words, and there are as many."""
+"""Whole programs: every recompile that torch tells of has a cause in words, and there are as
+many."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ CHANGES = Path(__file__).resolve().parent / "changes"
 
 
 def recorded(program: str, folder: Path) -> dict[str, Any]:
-    process = run_command("run", "--report", "out.json", "-q", CHANGES / program, cwd=folder, timeout=600)
+    process = run_command(
+        "run", "--report", "out.json", "-q", CHANGES / program, cwd=folder, timeout=600
+    )
     assert process.returncode == 0, process.stderr
     return json.loads((folder / "out.json").read_text())
 
@@ -24,7 +27,9 @@ def recorded(program: str, folder: Path) -> dict[str, Any]:
 def said_by_torch(program: str, folder: Path) -> int:
     """Recompiles that TORCH_LOGS tells of in a run of its own."""
     environment = clean_environment(TORCH_LOGS="recompiles")
-    return run_script(CHANGES / program, cwd=folder, env=environment).stderr.count("Recompiling function")
+    return run_script(CHANGES / program, cwd=folder, env=environment).stderr.count(
+        "Recompiling function"
+    )
 
 
 def check(program: str, folder: Path) -> dict[str, Any]:
@@ -44,10 +49,16 @@ def check(program: str, folder: Path) -> dict[str, Any]:
 
 def test_a_training_loop(tmp_path: Path) -> None:
     document = check("training.py", tmp_path)
-    rates = [report for report in document["recompiles"] if "'lr'" in report["cause"][0]["expression"]]
+    rates = [
+        report for report in document["recompiles"] if "'lr'" in report["cause"][0]["expression"]
+    ]
     assert [(item["old"], item["new"]) for item in rates[0]["cause"]] == [("0.5", "0.25")]
     assert rates[0]["loop_values"] == {"epoch": "1", "step": "0"}
-    flips = [report for report in document["recompiles"] if any(c["kind"] == "training" for c in report["cause"])]
+    flips = [
+        report
+        for report in document["recompiles"]
+        if any(c["kind"] == "training" for c in report["cause"])
+    ]
     assert {change["kind"] for change in flips[0]["cause"]} == {"training", "grad_mode"}
     assert flips[0]["call_site"]["line"] == 28
     assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
@@ -60,9 +71,14 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
         ("alone.wrapper", "Alone.forward"),
         ("shared.wrapper", None),
     ]
-    places = [frame["wraps_at"] and (frame["wraps_at"]["line"], frame["wraps_at"]["text"]) for frame in frames]
+    places = [
+        frame["wraps_at"] and (frame["wraps_at"]["line"], frame["wraps_at"]["text"])
+        for frame in frames
+    ]
     assert places == [(26, "def forward(self, x):"), None]
-    told = sorted(finding["message"] for finding in document["findings"] if finding["code"] == "GD202")
+    told = sorted(
+        finding["message"] for finding in document["findings"] if finding["code"] == "GD202"
+    )
     assert told[0].startswith("`Alone.forward` recompiled once because `x.shape[0]` changed: 3 → 4")
     assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])
 
@@ -70,10 +86,18 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
 def test_a_decorator_s_arguments_have_the_names_of_what_it_hands_them_to(tmp_path: Path) -> None:
     document = check("decorated_arguments.py", tmp_path)
     frames = [frame["qualname"].partition(".")[0] for frame in document["recording"]["frames"]]
-    found = [change["expression"] for report in document["recompiles"] for change in report["cause"]]
-    certain = dict.fromkeys(("handed_on", "with_self_among_them", "after_one", "by_keyword"), "y.shape[0]")
+    found = [
+        change["expression"] for report in document["recompiles"] for change in report["cause"]
+    ]
+    certain = dict.fromkeys(
+        ("handed_on", "with_self_among_them", "after_one", "by_keyword"), "y.shape[0]"
+    )
     unknown = dict.fromkeys(("shifted", "set_anew", "twice"), "args[1].shape[0]")
-    assert dict(zip(frames, found, strict=True)) == {**certain, "several": "inputs[1].shape[0]", **unknown}
+    assert dict(zip(frames, found, strict=True)) == {
+        **certain,
+        "several": "inputs[1].shape[0]",
+        **unknown,
+    }
 
 
 def test_what_a_program_calls_args_is_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Programs that recompile in every call: what the repetitions of ours bring about is not said of the program."""
+"""Programs that recompile in every call: what the repetitions of ours bring about is not said of
+the program."""
 
 from __future__ import annotations
 
@@ -19,13 +20,17 @@ Explain = Callable[..., dict[str, Any]]
 COUNTER, GROWING, AUTOMATIC = texts_beside(__file__)
 
 
-def explained(explain_json: Explain, tmp_path: Path, program: str, name: str, calls: int = 3) -> dict[str, Any]:
+def explained(
+    explain_json: Explain, tmp_path: Path, program: str, name: str, calls: int = 3
+) -> dict[str, Any]:
     target = tmp_path / "program.py"
     target.write_text(program.replace("{calls}", str(calls)))
     return explain_json(f"{target}:{name}", cwd=tmp_path)
 
 
-def test_a_counter_never_settles_and_no_other_line_is_blamed(explain_json: Explain, tmp_path: Path) -> None:
+def test_a_counter_never_settles_and_no_other_line_is_blamed(
+    explain_json: Explain, tmp_path: Path
+) -> None:
     document = explained(explain_json, tmp_path, COUNTER, "Net")
     summary = document["summary"]
     steadiness = summary["steadiness"]
@@ -41,8 +46,15 @@ def test_a_counter_never_settles_and_no_other_line_is_blamed(explain_json: Expla
     assert summary["steady_call_us"] is None
     assert [gap["kind"] for gap in document["recording"]["gaps"]] == ["unsettled"]
     assert {finding["code"] for finding in document["findings"]} == {"GD101", "GD205", "GD217"}
-    assert not [finding for finding in document["findings"] if (finding["cost"] or {}).get("call_us") is not None]
-    assert {finding["code"] for finding in document["findings"] if finding["is_unsettling"]} == {"GD205", "GD217"}
+    assert not [
+        finding
+        for finding in document["findings"]
+        if (finding["cost"] or {}).get("call_us") is not None
+    ]
+    assert {finding["code"] for finding in document["findings"] if finding["is_unsettling"]} == {
+        "GD205",
+        "GD217",
+    }
 
 
 def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: Path) -> None:
@@ -54,7 +66,9 @@ def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: P
     assert document["summary"]["steadiness"]["compiles_to_limit"] == 8
 
 
-def test_calls_that_hit_the_limit_themselves_are_measured_as_they_are(explain_json: Explain, tmp_path: Path) -> None:
+def test_calls_that_hit_the_limit_themselves_are_measured_as_they_are(
+    explain_json: Explain, tmp_path: Path
+) -> None:
     document = explained(explain_json, tmp_path, GROWING, "build()", calls=10)
     summary = document["summary"]
     assert summary["steadiness"]["state"] == "over_limit"
@@ -75,7 +89,9 @@ def test_sizes_that_become_dynamic_settle(explain_json: Explain, tmp_path: Path)
 
 
 @pytest.mark.parametrize("calls", [4, 11])
-def test_recompiles_are_those_that_torch_logs(explain_json: Explain, tmp_path: Path, calls: int) -> None:
+def test_recompiles_are_those_that_torch_logs(
+    explain_json: Explain, tmp_path: Path, calls: int
+) -> None:
     document = explained(explain_json, tmp_path, GROWING, "build()", calls=calls)
     script = tmp_path / "script.py"
     script.write_text(

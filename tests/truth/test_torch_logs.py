@@ -22,8 +22,10 @@ class Case:
         program: Its name in ``programs/``.
         backend: Backend of both runs.
         fullgraph: ``fullgraph=True`` in both.
-        torch_lacks: Marked lines that torch's printed stacks leave out, although the exception's stack has them.
-        torch_names: A line of torch's own, where torch says it broke; the site is the line that makes the object.
+        torch_lacks: Marked lines that torch's printed stacks leave out, although the exception's
+            stack has them.
+        torch_names: A line of torch's own, where torch says it broke; the site is the line that
+            makes the object.
         limit_messages: Recompiles that torch announces before it finds the limit hit.
     """
 
@@ -45,7 +47,8 @@ class Case:
 
 SPECIAL = {
     "backend_raises": Case("backend_raises", backend="raising"),
-    # torch's metrics claim guarded code for a frame that the backend declined, as for one without any operation.
+    # torch's metrics claim guarded code for a frame that the backend declined, as for one without
+    # any operation.
     "backend_skips": Case("backend_skips", backend="declining", declined=1),
     # The root is a class of torch's, so is the frame's code; no line of the user's is on any stack.
     "torch_class_root": Case("torch_class_root", torch_names="torch/_dynamo/external_utils.py"),
@@ -55,18 +58,25 @@ CASES.append(Case("explicit_graph_break", fullgraph=True))
 
 
 def expected_sites(case: Case, bare: Any) -> set[Site]:
-    """What torch printed; for a line of torch's own around a class of torch's own, the line that makes the object."""
+    """What torch printed; for a line of torch's own around a class of torch's own, the line that
+    makes the object."""
     if case.torch_names is None:
         return bare.sites
     assert not bare.sites
     assert bare.break_headers
     assert all(file.endswith(case.torch_names) for file, _ in bare.break_headers)
     lines = case.path.read_text().splitlines()
-    return {(str(case.path), number) for number, line in enumerate(lines, start=1) if line.startswith("def build")}
+    return {
+        (str(case.path), number)
+        for number, line in enumerate(lines, start=1)
+        if line.startswith("def build")
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.program + ("-fullgraph" if case.fullgraph else ""))
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: case.program + ("-fullgraph" if case.fullgraph else "")
+)
 def test_sites_and_counts_are_torchs_own(
     case: Case, bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -93,6 +103,10 @@ def test_sites_and_counts_are_torchs_own(
     assert counts_of(document) == counts
     # By the findings, and by torch's hook for new bytecode.
     assert (summary["break_sites"], summary["compiles"]) == (len(found), bare.codes)
-    again = [one for one in document["recording"]["compiles"] if one["is_recompile"] and one["outcome"] == "compiled"]
+    again = [
+        one
+        for one in document["recording"]["compiles"]
+        if one["is_recompile"] and one["outcome"] == "compiled"
+    ]
     assert len(again) == bare.recompiles
     assert (document["recording"]["calls"][-1]["outcome"] == "error") is (bare.error is not None)

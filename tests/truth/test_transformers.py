@@ -14,8 +14,12 @@ import pytest
 from tests.conftest import RunCli, clean_environment
 from tests.truth.compare import HERE, Bare, BareRunner, counts_of, sites_of
 
-if importlib.util.find_spec("transformers") is None:  # importing it here would cost every worker seconds
-    pytest.skip("transformers is not installed (it comes with the dev extra)", allow_module_level=True)
+if (
+    importlib.util.find_spec("transformers") is None
+):  # importing it here would cost every worker seconds
+    pytest.skip(
+        "transformers is not installed (it comes with the dev extra)", allow_module_level=True
+    )
 
 MODELS = HERE / "models"
 pytestmark = pytest.mark.slow
@@ -24,10 +28,15 @@ Both = Callable[..., tuple[dict[str, Any], Bare]]
 
 
 @pytest.fixture
-def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Both:
-    """Run a model with and without graphdoctor; the counts are compared here, since they must always agree."""
+def both(
+    bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> Both:
+    """Run a model with and without graphdoctor; the counts are compared here, since they must
+    always agree."""
 
-    def run(name: str, *, backend: str = "eager", backward: bool = False) -> tuple[dict[str, Any], Bare]:
+    def run(
+        name: str, *, backend: str = "eager", backward: bool = False
+    ) -> tuple[dict[str, Any], Bare]:
         program = MODELS / f"{name}.py"
         folder = tmp_path / "bare"
         folder.mkdir()
@@ -43,7 +52,8 @@ def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], t
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"), [("gpt2", "inductor"), ("bert", "aot_eager"), ("t5", "eager"), ("granite", "eager")]
+    ("name", "backend"),
+    [("gpt2", "inductor"), ("bert", "aot_eager"), ("t5", "eager"), ("granite", "eager")],
 )
 def test_a_model_without_breaks_is_one_graph(both: Both, name: str, backend: str) -> None:
     if backend == "inductor" and not shutil.which("c++"):
@@ -75,7 +85,9 @@ def test_longformer_breaks_in_its_own_file(both: Both, run_cli: RunCli) -> None:
     assert own["summary"]["break_sites"] == document["summary"]["break_sites"]
 
 
-def test_longformer_of_four_lengths_is_answered_on_two_screens(run_cli: RunCli, tmp_path: Path) -> None:
+def test_longformer_of_four_lengths_is_answered_on_two_screens(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
     program = tmp_path / "longformer.py"
     text = (MODELS / "longformer.py").read_text()
     four = "[{'input_ids': torch.arange(2, 2 + n).reshape(1, n)} for n in (10, 14, 18, 22)]"
@@ -102,7 +114,9 @@ def test_longformer_in_training_counts_the_forward_alone(both: Both) -> None:
 
 
 @pytest.mark.nightly
-def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tmp_path: Path) -> None:
+def test_longformer_is_treated_without_touching_transformers(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
     program = tmp_path / "longformer.py"
     program.write_bytes((MODELS / "longformer.py").read_bytes())
     options = ("--unsafe-fixes", "--no-timing", "--jobs", "2", "--format", "json")
@@ -119,9 +133,17 @@ def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tm
     assert {case["verdict"] for case in tried} <= {"verified", *helpless}
     assert all(case["reason"] for case in tried if case["verdict"] in helpless)
 
-    kept = {snippet for case in tried if case["is_applied"] for snippet in case["snippet"].splitlines()}
-    assert any(line.startswith("torch._dynamo.config.ignore_logging_functions.add(") for line in kept)
-    nested = [case for case in tried if "nested_graph_breaks" in case["snippet"] and case["verdict"] == "unproven"]
+    kept = {
+        snippet for case in tried if case["is_applied"] for snippet in case["snippet"].splitlines()
+    }
+    assert any(
+        line.startswith("torch._dynamo.config.ignore_logging_functions.add(") for line in kept
+    )
+    nested = [
+        case
+        for case in tried
+        if "nested_graph_breaks" in case["snippet"] and case["verdict"] == "unproven"
+    ]
     assert [case["reason"] for case in nested] == ["the break stays, and the call wasn't timed"]
     assert after["graphs"] < before["graphs"]
     assert (after["break_sites"], before["break_sites"]) == (1, 2)

@@ -1,10 +1,11 @@
-"""What graphdoctor says of programs under several torches, against what each torch logs of them without it.
+"""What graphdoctor says of programs under several torches, against what each torch logs of them
+without it.
 
     python -m tests.truth.torches PYTHON [PYTHON ...] [--program NAME ...] [--json FILE]
 
-``PYTHON`` is an interpreter with torch and numpy; graphdoctor isn't installed there. By default the programs are the
-corpus of ``fix`` and the sample models, but for those that need other packages. Of each, the lines of breaks and the
-counts are compared; the exit status is 1 if any differ.
+``PYTHON`` is an interpreter with torch and numpy; graphdoctor isn't installed there. By default the
+programs are the corpus of ``fix`` and the sample models, but for those that need other packages. Of
+each, the lines of breaks and the counts are compared; the exit status is 1 if any differ.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tests.conftest import REPOSITORY, clean_environment, command_line
 from tests.truth.compare import BareRunner, Site, counts_of, sites_of
 
 FOLDERS = (REPOSITORY / "tests" / "fixes" / "corpus" / "programs", REPOSITORY / "sample_models")
-_OTHER_PACKAGES = re.compile(r"^ *(?:from|import) (?:tqdm|transformers|torch_geometric|torchvision)\b", re.MULTILINE)
+_OTHER_PACKAGES = re.compile(
+    r"^ *(?:from|import) (?:tqdm|transformers|torch_geometric|torchvision)\b", re.MULTILINE
+)
 _COUNTS = ("graphs", "compiles", "recompiles")
 
 
@@ -32,7 +35,8 @@ _COUNTS = ("graphs", "compiles", "recompiles")
 class Compared:
     """One program under one torch.
 
-    ``sites``: lines of breaks as torch printed them. ``differing``: what differs, torch's before ours.
+    ``sites``: lines of breaks as torch printed them. ``differing``: what differs, torch's before
+    ours.
     """
 
     program: str
@@ -59,7 +63,9 @@ def programs(names: Sequence[str] = ()) -> list[Path]:
 def compared(python: str, paths: Sequence[Path]) -> Iterator[Compared]:
     """The programs under the torch of an interpreter."""
     version = "import torch; print(torch.__version__)"
-    torch = subprocess.run([python, "-c", version], capture_output=True, text=True, check=True).stdout.strip()
+    torch = subprocess.run(
+        [python, "-c", version], capture_output=True, text=True, check=True
+    ).stdout.strip()
     runner = BareRunner(clean_environment(), python)
     try:
         for path in paths:
@@ -73,7 +79,9 @@ def _compared(runner: BareRunner, python: str, path: Path, torch: str, folder: P
     (folder / "bare").mkdir()
     bare = runner.run(path, folder / "bare")
     ended = subprocess.run(
-        command_line("explain", path, "--python", python, "--no-coverage", "-q", "--format", "json"),
+        command_line(
+            "explain", path, "--python", python, "--no-coverage", "-q", "--format", "json"
+        ),
         cwd=folder,
         env=clean_environment(),
         capture_output=True,
@@ -85,7 +93,11 @@ def _compared(runner: BareRunner, python: str, path: Path, torch: str, folder: P
     if document is None:
         ours: dict[str, Any] = dict.fromkeys(theirs, ended.stderr.strip().splitlines()[-1])
     else:
-        ours = {**counts_of(document), "sites": _told(sites_of(document, folder)), "error": _error_of(document)}
+        ours = {
+            **counts_of(document),
+            "sites": _told(sites_of(document, folder)),
+            "error": _error_of(document),
+        }
     return Compared(
         path.stem,
         torch,
@@ -105,24 +117,40 @@ def _error_of(document: dict[str, Any]) -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.truth.torches", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.truth.torches", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--program", action="append", default=[], metavar="NAME", help="repeatable")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that differs to a file")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all that differs to a file"
+    )
     options = parser.parse_args()
     paths, rows = programs(options.program), list[Compared]()
     for python in options.pythons:
         for row in compared(python, paths):
             rows.append(row)
-            print(f"{row.torch} {row.program}: {row.text} {row.differing or ''}", file=sys.stderr, flush=True)
+            print(
+                f"{row.torch} {row.program}: {row.text} {row.differing or ''}",
+                file=sys.stderr,
+                flush=True,
+            )
     torches = list(dict.fromkeys(row.torch for row in rows))
-    print("Graph breaks, graphs, compiles and recompiles as torch logs them; ! where graphdoctor differs.\n")
+    print(
+        "Graph breaks, graphs, compiles and recompiles as torch logs them; ! where graphdoctor differs.\n"
+    )
     print("| program | " + " | ".join(torches) + " |\n|---|" + "---|" * len(torches))
     for path in paths:
-        print(f"| {path.stem} | " + " | ".join(row.text for row in rows if row.program == path.stem) + " |")
+        print(
+            f"| {path.stem} | "
+            + " | ".join(row.text for row in rows if row.program == path.stem)
+            + " |"
+        )
     for torch in torches:
         of_torch = [row for row in rows if row.torch == torch]
-        print(f"\ntorch {torch}: {sum(not row.differing for row in of_torch)} of {len(of_torch)} programs agree")
+        print(
+            f"\ntorch {torch}: {sum(not row.differing for row in of_torch)} of {len(of_torch)} programs agree"
+        )
     if options.json:
         options.json.write_text(json.dumps([vars(row) for row in rows], indent=1), encoding="utf-8")
     sys.exit(any(row.differing for row in rows))

@@ -17,7 +17,19 @@ from graphdoctor.facts.check import (
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
 from graphdoctor.rules.gate.baseline import entries_of
-from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 
 ROOT = Path("/project")
 PACKAGE_FILE = "/venv/lib/python3.11/site-packages/transformers/models/gpt2/modeling_gpt2.py"
@@ -46,9 +58,15 @@ RUN = BaselineRun(calls=1, graphs=3, graph_ops=8, eager_ops=2)
 
 
 def diagnosis() -> Diagnosis:
-    """A print, one in a loop, one in a package that the user's line calls, and a size that recompiles."""
-    kept = record(entry(5, "y = net(x)", function="main", qualname="main"), entry(12, 'print("kept")', columns=(9, 22)))
-    loop = record(entry(25, 'print("loop")'), compile_id="1/0", effect="frame_skipped", chain=(PRINT, LOOP))
+    """A print, one in a loop, one in a package that the user's line calls, and a size that
+    recompiles."""
+    kept = record(
+        entry(5, "y = net(x)", function="main", qualname="main"),
+        entry(12, 'print("kept")', columns=(9, 22)),
+    )
+    loop = record(
+        entry(25, 'print("loop")'), compile_id="1/0", effect="frame_skipped", chain=(PRINT, LOOP)
+    )
     inside = entry(
         300,
         "print(mask)",
@@ -71,7 +89,11 @@ def diagnosis() -> Diagnosis:
 
 def finding(**changes: Any) -> Finding:
     """The print of ``model.py:12``, its first fix verified, with what a test changes."""
-    (found,) = (found for found in diagnosis().findings if found.location.line == 12 and found.code == "GD101")
+    (found,) = (
+        found
+        for found in diagnosis().findings
+        if found.location.line == 12 and found.code == "GD101"
+    )
     return found.replace(**({"fixes": (FIX, *found.fixes[1:])} | changes))
 
 
@@ -89,11 +111,14 @@ def target(name: str = "train", **changes: Any) -> TargetCheck:
 
 def report(*targets: TargetCheck, **changes: Any) -> CheckReport:
     """A report of targets."""
-    return CheckReport(**({"graphdoctor_version": "0.1.0", "targets": targets or (target(),)} | changes))
+    return CheckReport(
+        **({"graphdoctor_version": "0.1.0", "targets": targets or (target(),)} | changes)
+    )
 
 
 def failed_report() -> CheckReport:
-    """All that a report can hold: a target that failed, one that passed, one that crashed, one that was skipped."""
+    """All that a report can hold: a target that failed, one that passed, one that crashed, one that
+    was skipped."""
     found = {(each.code, each.location.line): each for each in diagnosis().findings}
     package = found["GD101", 300]
     size = found["GD202", 12]
@@ -113,7 +138,11 @@ def failed_report() -> CheckReport:
                 message="`.item()` reads a number out of the graph",
             ),
         ),
-        ignored=(Ignored(finding=finding(fingerprint="1" * 16), by="comment", reason="needed for | the log"),),
+        ignored=(
+            Ignored(
+                finding=finding(fingerprint="1" * 16), by="comment", reason="needed for | the log"
+            ),
+        ),
         budgets=(
             Budget(name="max-breaks", limit=1, value=3, is_kept=False),
             Budget(name="max-recompiles", limit=1, value=1, is_kept=True),
@@ -124,21 +153,28 @@ def failed_report() -> CheckReport:
     )
     serve = target("serve", known=(finding(),), baseline_torch="2.13.0", baseline_run=RUN)
     export = target(
-        "export", state="crashed", diagnosis=None, error="RuntimeError: mat1 and mat2 do not fit, so nothing is known."
+        "export",
+        state="crashed",
+        diagnosis=None,
+        error="RuntimeError: mat1 and mat2 do not fit, so nothing is known.",
     )
     return report(
         train,
         serve,
         export,
         skipped=("bench",),
-        unused_ignores=(UnusedIgnore(file="model.py", line=40, codes=("GD102",)), UnusedIgnore(file="pyproject.toml")),
+        unused_ignores=(
+            UnusedIgnore(file="model.py", line=40, codes=("GD102",)),
+            UnusedIgnore(file="pyproject.toml"),
+        ),
         baseline="graphdoctor-baseline.json",
         notes=("The baseline has entries of two versions of torch.",),
     )
 
 
 def worse_report() -> CheckReport:
-    """A target that is worse than its baseline without a new finding, and one whose baseline has findings alone."""
+    """A target that is worse than its baseline without a new finding, and one whose baseline has
+    findings alone."""
     (skipped,) = (found for found in diagnosis().findings if found.code == "GD111")
     (before,) = entries_of([skipped])
     before = before.replace(break_effects=("resumed",), skipped_frames=())
@@ -152,7 +188,9 @@ def worse_report() -> CheckReport:
         baseline_torch="2.13.0",
         baseline_run=RUN,
     )
-    return report(train, target("serve", baseline_torch="2.13.0"), baseline="graphdoctor-baseline.json")
+    return report(
+        train, target("serve", baseline_torch="2.13.0"), baseline="graphdoctor-baseline.json"
+    )
 
 
 def _refuted(verdict: str) -> Fix:
@@ -161,7 +199,9 @@ def _refuted(verdict: str) -> Fix:
 
 def _at(**changes: Any) -> Finding:
     return finding(
-        location=Location(**{"file": "m.py", "line": 4, "column": 9, "function": "f", "indent": 4} | changes)
+        location=Location(
+            **{"file": "m.py", "line": 4, "column": 9, "function": "f", "indent": 4} | changes
+        )
     )
 
 

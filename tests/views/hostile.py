@@ -1,4 +1,5 @@
-"""Documents in which every text is hostile: whatever a view shows of them must come out in its safe form."""
+"""Documents in which every text is hostile: whatever a view shows of them must come out in its safe
+form."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ CODE_POINTS = (
     0xE0041,
     0xE007F,
 )
-"""What a terminal could obey, what could reorder or break a line, and what can't be seen; no lone surrogate, which no
-model holds."""
+"""What a terminal could obey, what could reorder or break a line, and what can't be seen; no lone
+surrogate, which no model holds."""
 FORGED = "GD999 forged finding"
 CONTROLS = "[bold]" + "".join(map(chr, CODE_POINTS)) + "\x1b]0;title\x07\x9b31m"
 EVIL = f"{CONTROLS}\n{FORGED}\r\n  --> forged.py:1 in f\n"
@@ -60,12 +61,16 @@ def _value(name: str, kind: Any, variant: int, evil: str) -> Any:
     if origin is Literal:
         return arguments[variant % len(arguments)]
     if origin in (typing.Union, types.UnionType):
-        return _value(name, next(each for each in arguments if each is not type(None)), variant, evil)
+        return _value(
+            name, next(each for each in arguments if each is not type(None)), variant, evil
+        )
     if origin is tuple:
         items = arguments[:1] if Ellipsis in arguments else arguments
         return tuple(_value(name, each, variant, evil) for each in items)
     if origin is dict:
-        return {_value(name, arguments[0], variant, evil): _value(name, arguments[1], variant, evil)}
+        return {
+            _value(name, arguments[0], variant, evil): _value(name, arguments[1], variant, evil)
+        }
     if origin is typing.Annotated:
         return _value(name, arguments[0], variant, evil)
     if isinstance(kind, type) and issubclass(kind, Fact):

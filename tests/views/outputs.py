@@ -24,7 +24,9 @@ def on_terminal(view: View, *, width: int = 80, is_verbose: bool = False) -> str
 
 def page_of(document: Document[Any], shown: object, **options: Any) -> str:
     """The page of what a document shows."""
-    return str(document.named("html").render(shown, RenderOptions(**{"root": Path("/project"), **options})))
+    return str(
+        document.named("html").render(shown, RenderOptions(**{"root": Path("/project"), **options}))
+    )
 
 
 def in_file(folder: Path, page: str, name: str = "page") -> Path:

@@ -10,7 +10,17 @@ from graphdoctor.rules.diagnosis.findings import by_cost
 from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
-from tests.factories import PRINT, change, compiled, diagnosed, entry, frame, recompiled, record, recording
+from tests.factories import (
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    recompiled,
+    record,
+    recording,
+)
 
 SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"
 
@@ -23,7 +33,9 @@ def findings(*costs: Cost | None, **fix: Any) -> list[Finding]:
         frames=tuple(frame(at, line=10 + at) for at in range(len(costs))),
     )
     found = diagnosed(facts).findings
-    same = Fix(**{"title": "Let torch call print later", "kind": "config", "snippet": SETTING, **fix})
+    same = Fix(
+        **{"title": "Let torch call print later", "kind": "config", "snippet": SETTING, **fix}
+    )
     return [one.replace(cost=cost, fixes=(same,)) for one, cost in zip(found, costs, strict=True)]
 
 
@@ -36,7 +48,9 @@ def test_what_one_trial_saved_is_not_counted_for_each_finding() -> None:
 
 
 def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
-    [action] = actions(findings(Cost(call_us=25.0, call_from="gap"), Cost(call_us=23.0, call_from="gap"), None))
+    [action] = actions(
+        findings(Cost(call_us=25.0, call_from="gap"), Cost(call_us=23.0, call_from="gap"), None)
+    )
     assert saves_text(action) == "gaps of 48 µs per call"
     [action] = actions(findings(Cost(call_us=25.0, call_from="host_gap")))
     assert saves_text(action) == "host gaps of 25 µs per call"
@@ -44,7 +58,8 @@ def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
 
 def test_the_gap_of_one_line_is_counted_once_for_all_its_findings() -> None:
     [first, second] = findings(
-        Cost(call_us=17.0, call_from="gap", share=1.0), Cost(call_us=17.0, call_from="gap", share=1.0)
+        Cost(call_us=17.0, call_from="gap", share=1.0),
+        Cost(call_us=17.0, call_from="gap", share=1.0),
     )
     [action] = actions([first, second.replace(code="GD111", location=first.location)])
     assert action.call_us == 17.0
@@ -67,7 +82,9 @@ def test_compile_time_is_what_can_be_saved_at_most() -> None:
 
 
 def test_what_rounds_to_nothing_is_not_shown() -> None:
-    [action] = actions(findings(Cost(call_us=-0.3, call_from="fix", compile_s=0.004), verdict="verified"))
+    [action] = actions(
+        findings(Cost(call_us=-0.3, call_from="fix", compile_s=0.004), verdict="verified")
+    )
     assert saves_text(action) == "(verified)"
     assert cost_text(Cost(call_us=-0.3, call_from="fix", share=-0.001)) == ""
     assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=0.002)) == ""
@@ -95,13 +112,20 @@ def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
         finding.replace(fixes=(Fix(title=f"Fix {number}", kind="call"),))
         for number, finding in enumerate(sorted(found, key=lambda each: -len(each.compile_ids)))
     )
-    assert [mends_text(action) for action in actions([one, other])] == ["3 recompiles", "1 recompile, counted above"]
+    assert [mends_text(action) for action in actions([one, other])] == [
+        "3 recompiles",
+        "1 recompile, counted above",
+    ]
     both = other.replace(compile_ids=("0/3", "0/4"))
-    assert [mends_text(action) for action in actions([one, both])] == ["3 recompiles", "2 recompiles, 1 counted above"]
+    assert [mends_text(action) for action in actions([one, both])] == [
+        "3 recompiles",
+        "2 recompiles, 1 counted above",
+    ]
 
 
 def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
-    """A value that changes in the turns of a loop, up to the limit, and a break that costs little by itself."""
+    """A value that changes in the turns of a loop, up to the limit, and a break that costs little
+    by itself."""
     counter = change("number", "i", source="L['i']")
     facts = recording(
         breaks=(record(entry(20)),),
@@ -117,7 +141,10 @@ def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
     assert {one.code for one in found} >= {"GD101", "GD201", "GD203"}
     assert [one.code for one in found if one.is_consequence] == ["GD203"]
     todo = actions(found)
-    assert [{one.code for one in action.findings} for action in todo] == [{"GD101"}, {"GD203", "GD201"}]
+    assert [{one.code for one in action.findings} for action in todo] == [
+        {"GD101"},
+        {"GD203", "GD201"},
+    ]
     assert todo[1].fix is not None and todo[1].fix.title == WITHIN_CALL.title
 
 
@@ -125,9 +152,13 @@ def test_what_only_makes_the_skipped_function_smaller_mends_no_break() -> None:
     [found] = findings(None)
     fix = Fix(title="Move the `for` into a function", kind="code")
     skip = found.replace(code="GD111", fixes=(fix,))
-    assert [mends_text(action) for action in actions([found.replace(fixes=()), skip])] == ["1 skipped function"]
+    assert [mends_text(action) for action in actions([found.replace(fixes=()), skip])] == [
+        "1 skipped function"
+    ]
     assert [mends_text(action) for action in actions([found, skip])] == ["1 break"]
-    assert [mends_text(action) for action in actions([found.replace(fixes=(fix,)), skip])] == ["1 break"]
+    assert [mends_text(action) for action in actions([found.replace(fixes=(fix,)), skip])] == [
+        "1 break"
+    ]
 
 
 def test_a_first_compile_is_no_recompile() -> None:
@@ -137,7 +168,10 @@ def test_a_first_compile_is_no_recompile() -> None:
 
 def prints(reason: BreakReason) -> list[Finding]:
     facts = recording(
-        breaks=tuple(record(entry(20 + at, f"print({at})"), compile_id=f"{at}/0", chain=(reason,)) for at in range(3)),
+        breaks=tuple(
+            record(entry(20 + at, f"print({at})"), compile_id=f"{at}/0", chain=(reason,))
+            for at in range(3)
+        ),
         compiles=tuple(compiled(f"{at}/0") for at in range(3)),
         frames=tuple(frame(at, line=10 + at) for at in range(3)),
     )
@@ -174,9 +208,16 @@ def test_what_compiles_without_end_comes_before_what_costs_more() -> None:
 
 
 def test_a_limit_is_left_to_what_reached_it() -> None:
-    one, number = sorted((each for each in two_values() if each.changes), key=lambda each: each.code)
-    fixes = (Fix(title="See its finding", kind="call"), Fix(title="Raise it", kind="config", snippet="limit = 64"))
-    limit = number.replace(code="GD201", severity="error", compile_ids=("0/4",), fingerprint="limit", fixes=fixes)
+    one, number = sorted(
+        (each for each in two_values() if each.changes), key=lambda each: each.code
+    )
+    fixes = (
+        Fix(title="See its finding", kind="call"),
+        Fix(title="Raise it", kind="config", snippet="limit = 64"),
+    )
+    limit = number.replace(
+        code="GD201", severity="error", compile_ids=("0/4",), fingerprint="limit", fixes=fixes
+    )
     codes = [[each.code for each in action.findings] for action in actions([limit, one, number])]
     assert codes == [["GD203", "GD201"], ["GD202"]]
     assert [action.findings for action in actions([limit])] == [[limit]]

@@ -1,4 +1,5 @@
-"""What people read of a bench at 80 and at 140 columns: the answer first, nothing cut, no unknown shown as a number."""
+"""What people read of a bench at 80 and at 140 columns: the answer first, nothing cut, no unknown
+shown as a number."""
 
 from __future__ import annotations
 
@@ -34,7 +35,13 @@ from tests.studies.bench.reports import (
 )
 from tests.views.outputs import on_terminal
 
-REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept, "waiting": waiting}
+REPORTS = {
+    "faster": mobilenet,
+    "slower": attention,
+    "troubled": troubled,
+    "sweep": swept,
+    "waiting": waiting,
+}
 
 
 def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:
@@ -73,7 +80,9 @@ def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
 def test_no_name_and_no_figure_is_cut(width: int) -> None:
     name = "backend=a_package_with_a_long_name.and_modules.and_a_function"
     same = variant(median_us=5200.0, cold_s=90_000.0)
-    found = report(eager(), same, variant(name, 2000.0, regions=("12 GPT2Block", "1 Head"), is_regional=True))
+    found = report(
+        eager(), same, variant(name, 2000.0, regions=("12 GPT2Block", "1 Head"), is_regional=True)
+    )
     text = rendered(found, width=width)
     assert "…" not in text
     squeezed = "".join(text.split())
@@ -94,13 +103,19 @@ UNKNOWN = dict.fromkeys(
 )  # fmt: skip
 BOTH, ONE = finding("GD503", "Both."), finding("GD402", "One.")
 CODE = "CppCompileError: C++ compile error.\n\nint main() {\n  no;\n}"
-FAILED_STAGES = Stages(results=(StageResult(name="aot_eager", outcome="failed", reason=f"{CODE} "),), first="aot_eager")
+FAILED_STAGES = Stages(
+    results=(StageResult(name="aot_eager", outcome="failed", reason=f"{CODE} "),), first="aot_eager"
+)
 FORMS = {
     "the tables of a sweep are of the largest size that ran": backwards(),
     "what is unknown is no number": report(
-        eager(throughput=None, peak_memory_bytes=None, launches=None), variant(**UNKNOWN), throughput=None
+        eager(throughput=None, peak_memory_bytes=None, launches=None),
+        variant(**UNKNOWN),
+        throughput=None,
     ),
-    "no times": report(eager(), variant(call_us=None, speedup=None, judgement="unknown", break_even_calls=None)),
+    "no times": report(
+        eager(), variant(call_us=None, speedup=None, judgement="unknown", break_even_calls=None)
+    ),
     "what a wrong variant would win back isn't said": report(
         eager(), variant(status="wrong", correct=False, reason="outputs[0] differs")
     ),
@@ -120,7 +135,9 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_bench_in_which_something_is_missing_or_wrong(snapshot: SnapshotAssertion, name: str) -> None:
+def test_a_bench_in_which_something_is_missing_or_wrong(
+    snapshot: SnapshotAssertion, name: str
+) -> None:
     assert rendered(FORMS[name], width=140) == snapshot
 
 
@@ -130,15 +147,31 @@ def test_code_below_an_error_is_for_verbose_and_for_the_page() -> None:
 
 
 def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:
-    times = CallTimes(median=1003.0, q1=996.0, q3=1010.0, min=990.0, max=1500.0, mean=1004.0, count=9)
+    times = CallTimes(
+        median=1003.0, q1=996.0, q3=1010.0, min=990.0, max=1500.0, mean=1004.0, count=9
+    )
     assert cell_line(call_cell(times)) == "1.00 ms (1.00 to 1.01)"
     assert cell_line(call_cell(calls(508.0, 0.01))) == "508 µs (505 to 511)"
 
 
 def test_numbers_have_three_digits_that_count() -> None:
-    times = {0.5: "0.50 µs", 3.417: "3.42 µs", 508.2: "508 µs", 5220: "5.22 ms", 28.4e6: "28.4 s", 9e10: "90,000 s"}
+    times = {
+        0.5: "0.50 µs",
+        3.417: "3.42 µs",
+        508.2: "508 µs",
+        5220: "5.22 ms",
+        28.4e6: "28.4 s",
+        9e10: "90,000 s",
+    }
     assert {us: time_text(us) for us in times} == times
-    sizes = {None: None, 1: "1 byte", 900: "900 bytes", 2048: "2.00 KiB", 812_400_000: "775 MiB", 1 << 34: "16.0 GiB"}
+    sizes = {
+        None: None,
+        1: "1 byte",
+        900: "900 bytes",
+        2048: "2.00 KiB",
+        812_400_000: "775 MiB",
+        1 << 34: "16.0 GiB",
+    }
     assert {size: bytes_text(size) for size in sizes} == sizes
     rates = {None: None, 0.0123: "0.0123", 3.5: "3.5", 354.4: "354", 16_494.8: "16,500"}
     assert {rate: rate_text(rate) for rate in rates} == rates
@@ -147,7 +180,9 @@ def test_numbers_have_three_digits_that_count() -> None:
 def kernel_view(kernels: KernelShare) -> list[Any]:
     """The parts of a bench whose variant's call goes into these kernels."""
     shown = bench_view(report(eager(), variant(kernels=kernels)))
-    return next(part.parts for part in shown.parts if isinstance(part, Section) and part.short == "Kernels")
+    return next(
+        part.parts for part in shown.parts if isinstance(part, Section) and part.short == "Kernels"
+    )
 
 
 def test_the_parts_of_a_call_add_up_to_it() -> None:
@@ -156,17 +191,24 @@ def test_the_parts_of_a_call_add_up_to_it() -> None:
     assert [part.kind for part in parts] == ["library", "generated", "copies", "outside"]
     assert sum(part.us for part in parts) == KERNELS.call_us
     assert sum(part.share for part in parts) == pytest.approx(1)
-    (drawing,) = (part for part in kernel_view(KERNELS.replace(call_us=3000.0)) if isinstance(part, Drawing))
+    (drawing,) = (
+        part for part in kernel_view(KERNELS.replace(call_us=3000.0)) if isinstance(part, Drawing)
+    )
     assert [part.kind for part in drawing.facts["parts"]] == ["library", "generated", "copies"]
     unknown = kernel_view(KERNELS.replace(library_us=None))
     assert "default: unknown; 3.61 ms in all under the profiler" in [*statements(tuple(unknown))]
 
 
 def test_results_stand_beside_eager_modes_own_error() -> None:
-    random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
-    with_state = ROUNDED.replace(errors=(*ROUNDED.errors, ResultError(kind="state", variant=0.0, eager=0.0)))
+    random = Correctness(
+        is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design"
+    )
+    with_state = ROUNDED.replace(
+        errors=(*ROUNDED.errors, ResultError(kind="state", variant=0.0, eager=0.0))
+    )
     variants = [
-        variant(name, correctness=each) for name, each in zip("abcd", (EXACT, ROUNDED, with_state, random), strict=True)
+        variant(name, correctness=each)
+        for name, each in zip("abcd", (EXACT, ROUNDED, with_state, random), strict=True)
     ]
     text = rendered(report(eager(), *variants), width=300)
     assert "a: identical to eager mode, bit by bit" in text

@@ -18,7 +18,9 @@ from tests.views.outputs import on_terminal
 
 
 def target(diagnosis, *, name="m", known=None, torch="2.13.0", **policy):
-    baseline = None if known is None else Baseline(targets={name: {torch: entries_of(known.findings)}})
+    baseline = (
+        None if known is None else Baseline(targets={name: {torch: entries_of(known.findings)}})
+    )
     judged_by = Policy(baseline=baseline, **policy)
     return check_target(diagnosis, name=name, target="model.py", comments={}, policy=judged_by)
 
@@ -28,7 +30,9 @@ def shown(*targets, is_verbose=False, **facts):
     return on_terminal(check_view(report), width=100, is_verbose=is_verbose)
 
 
-@pytest.mark.parametrize("made", [failed_report, worse_report, report], ids=["failed", "worse", "passed"])
+@pytest.mark.parametrize(
+    "made", [failed_report, worse_report, report], ids=["failed", "worse", "passed"]
+)
 def test_a_check_reads_as_it_should(snapshot: SnapshotAssertion, made: Callable[[], CheckReport]):
     view = check_view(made())
     for width, is_verbose in ((80, False), (140, True)):
@@ -43,7 +47,9 @@ def test_the_verdict_names_what_decided_it():
     text = shown(target(risen, known=accepted), variables=("GRAPHDOCTOR_IGNORE=GD3",))
     assert "1 target failed, judged with GRAPHDOCTOR_IGNORE=GD3." in text
     assert "it happens 30 times; in the baseline once." in text
-    assert "1 known under torch 2.11.0" in " ".join(shown(target(accepted, known=accepted, torch="2.11.0")).split())
+    assert "1 known under torch 2.11.0" in " ".join(
+        shown(target(accepted, known=accepted, torch="2.11.0")).split()
+    )
 
 
 def low():
@@ -54,10 +60,16 @@ def low():
 def test_what_there_is_to_do_is_said(snapshot: SnapshotAssertion):
     upgraded = target(with_prints((6, "b")), known=with_prints((5, "a")), torch="2.12.0")
     assert shown(upgraded, baseline="b.json") == snapshot(name="an upgrade")
-    assert shown(target(with_prints((6, "b"))), baseline="b.json") == snapshot(name="a target that the baseline lacks")
+    assert shown(target(with_prints((6, "b"))), baseline="b.json") == snapshot(
+        name="a target that the baseline lacks"
+    )
     failed = {"error": "There is no file x.py.", "hint": "Did you mean y.py?", "fail_on": "warning"}
-    assert shown(TargetCheck(name="m", target="x.py", state="crashed", **failed)) == snapshot(name="a crash")
+    assert shown(TargetCheck(name="m", target="x.py", state="crashed", **failed)) == snapshot(
+        name="a crash"
+    )
     unknown = target(with_prints(coverage=None), limits={"min-coverage": 0.5})
     assert shown(unknown) == snapshot(name="an unknown coverage")
     for is_verbose in (False, True):
-        assert shown(target(low()), is_verbose=is_verbose) == snapshot(name=f"below the limit, {is_verbose}")
+        assert shown(target(low()), is_verbose=is_verbose) == snapshot(
+            name=f"below the limit, {is_verbose}"
+        )

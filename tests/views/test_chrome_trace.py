@@ -16,9 +16,24 @@ from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
 PHASES = (
     Phase(name="dynamo", compile_id="0/0", call_index=1, start_us=0.0, duration_us=100.0, depth=0),
-    Phase(name="</script>", compile_id="0/0", call_index=1, start_us=1.5, duration_us=None, depth=1, notes={"a": "b"}),
+    Phase(
+        name="</script>",
+        compile_id="0/0",
+        call_index=1,
+        start_us=1.5,
+        duration_us=None,
+        depth=1,
+        notes={"a": "b"},
+    ),
     Phase(name="compile_file", compile_id=None, start_us=2.0, duration_us=200.0, depth=0, thread=1),
-    Phase(name="dynamo", compile_id="rank1:0/0", start_us=0.0, duration_us=5.0, depth=0, process="rank1"),
+    Phase(
+        name="dynamo",
+        compile_id="rank1:0/0",
+        start_us=0.0,
+        duration_us=5.0,
+        depth=0,
+        process="rank1",
+    ),
 )
 LANES = (
     Lane(
@@ -35,7 +50,9 @@ LANES = (
         duration_us=20.0,
         is_profiled=True,
         hidden_segments=4,
-        segments=(Segment(kind="eager", start_us=1.0, end_us=2.5, op_names={"aten::add": 2}, op_count=2),),
+        segments=(
+            Segment(kind="eager", start_us=1.0, end_us=2.5, op_names={"aten::add": 2}, op_count=2),
+        ),
     ),
 )
 
@@ -64,7 +81,11 @@ def trace_of(found: Recording, picture: Picture) -> list[dict[str, Any]]:
             assert event["dur"] >= 0
             assert not ends or event["ts"] + event["dur"] <= ends[-1] + 1e-6
             ends.append(event["ts"] + event["dur"])
-    names = [(event["name"], event["pid"], event["tid"]) for event in document["traceEvents"] if event["ph"] == "M"]
+    names = [
+        (event["name"], event["pid"], event["tid"])
+        for event in document["traceEvents"]
+        if event["ph"] == "M"
+    ]
     assert len(names) == len(set(names))
     used = {(event["pid"], event["tid"]) for event in document["traceEvents"] if event["ph"] != "M"}
     assert used == {(pid, tid) for name, pid, tid in names if name == "thread_name"}
@@ -72,7 +93,11 @@ def trace_of(found: Recording, picture: Picture) -> list[dict[str, Any]]:
 
 
 def named(events: list[dict[str, Any]], kind: str) -> dict[tuple[int, int], str]:
-    return {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == kind}
+    return {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event["name"] == kind
+    }
 
 
 def test_phases_and_calls_are_tracks_with_names() -> None:
@@ -117,10 +142,17 @@ def test_a_picture_of_nothing_is_a_trace_of_nothing() -> None:
 def test_a_real_log_gives_an_event_for_each_phase(version: str, name: str) -> None:
     found = read_recording(RECORDINGS / version / name, picture=True)
 
-    events = [event for event in trace_of(found, found.picture) if event["ph"] == "X" and event["cat"] == "phase"]
+    events = [
+        event
+        for event in trace_of(found, found.picture)
+        if event["ph"] == "X" and event["cat"] == "phase"
+    ]
 
-    assert [(event["name"], event["ts"], event["dur"], event["args"]["compile_id"]) for event in events] == [
-        (phase.name, phase.start_us, phase.duration_us, phase.compile_id) for phase in found.picture.phases
+    assert [
+        (event["name"], event["ts"], event["dur"], event["args"]["compile_id"]) for event in events
+    ] == [
+        (phase.name, phase.start_us, phase.duration_us, phase.compile_id)
+        for phase in found.picture.phases
     ]
     functions = {event["args"]["compile_id"]: event["args"]["function"] for event in events}
     assert [functions[compile_.compile_id].rpartition(".")[2] for compile_ in found.compiles] == [

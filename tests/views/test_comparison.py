@@ -12,24 +12,45 @@ from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.markdown_text import render_view_markdown
-from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 from tests.views.outputs import on_terminal
 
 PASSED_ON = frame(1, function="embed", line=30)
 
 
 def facts(*, is_after: bool) -> Recording:
-    """Before: three prints, one of them in a loop. After: one print less, one moved, one value that recompiles."""
+    """Before: three prints, one of them in a loop. After: one print less, one moved, one value that
+    recompiles."""
     kept = record(entry(14 if is_after else 12, 'print("kept")', columns=(9, 22)))
-    again = record(entry(20, 'print("again")'), compile_id="1/0", effect="rest_eager" if is_after else "resumed")
-    gone = record(entry(25, 'print("gone")'), compile_id="2/0", effect="frame_skipped", chain=(LOOP, PRINT))
+    again = record(
+        entry(20, 'print("again")'),
+        compile_id="1/0",
+        effect="rest_eager" if is_after else "resumed",
+    )
+    gone = record(
+        entry(25, 'print("gone")'), compile_id="2/0", effect="frame_skipped", chain=(LOOP, PRINT)
+    )
     recompiles = (recompiled("0/1", change()),) if is_after else ()
     return recording(
         breaks=(kept, again) if is_after else (kept, again, gone),
         compiles=(compiled(), compiled("1/0"), *recompiles),
         frames=(frame(), PASSED_ON),
         graphs=(graph(), graph("1/0", index=1)) if is_after else (graph(),),
-        coverage=Coverage(graph_ops=9 if is_after else 3, eager_ops=3, extra_calls=1, extra_compiles=0),
+        coverage=Coverage(
+            graph_ops=9 if is_after else 3, eager_ops=3, extra_calls=1, extra_compiles=0
+        ),
     ).replace(
         steady_call=SteadyCall(call_us=61.5 if is_after else 1480.0, runs=()),
         environment=recording().environment.replace(torch="2.15.0" if is_after else "2.13.0"),
@@ -51,7 +72,9 @@ def text_of(comparison: DiagnosisComparison, *, width: int = 80, is_verbose: boo
 
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("is_verbose", [False, True])
-def test_a_comparison_reads_as_it_should(snapshot: SnapshotAssertion, width: int, is_verbose: bool) -> None:
+def test_a_comparison_reads_as_it_should(
+    snapshot: SnapshotAssertion, width: int, is_verbose: bool
+) -> None:
     assert text_of(both(), width=width, is_verbose=is_verbose) == snapshot
 
 
@@ -59,7 +82,9 @@ def test_a_comparison_is_markdown(snapshot: SnapshotAssertion) -> None:
     assert render_view_markdown(comparison_view(both())) == snapshot
 
 
-def test_what_is_the_same_unknown_hidden_or_of_a_foreign_log_is_said(snapshot: SnapshotAssertion) -> None:
+def test_what_is_the_same_unknown_hidden_or_of_a_foreign_log_is_said(
+    snapshot: SnapshotAssertion,
+) -> None:
     before, clean, found = diagnosed(facts(is_after=False)), diagnosed(coverage=None), both()
     more = found.after.replace(summary=found.after.summary.replace(calls=4))
     log = found.before.replace(has_calls=False, target=found.before.target.replace(text=None))

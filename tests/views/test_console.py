@@ -17,11 +17,24 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.parts import Cards, Section, View
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
-from tests.factories import LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    compiled,
+    context,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    record,
+    recording,
+)
 from tests.views.outputs import on_terminal
 
 
-def rendered(facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False) -> str:
+def rendered(
+    facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False
+) -> str:
     shown = report_view(diagnosed(facts, selection=Selection(is_own_code_only=own_code)))
     return on_terminal(shown, width=width, is_verbose=is_verbose).rstrip("\n")
 
@@ -42,20 +55,32 @@ def skipped() -> Recording:
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),),
         graphs=(),
-        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
+        sources=(
+            context(
+                14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")
+            ),
+        ),
         coverage=Coverage(graph_ops=0, eager_ops=26, extra_calls=1, extra_compiles=0),
     )
 
 
-SHAPE = PRINT.replace(context="builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False")
+SHAPE = PRINT.replace(
+    context="builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"
+)
 """Of a print that torch can't move behind the graph, so each line has a fix of its own."""
 
 
-def many(count: int, text: str = 'print("{}")', reason: BreakReason = SHAPE, **place: Any) -> Recording:
+def many(
+    count: int, text: str = 'print("{}")', reason: BreakReason = SHAPE, **place: Any
+) -> Recording:
     """Breaks on lines of their own."""
     return recording(
         breaks=tuple(
-            record(entry(20 + number, text.format(number), **place), compile_id=f"{number}/0", chain=(reason,))
+            record(
+                entry(20 + number, text.format(number), **place),
+                compile_id=f"{number}/0",
+                chain=(reason,),
+            )
             for number in range(count)
         ),
         compiles=tuple(compiled(f"{number}/0") for number in range(count)),
@@ -69,13 +94,25 @@ def lasting(facts: Recording) -> Recording:
     return facts.replace(steady_call=steady)
 
 
-KILLED = ProbeExit(status=-9, reason="killed", message="The process was killed by SIGKILL during call 1.")
-READS = BreakReason(gb_type="Unsupported Tensor.item() call with capture_scalar_outputs=False", torch_id="GB0124")
-PACKAGE: dict[str, Any] = {"file": "/lib/site-packages/pkg/mod.py", "origin": "third_party", "package": "pkg"}
+KILLED = ProbeExit(
+    status=-9, reason="killed", message="The process was killed by SIGKILL during call 1."
+)
+READS = BreakReason(
+    gb_type="Unsupported Tensor.item() call with capture_scalar_outputs=False", torch_id="GB0124"
+)
+PACKAGE: dict[str, Any] = {
+    "file": "/lib/site-packages/pkg/mod.py",
+    "origin": "third_party",
+    "package": "pkg",
+}
 CALLED = (entry(11, "y = inner(x)"), entry(1348, "odd(", **PACKAGE, qualname="inner"))
 ODD = many(3, "y = odd({})", BreakReason(gb_type="Odd"), **PACKAGE)
 HALF = Coverage(
-    graph_ops=2, eager_ops=2, extra_calls=1, extra_compiles=0, eager_op_names={"aten::detach": 1, "aten::item": 1}
+    graph_ops=2,
+    eager_ops=2,
+    extra_calls=1,
+    extra_compiles=0,
+    eager_op_names={"aten::detach": 1, "aten::item": 1},
 )
 FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
     "no break": (recording(), {}),
@@ -110,13 +147,19 @@ def test_the_verdict_is_repeated_where_it_has_scrolled_away(
     diagnosis = diagnosed(many(6))
     buffer = StringIO()
     monkeypatch.setattr(buffer, "isatty", lambda: True)
-    write_view(report_view(diagnosis), Console(file=buffer, width=100, height=height, color_system=None))
+    write_view(
+        report_view(diagnosis), Console(file=buffer, width=100, height=height, color_system=None)
+    )
     assert buffer.getvalue().count("100% of operations compiled") == times
 
 
 def test_a_long_view_without_findings_points_to_none() -> None:
     # A report whose other parts are too long is tried without room for whole cards.
-    view = View(("model.py",), "report", (Section("Findings", Cards(())), *[f"line {number}" for number in range(60)]))
+    view = View(
+        ("model.py",),
+        "report",
+        (Section("Findings", Cards(())), *[f"line {number}" for number in range(60)]),
+    )
     assert "Findings" not in on_terminal(view, width=80)
 
 
@@ -125,11 +168,16 @@ def test_no_code_to_paste_is_broken_in_what_to_do() -> None:
     code = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
     findings = [
         finding.replace(
-            fixes=(Fix(kind="config", title=f"Set {number}", snippet=code + " " * number),), cost=Cost(compile_s=1.4)
+            fixes=(Fix(kind="config", title=f"Set {number}", snippet=code + " " * number),),
+            cost=Cost(compile_s=1.4),
         )
         for number, finding in enumerate(known.findings)
     ]
     shown = known.replace(findings=tuple(findings))
     for width in (30, 80):
-        table = on_terminal(report_view(shown), width=width).partition("What to do")[2].partition("Findings")[0]
+        table = (
+            on_terminal(report_view(shown), width=width)
+            .partition("What to do")[2]
+            .partition("Findings")[0]
+        )
         assert f"  {code}\n" in table

@@ -53,7 +53,9 @@ VIEWS: dict[str, Callable[[], View]] = {
     "comparison": lambda: comparison_view(both()),
     "report": lambda: report_view(treated(*every_verdict())),
     "recompiles": lambda: recompiles_view(diagnosed(changing())),
-    "guards": lambda: guards_view(with_facts(diagnosed(recording()), guards=Guards(sets=(LAYERS,)))),
+    "guards": lambda: guards_view(
+        with_facts(diagnosed(recording()), guards=Guards(sets=(LAYERS,)))
+    ),
     "stages": lambda: stages_view(staged(*stages())),
     "fixes": lambda: fixes_view(treated(*every_verdict())),
     "bench": lambda: bench_view(mobilenet()),
@@ -94,7 +96,12 @@ def terminal(view: View) -> str:
 
 def markdown(view: View) -> str:
     text = re.sub(r"<details><summary>|</?code>", "", render_view_markdown(view))
-    return re.sub(r"\\([\\`*_\[\]~$!])", r"\1", text).replace("**", "").replace("&#8203;", "").replace("&#124;", "|")
+    return (
+        re.sub(r"\\([\\`*_\[\]~$!])", r"\1", text)
+        .replace("**", "")
+        .replace("&#8203;", "")
+        .replace("&#124;", "|")
+    )
 
 
 def html(view: View) -> str:
@@ -113,11 +120,17 @@ def letters(text: str) -> str:
 @for_each("backend", [terminal, markdown, html])
 def test_every_statement_is_in_every_output(backend: Callable[[View], str], name: str) -> None:
     view = VIEWS[name]()
-    said = [text for text in (*view.title, *statements(view.parts, is_page=backend is html)) if text.strip()]
+    said = [
+        text
+        for text in (*view.title, *statements(view.parts, is_page=backend is html))
+        if text.strip()
+    ]
     shown = letters(backend(view))
     assert len(said) > 10
     missing = [text for text in said if letters(text) not in shown]
     # A diff in two columns has no signs before its lines, and names a file once.
     if backend is html:
-        missing = [text for text in missing if not text.startswith(("--- ", "+++ ", "@@ ", "-", "+", " "))]
+        missing = [
+            text for text in missing if not text.startswith(("--- ", "+++ ", "@@ ", "-", "+", " "))
+        ]
     assert missing == []

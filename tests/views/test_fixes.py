@@ -20,7 +20,15 @@ from tests.each import for_each
 from tests.factories import LOOP, PRINT, compiled, diagnosed, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
-BEFORE = Counts(break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62)
+BEFORE = Counts(
+    break_sites=3,
+    skipped_frames=1,
+    graphs=2,
+    compiles=2,
+    recompiles=1,
+    frames_over_limit=0,
+    coverage=0.62,
+)
 AFTER = BEFORE.replace(break_sites=1, skipped_frames=0, recompiles=0, coverage=0.97)
 UNSAFE = "it's unsafe; --unsafe-fixes tries it"
 GUARD = """\
@@ -40,10 +48,16 @@ def facts(*lines: int) -> Recording:
     """A break at each line."""
     return recording(
         breaks=tuple(
-            record(entry(line, f'print("line {line}", y.shape)', columns=(9, 15)), compile_id=f"{number}/0")
+            record(
+                entry(line, f'print("line {line}", y.shape)', columns=(9, 15)),
+                compile_id=f"{number}/0",
+            )
             for number, line in enumerate(lines)
         ),
-        frames=(frame(), *(frame(number, resumes_at=line) for number, line in enumerate(lines, start=1))),
+        frames=(
+            frame(),
+            *(frame(number, resumes_at=line) for number, line in enumerate(lines, start=1)),
+        ),
         compiles=tuple(compiled(f"{number}/0") for number in range(len(lines) + 1)),
         graphs=tuple(graph(f"{number}/0", index=number) for number in range(len(lines) + 1)),
     )
@@ -75,8 +89,16 @@ def treated(known: Recording, treatment: Treatment | None) -> Diagnosis:
     return diagnosed(known, treatment=treatment)
 
 
-def rendered(known: Recording, treatment: Treatment | None = None, *, width: int = 80, is_verbose: bool = False) -> str:
-    return on_terminal(fixes_view(treated(known, treatment)), width=width, is_verbose=is_verbose).rstrip("\n")
+def rendered(
+    known: Recording,
+    treatment: Treatment | None = None,
+    *,
+    width: int = 80,
+    is_verbose: bool = False,
+) -> str:
+    return on_terminal(
+        fixes_view(treated(known, treatment)), width=width, is_verbose=is_verbose
+    ).rstrip("\n")
 
 
 def words(text: str) -> str:
@@ -101,7 +123,9 @@ def every_verdict() -> tuple[Recording, Treatment]:
         for fix in fixes[1:]
     )  # fmt: skip
     differences = (
-        Difference(kind="stdout", where="printed text", largest=None, detail="3 of 4 lines", change="fewer"),
+        Difference(
+            kind="stdout", where="printed text", largest=None, detail="3 of 4 lines", change="fewer"
+        ),
         Difference(kind="state", where="took after the calls", detail="0.2 instead of 0.1"),
         Difference(kind="state", where="took after the calls", largest=0.12345),
     )
@@ -151,7 +175,16 @@ def skipping() -> tuple[Recording, Treatment]:
         compiles=(compiled(outcome="skipped"),), graphs=(),
     )  # fmt: skip
     first, second = sorted(diagnosed(known).findings, key=lambda finding: finding.code)
-    fixes = (tried(known, 14, verdict="verified", diff=GUARD, is_applied=True, fingerprint=first.fingerprint),)
+    fixes = (
+        tried(
+            known,
+            14,
+            verdict="verified",
+            diff=GUARD,
+            is_applied=True,
+            fingerprint=first.fingerprint,
+        ),
+    )
     treatment = Treatment(
         tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED,
         gone=(first.fingerprint, second.fingerprint), trial_count=4,
@@ -164,28 +197,48 @@ def following() -> tuple[Recording, Treatment]:
     known = facts(12, 15)
     found = findings(known)
     fixes = (
-        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, sites_gone=(found[12].site, found[15].site)),
+        tried(
+            known,
+            12,
+            verdict="verified",
+            diff=GUARD,
+            is_applied=True,
+            sites_gone=(found[12].site, found[15].site),
+        ),
     )
     gone = (found[12].fingerprint, found[15].fingerprint)
-    return known, Treatment(tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone)
+    return known, Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone
+    )
 
 
 def shared() -> tuple[Recording, Treatment]:
     """One setting for two lines, and an edit for the line between them."""
     known = facts(12, 15, 18)
-    setting: dict[str, Any] = {"kind": "config", "title": "Let torch call `print` after the graph has run"}
-    setting |= {"snippet": "torch.compiler.config.reorderable_logging_functions.add(print)", "verdict": "verified"}
+    setting: dict[str, Any] = {
+        "kind": "config",
+        "title": "Let torch call `print` after the graph has run",
+    }
+    setting |= {
+        "snippet": "torch.compiler.config.reorderable_logging_functions.add(print)",
+        "verdict": "verified",
+    }
     fixes = (
         tried(known, 12, **setting, is_applied=True),
         tried(known, 15, verdict="verified", diff=GUARD, is_applied=True),
         tried(known, 18, **setting, is_applied=True),
     )
     gone = tuple(found.fingerprint for found in findings(known).values())
-    return known, Treatment(tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone)
+    return known, Treatment(
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone
+    )
 
 
 FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
-    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping, following, shared)},
+    **{
+        made.__name__: made
+        for made in (every_verdict, peeled, suggested, skipping, following, shared)
+    },
     "nothing": lambda: (recording(), None),
 }
 
@@ -198,8 +251,13 @@ def test_a_run_that_ended_early_shows_not_that_there_is_nothing_to_fix() -> None
 
 def test_a_finding_whose_fix_is_not_tried_is_not_said_to_have_none() -> None:
     skipped = CudaGraphSkip(kind="no_device", reason="no CUDA device")
-    told = words(rendered(recording().replace(cuda_graphs=CudaGraphs(captured=0, skipped=(skipped,)))))
-    assert "Nothing to fix: no graph breaks and no recompiles; nothing can be tried for 1 other finding." in told
+    told = words(
+        rendered(recording().replace(cuda_graphs=CudaGraphs(captured=0, skipped=(skipped,))))
+    )
+    assert (
+        "Nothing to fix: no graph breaks and no recompiles; nothing can be tried for 1 other finding."
+        in told
+    )
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -213,13 +271,17 @@ def markdown(known: Recording, treatment: Treatment | None) -> str:
 
 
 @pytest.mark.parametrize("make", [every_verdict, peeled, suggested])
-def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recording, Treatment]]) -> None:
+def test_markdown(
+    snapshot: SnapshotAssertion, make: Callable[[], tuple[Recording, Treatment]]
+) -> None:
     assert markdown(*make()) == snapshot
 
 
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
-    assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n\nNext: `graphdoctor fix model.py`\n")
+    assert markdown(known, None).endswith(
+        "\n\n**No fixes were tried.**\n\nNext: `graphdoctor fix model.py`\n"
+    )
     text = markdown(known, treatment.replace(left=treatment.left * 2000))
     assert len(text) <= MAX_CHARACTERS
     assert "left out to keep the comment short enough" in text
@@ -241,25 +303,39 @@ IN_TWO_ROUNDS = (
     {"line": 15, "diff": GUARD, "verdict": "verified"},
     {"line": 15, "diff": GUARD, "round": 2, "is_on_untouched": False, **APPLIED},
 )
-NO_EDIT = LeftFinding(code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used")
+NO_EDIT = LeftFinding(
+    code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used"
+)
 
 
 @for_each(
     "fixes, left, says",
     [
-        # One setting for several findings, and a fix that was tried in two rounds, are one fix each.
+        # One setting for several findings, and a fix that was tried in two rounds, are one fix
+        # each.
         (ONE_SETTING, (), "1 fix tried (1 verified)."),
         (IN_TWO_ROUNDS, (), "2 fixes tried (2 verified)."),
-        # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without a reason.
+        # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without
+        # a reason.
         ((), (NO_EDIT,), "No fix is known."),
         (
-            [{"line": 12, "is_safe": False, "diff": GUARD, "reason": UNSAFE, "untried_cause": "unsafe"}],
+            [
+                {
+                    "line": 12,
+                    "is_safe": False,
+                    "diff": GUARD,
+                    "reason": UNSAFE,
+                    "untried_cause": "unsafe",
+                }
+            ],
             (),
             "1 fix changes behavior in ways you should check: add --unsafe-fixes.",
         ),
     ],
 )
-def test_the_headline_counts_each_fix_once(fixes: Any, left: tuple[LeftFinding, ...], says: str) -> None:
+def test_the_headline_counts_each_fix_once(
+    fixes: Any, left: tuple[LeftFinding, ...], says: str
+) -> None:
     known = facts(12, 15)
     tries = tuple(tried(known, **{"kind": "config", **fix}) for fix in fixes)
     after = AFTER if any(fix.is_applied for fix in tries) else None

@@ -1,4 +1,5 @@
-"""The registry of formats: every format of every document renders, and nothing is imported before it is needed."""
+"""The registry of formats: every format of every document renders, and nothing is imported before
+it is needed."""
 
 from __future__ import annotations
 
@@ -43,11 +44,22 @@ from tests.views.check_reports import failed_report, report, target, worse_repor
 RECORDING = RECORDED_LOGS / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
 DOCUMENTS: dict[str, Document[Any]] = {
-    name: found for room in (formats, documents) for name, found in vars(room).items() if type(found) is Document
+    name: found
+    for room in (formats, documents)
+    for name, found in vars(room).items()
+    if type(found) is Document
 }
-EVERY_FORMAT = [(document, each) for document in DOCUMENTS.values() for each in document.formats if not each.is_binary]
+EVERY_FORMAT = [
+    (document, each)
+    for document in DOCUMENTS.values()
+    for each in document.formats
+    if not each.is_binary
+]
 """Those whose document is text."""
-MORE: dict[str, tuple[Any, ...]] = {"BENCH": (mobilenet(), swept(), troubled()), "CHECK": (worse_report(), report())}
+MORE: dict[str, tuple[Any, ...]] = {
+    "BENCH": (mobilenet(), swept(), troubled()),
+    "CHECK": (worse_report(), report()),
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +70,9 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     result = Result(diagnosis, recording.picture)
     folder = tmp_path_factory.mktemp("linted")
     program = folder / "model.py"
-    program.write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x + 1\n")
+    program.write_text(
+        "import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x + 1\n"
+    )
     return {
         **dict.fromkeys(("DIAGNOSIS", "RECOMPILES", "VARIATIONS", "GUARDS", "FIXES"), result),
         "COMPARISON": compare(diagnosis, diagnosis, names=("before", "after")),
@@ -75,14 +89,18 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-def rendered(content: object, each: Format[Any], *, is_verbose: bool = True, width: int = 100) -> str:
+def rendered(
+    content: object, each: Format[Any], *, is_verbose: bool = True, width: int = 100
+) -> str:
     """What a format makes of its document."""
     console = Console(file=StringIO(), width=width, color_system=None)
     return str(each.render(content, replace(OPTIONS, is_verbose=is_verbose, console=console)))
 
 
 @for_each("document, each", EVERY_FORMAT)
-def test_every_format_of_every_document_renders(document: Document[Any], each: Any, contents: dict[str, Any]) -> None:
+def test_every_format_of_every_document_renders(
+    document: Document[Any], each: Any, contents: dict[str, Any]
+) -> None:
     (name,) = (name for name, found in DOCUMENTS.items() if found is document)
     text = rendered(contents[name], each)
     match each.name:
@@ -118,11 +136,15 @@ def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) ->
     content = each.render(contents["SURVEY"], OPTIONS)
     assert content.startswith(b"PAR1")
     assert content.endswith(b"PAR1")
-    assert {each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary} == {"parquet"}
+    assert {
+        each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary
+    } == {"parquet"}
 
 
 @pytest.mark.slow
-def test_each_document_is_as_its_published_schema_says_and_is_read_back_whole(contents: dict[str, Any]) -> None:
+def test_each_document_is_as_its_published_schema_says_and_is_read_back_whole(
+    contents: dict[str, Any],
+) -> None:
     # What a proposer is sent has no other format; tests/fixes/test_proposals.py reads it.
     for kind, model in KINDS.items() - {("proposal", EditRequest)}:
         schema = json.loads(schema_text(kind))

@@ -35,7 +35,10 @@ def read(output: str) -> list[tuple[str, dict[str, str], str]]:
         commands.append(
             (
                 level,
-                {name: decoded(value, ("%0D", "%0A", "%3A", "%2C")) for name, value in properties.items()},
+                {
+                    name: decoded(value, ("%0D", "%0A", "%3A", "%2C"))
+                    for name, value in properties.items()
+                },
                 decoded(message, ("%0D", "%0A")),
             )
         )
@@ -55,7 +58,10 @@ def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
 
 
 def test_each_form_of_a_finding(snapshot: SnapshotAssertion):
-    told = {name: commands_of(report(target(state="failed", new=(found,)))) for name, found in FORMS.items()}
+    told = {
+        name: commands_of(report(target(state="failed", new=(found,))))
+        for name, found in FORMS.items()
+    }
     assert [f"{name}: {command}" for name, (command,) in told.items()] == snapshot
 
 
@@ -66,8 +72,13 @@ def test_one_finding_of_two_targets_is_one_annotation():
 
 
 def test_the_worst_come_first_and_github_says_how_many_it_hides():
-    many = [finding(fingerprint=f"w{n}", location=Location(file="m.py", line=n, function="f")) for n in range(1, 13)]
-    many += [finding(fingerprint=f"i{n}", severity="info", location=many[0].location) for n in range(12)]
+    many = [
+        finding(fingerprint=f"w{n}", location=Location(file="m.py", line=n, function="f"))
+        for n in range(1, 13)
+    ]
+    many += [
+        finding(fingerprint=f"i{n}", severity="info", location=many[0].location) for n in range(12)
+    ]
     many += [finding(fingerprint="e", severity="error")]
     commands = commands_of(report(target(state="failed", new=tuple(many))))
     assert [level for level, _, _ in commands] == ["error"] + ["warning"] * 12 + ["notice"] * 13
@@ -79,7 +90,9 @@ def test_the_worst_come_first_and_github_says_how_many_it_hides():
 
 
 def test_a_target_that_crashed_is_an_error_without_a_file():
-    level, properties, message = commands_of(report(target(state="crashed", diagnosis=None, error="a\nb")))[0]
+    level, properties, message = commands_of(
+        report(target(state="crashed", diagnosis=None, error="a\nb"))
+    )[0]
     assert (level, properties, message) == ("error", {"title": "train crashed"}, "a\nb")
 
 

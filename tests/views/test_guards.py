@@ -13,7 +13,12 @@ from tests.views.outputs import on_terminal
 
 
 def guard(
-    expression: str, path: str | None, expected: str = "1", kind: str = "EQUALS_MATCH", *, internal: bool = False
+    expression: str,
+    path: str | None,
+    expected: str = "1",
+    kind: str = "EQUALS_MATCH",
+    *,
+    internal: bool = False,
 ):
     return GuardNode(
         kind=kind,
@@ -29,7 +34,12 @@ def guard(
 
 def guard_set(*nodes: GuardNode, bill: tuple[SubtreeCost, ...] = (), **values: object) -> GuardSet:
     return GuardSet(
-        compile_id="0/0", guard_count=len(nodes), kinds={"EQUALS_MATCH": len(nodes)}, nodes=nodes, bill=bill, **values
+        compile_id="0/0",
+        guard_count=len(nodes),
+        kinds={"EQUALS_MATCH": len(nodes)},
+        nodes=nodes,
+        bill=bill,
+        **values,
     )
 
 
@@ -37,12 +47,24 @@ LAYERS = guard_set(
     guard("process-wide state", None, "grad mode on", "GLOBAL_STATE"),
     guard("x", "x", "f32[4, 4]", "TENSOR_MATCH"),
     *[guard(f"self.layers[{index}].scale", f"self.layers[{index}]") for index in range(12)],
-    *[guard(f"self.layers[{index}].index", f"self.layers[{index}]", str(index)) for index in range(12)],
     *[
-        guard(f"self.layers[{index}].fc.weight", f"self.layers[{index}].fc", "f32[4]", "TENSOR_MATCH", internal=True)
+        guard(f"self.layers[{index}].index", f"self.layers[{index}]", str(index))
         for index in range(12)
     ],
-    bill=tuple(SubtreeCost(path=f"self.layers[{index}]", guard_count=3, check_us=0.5) for index in range(12)),
+    *[
+        guard(
+            f"self.layers[{index}].fc.weight",
+            f"self.layers[{index}].fc",
+            "f32[4]",
+            "TENSOR_MATCH",
+            internal=True,
+        )
+        for index in range(12)
+    ],
+    bill=tuple(
+        SubtreeCost(path=f"self.layers[{index}]", guard_count=3, check_us=0.5)
+        for index in range(12)
+    ),
     check_us=10.0,
     check_low_us=9.0,
     check_high_us=11.0,
@@ -59,7 +81,9 @@ def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: ob
 
 def test_a_forward_that_a_decorator_wraps_is_named_itself() -> None:
     wrapped = frame().replace(
-        qualname="decorator.wrapper", wraps="Net.forward", wraps_at=entry(30, "def forward(self, x):")
+        qualname="decorator.wrapper",
+        wraps="Net.forward",
+        wraps_at=entry(30, "def forward(self, x):"),
     )
     facts = recording(frames=(wrapped,)).replace(guards=Guards(sets=(LAYERS,)))
     text = on_terminal(guards_view(diagnosed(facts)))
@@ -81,14 +105,18 @@ def test_modules_that_check_other_things_stay_apart() -> None:
 
 
 def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
-    (layers,) = [part for _, part in walk(parts_of(LAYERS.replace(bill=LAYERS.bill[:3]))) if part.times == 12]
+    (layers,) = [
+        part for _, part in walk(parts_of(LAYERS.replace(bill=LAYERS.bill[:3]))) if part.times == 12
+    ]
     assert layers.check_us is None
 
 
 @for_each("width", [80, 140])
 @for_each("is_verbose", [False, True])
 def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
-    text = shown(LAYERS, width, is_verbose=is_verbose, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
+    text = shown(
+        LAYERS, width, is_verbose=is_verbose, call_us=100.0, call_low_us=99.0, call_high_us=120.0
+    )
     assert max(map(len, text.splitlines())) <= width
     assert "12 alike" in text
 
@@ -96,7 +124,10 @@ def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
 CALL = {"call_us": 100.0, "call_low_us": 99.0, "call_high_us": 120.0}
 IN_THE_CALL = LAYERS.replace(search_us=30.0, search_low_us=28.0, search_high_us=33.0, share=0.3)
 FORMS: dict[str, tuple[GuardSet, dict[str, object]]] = {
-    "in the call": (IN_THE_CALL, {**CALL, "searches_us": 30.0, "share": 0.3, "checks_us": 10.0, "warm_share": 0.1}),
+    "in the call": (
+        IN_THE_CALL,
+        {**CALL, "searches_us": 30.0, "share": 0.3, "checks_us": 10.0, "warm_share": 0.1},
+    ),
     "warm alone": (LAYERS.replace(share=None), {**CALL, "checks_us": 10.0, "warm_share": 0.1}),
     "not measured": (guard_set(guard("x", "x")), {}),
     "no compiled code": (guard_set(guard("x", "x"), runs_per_call=0), CALL),
@@ -120,7 +151,9 @@ def test_checks_that_took_longer_than_the_call_are_called_noise() -> None:
 
 def test_of_one_function_the_costliest_compile_is_shown() -> None:
     again = LAYERS.replace(compile_id="0/1", share=0.2)
-    diagnosis = diagnosed(compiles=(compiled(), compiled("0/1")), guards=Guards(sets=(LAYERS, again)))
+    diagnosis = diagnosed(
+        compiles=(compiled(), compiled("0/1")), guards=Guards(sets=(LAYERS, again))
+    )
     text = on_terminal(guards_view(diagnosis), width=100)
     assert "0/1 Net.forward" in text
     assert "0/0 Net.forward" not in text

@@ -18,12 +18,19 @@ SCHEDULE = (
     "torch.ops._c10d_functional.all_reduce_.default",
     "torch.ops._c10d_functional.all_gather_into_tensor.default",
 )
-UNRECORDED = CaptureGap(code="GD904", kind="foreign_log", message="graphdoctor didn't record this log.")
+UNRECORDED = CaptureGap(
+    code="GD904", kind="foreign_log", message="graphdoctor didn't record this log."
+)
 
 
 def two() -> Job:
     """Rank 1 schedules other collectives, and its log ends in the middle."""
-    first = rank(0, compiled("0/0", "step", collectives=SCHEDULE), compiled("1/0", "loss", 40), findings=(found(),))
+    first = rank(
+        0,
+        compiled("0/0", "step", collectives=SCHEDULE),
+        compiled("1/0", "loss", 40),
+        findings=(found(),),
+    )
     other = compiled("0/0", "step", collectives=SCHEDULE[:1], cache="hit", duration_s=0.2)
     return job(first, rank(1, other, complete=False), recording="my logs")
 
@@ -35,15 +42,20 @@ def eight() -> Job:
 def many() -> Job:
     """37 of 64 ranks recompile, more often than fits."""
     made = uneven(64, others=range(3, 40), causes=20)
-    return made.replace(ranks=tuple(each.replace(complete=None) for each in made.ranks), gaps=(UNRECORDED,))
+    return made.replace(
+        ranks=tuple(each.replace(complete=None) for each in made.ranks), gaps=(UNRECORDED,)
+    )
 
 
 def scattered() -> Job:
     """Each rank has a size of its own, in a line of a graph that doesn't fit."""
-    line = (
-        'def forward(self, L_x_: "f32[{}, 16][16, 1]cpu", L_self_modules_a_parameters_weight_: "f32[32, 16][16, 1]cpu")'
+    line = 'def forward(self, L_x_: "f32[{}, 16][16, 1]cpu", L_self_modules_a_parameters_weight_: "f32[32, 16][16, 1]cpu")'
+    made = job(
+        *(
+            rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(9)))
+            for n in range(64)
+        )
     )
-    made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(9))) for n in range(64)))
     values = tuple(DivergentValue(ranks=(n,), value=line.format(n + 8)) for n in range(64))
     return made.replace(first_divergence=made.first_divergence.replace(values=values))
 
@@ -85,7 +97,10 @@ def test_everything_is_there_when_asked_for() -> None:
 
 
 def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
-    made = job(rank(0, compiled(collectives=None, cache="hit", graph="other")), rank(1, compiled(collectives=SCHEDULE)))
+    made = job(
+        rank(0, compiled(collectives=None, cache="hit", graph="other")),
+        rank(1, compiled(collectives=SCHEDULE)),
+    )
     assert "0 collectives" not in shown(made, 80)
 
 
@@ -94,7 +109,10 @@ def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
     [
         ("schedule", "ranks 0–2 and rank 3 call different collectives in 0/0 step (all_reduce)"),
         ("order", "from 0/0 step on, rank 3 ran graphs in another order than ranks 0–2"),
-        ("absent", "ranks 0–2 can wait in 0/0 step (all_reduce) for rank 3, which never compiled it"),
+        (
+            "absent",
+            "ranks 0–2 can wait in 0/0 step (all_reduce) for rank 3, which never compiled it",
+        ),
         ("stopped", "ranks 0–2 can wait for rank 3, whose log ends at 0/0 step (all_reduce)"),
     ],
 )
@@ -122,8 +140,12 @@ def test_a_divergence_without_a_recording_s_name_has_no_commands() -> None:
 
 
 def test_long_values_are_cut_to_where_they_differ() -> None:
-    calls = [tuple(f"torch.ops.mine.call{number}.default" for number in range(80)) for _ in range(2)]
+    calls = [
+        tuple(f"torch.ops.mine.call{number}.default" for number in range(80)) for _ in range(2)
+    ]
     other = (*calls[1][:40], "torch.ops.mine.another.default", *calls[1][41:])
-    text = on_terminal(job_view(job(rank(0, compiled(collectives=calls[0])), rank(1, compiled(collectives=other)))))
+    text = on_terminal(
+        job_view(job(rank(0, compiled(collectives=calls[0])), rank(1, compiled(collectives=other))))
+    )
     assert "call40" in text
     assert "another" in text

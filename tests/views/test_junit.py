@@ -74,11 +74,17 @@ def test_what_is_below_the_limit_fails_nothing_and_is_told():
 def test_a_broken_budget_fails_beside_findings_that_do_not():
     budget = Budget(name="max-breaks", limit=0, value=1, is_kept=False)
     (suite,) = parsed(report(target(state="failed", budgets=(budget,))))
-    assert outcomes(suite) == {"runs": "passed", "no new findings": "passed", "max-breaks": "failure"}
+    assert outcomes(suite) == {
+        "runs": "passed",
+        "no new findings": "passed",
+        "max-breaks": "failure",
+    }
 
 
 def test_two_findings_at_one_place_are_two_cases():
-    (suite,) = parsed(report(target(state="failed", new=(finding(), finding(fingerprint="2" * 16)))))
+    (suite,) = parsed(
+        report(target(state="failed", new=(finding(), finding(fingerprint="2" * 16))))
+    )
     assert [name for name in outcomes(suite) if name.startswith("GD101")] == [
         "GD101 model.py:12 in Net.forward",
         "GD101 model.py:12 in Net.forward (2)",
@@ -86,22 +92,30 @@ def test_two_findings_at_one_place_are_two_cases():
 
 
 def test_times_are_those_of_the_calls_and_unknown_ones_are_absent():
-    known, unknown = parsed(report(target(), target("other", state="crashed", diagnosis=None, error="x")))
+    known, unknown = parsed(
+        report(target(), target("other", state="crashed", diagnosis=None, error="x"))
+    )
     assert (known.get("time"), unknown.get("time")) == ("0.500", None)
 
 
-XML = st.characters(exclude_categories=["Cs"], exclude_characters="\ufffe\uffff" + "".join(map(chr, range(32))))
+XML = st.characters(
+    exclude_categories=["Cs"], exclude_characters="\ufffe\uffff" + "".join(map(chr, range(32)))
+)
 
 
 @given(st.text(XML | st.sampled_from("\t\n\r]]><&\"'")))
 def test_what_xml_can_hold_is_read_back(text):
-    (error,) = parsed(report(target(state="crashed", diagnosis=None, error=text or "x"))).iter("error")
+    (error,) = parsed(report(target(state="crashed", diagnosis=None, error=text or "x"))).iter(
+        "error"
+    )
     assert error.get("message", "") == printable(text or "x")
     assert (error.text or "") == printable_lines(text or "x")
 
 
 @given(st.text(st.characters() | st.sampled_from("\x00\x1b\ufffe\ud800"), min_size=1))
 def test_what_xml_has_no_place_for_is_replaced(text):
-    (error,) = parsed(report(target("\x1b[31m", state="crashed", diagnosis=None, error=text))).iter("error")
+    (error,) = parsed(report(target("\x1b[31m", state="crashed", diagnosis=None, error=text))).iter(
+        "error"
+    )
     assert not re.search("[\ufffe\uffff]", error.get("message") or "")
     assert len(error.get("message") or "") == len(printable(text))

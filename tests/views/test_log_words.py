@@ -27,7 +27,9 @@ from tests.factories import diagnosed
 from tests.views.outputs import on_terminal
 
 RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"
-SIZED, EXPORTED, OURS = (RECORDINGS / name for name in ("lowered_sizes.bare", "lowered_export.bare", "item"))
+SIZED, EXPORTED, OURS = (
+    RECORDINGS / name for name in ("lowered_sizes.bare", "lowered_export.bare", "item")
+)
 HEADER = "V1121 02:58:17.809000 7 torch/a.py:1] "
 
 
@@ -56,14 +58,28 @@ EVERYTHING = LogEvidence(
         SIZE,
         ShapeEvent(kind="dynamic", compile_id="0/0", expression="s7"),
         ShapeEvent(kind="unbacked", compile_id="0/0", expression="u0"),
-        *(ShapeEvent(kind="guarded", compile_id=compile_id, expression="s7 < 9") for compile_id in ("0/0", "0/1")),
+        *(
+            ShapeEvent(kind="guarded", compile_id=compile_id, expression="s7 < 9")
+            for compile_id in ("0/0", "0/1")
+        ),
     ),
     hidden_shapes=4,
-    fake_kernels=(FakeKernel(op="a.b", is_missing=True), FakeKernel(op="a.b", is_missing=False, reason="dtype")),
+    fake_kernels=(
+        FakeKernel(op="a.b", is_missing=True),
+        FakeKernel(op="a.b", is_missing=False, reason="dtype"),
+    ),
     exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
     collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
-    estimates=(RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5),),
-    triton_kernels=(TritonKernel(compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}),),
+    estimates=(
+        RuntimeEstimate(
+            compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5
+        ),
+    ),
+    triton_kernels=(
+        TritonKernel(
+            compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}
+        ),
+    ),
     executions=("0/0", "1/0"),
 )
 
@@ -95,13 +111,22 @@ def test_a_recording_of_ours_says_it_when_asked(run_here: RunCli) -> None:
 
 
 def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -> None:
-    kinds = ("compiler_collective", "graph_dump_of_torch_2_99", "fx_graph_cache_hit", "foo_MODIFIED_BYTECODE")
+    kinds = (
+        "compiler_collective",
+        "graph_dump_of_torch_2_99",
+        "fx_graph_cache_hit",
+        "foo_MODIFIED_BYTECODE",
+    )
     lines = (HEADER + json.dumps({"artifact": {"name": kind}}) + "\n" for kind in kinds)
     (tmp_path / "a.log").write_text("".join(lines))
     text = run_here("report", "a.log").stdout
-    assert "1 *_MODIFIED_BYTECODE, 1 compiler_collective, 1 graph_dump_of_torch_2_99;" in " ".join(text.split())
+    assert "1 *_MODIFIED_BYTECODE, 1 compiler_collective, 1 graph_dump_of_torch_2_99;" in " ".join(
+        text.split()
+    )
     assert "Inductor's cache: hit" in text
-    records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["recording"]["evidence"]["records"]
+    records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["recording"][
+        "evidence"
+    ]["records"]
     assert {found["kind"]: found["is_shown"] for found in records} == {
         "compiler_collective": False,
         "graph_dump_of_torch_2_99": False,
@@ -113,7 +138,9 @@ def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -
 
 def test_more_kinds_than_torch_writes_are_counted(tmp_path: Path, run_here: RunCli) -> None:
     names = ("x" * 5000, *(f"kind_{number}" for number in range(500)))
-    (tmp_path / "a.log").write_text("".join(HEADER + json.dumps({name: {}}) + "\n" for name in names))
+    (tmp_path / "a.log").write_text(
+        "".join(HEADER + json.dumps({name: {}}) + "\n" for name in names)
+    )
     text = run_here("report", "a.log").stdout
     assert " and 421 more kinds; graphdoctor unpack" in " ".join(text.split())
     assert "x" * 200 not in "".join(text.split())
@@ -134,7 +161,9 @@ def test_each_rank_of_a_job_has_its_counts(tmp_path: Path, run_here: RunCli) -> 
     assert [found["fx_graph_runnable"] for found in counts] == [1, 1]
 
 
-def test_the_page_names_the_files_of_what_it_does_not_show(tmp_path: Path, run_here: RunCli) -> None:
+def test_the_page_names_the_files_of_what_it_does_not_show(
+    tmp_path: Path, run_here: RunCli
+) -> None:
     assert run_here("report", SIZED, "--html", "--no-open", "-o", "page.html").returncode == 0
     assert run_here("unpack", SIZED, "-o", "out").returncode == 0
     page = (tmp_path / "page.html").read_text()

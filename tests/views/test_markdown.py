@@ -26,7 +26,9 @@ from tests.each import for_each
 from tests.views.check_reports import finding, report, target
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-HOSTILE = "a|b `c` <img src=x> @someone #12 **b** [l](http://x) ~~s~~ $x$ :100: \\| www.x.org\n# h\n- i"
+HOSTILE = (
+    "a|b `c` <img src=x> @someone #12 **b** [l](http://x) ~~s~~ $x$ :100: \\| www.x.org\n# h\n- i"
+)
 
 
 def flat(tokens: list[Token]) -> list[Token]:
@@ -34,14 +36,20 @@ def flat(tokens: list[Token]) -> list[Token]:
 
 
 def shown(markdown: str) -> str:
-    """What a person reads of one line, less the empty characters; nothing but text and code may be in it."""
+    """What a person reads of one line, less the empty characters; nothing but text and code may be
+    in it."""
     tokens = flat(READER.parse(f"x {markdown} y"))
     kinds = {token.type for token in tokens} - {
         "paragraph_open", "paragraph_close", "inline", "text", "text_special", "code_inline", "html_inline",
     }  # fmt: skip
     assert not kinds, kinds
-    assert {token.content for token in tokens if token.type == "html_inline"} <= {"<code>", "</code>"}
-    parts = [token.content for token in tokens if token.type in ("text", "text_special", "code_inline")]
+    assert {token.content for token in tokens if token.type == "html_inline"} <= {
+        "<code>",
+        "</code>",
+    }
+    parts = [
+        token.content for token in tokens if token.type in ("text", "text_special", "code_inline")
+    ]
     return "".join(parts).replace("\u200b", "").removeprefix("x ").removesuffix(" y").strip()
 
 
@@ -52,7 +60,9 @@ def cells(table: str) -> list[list[str]]:
         if token.type == "tr_open":
             rows.append([])
         if token.type in ("td_open", "th_open"):
-            rows[-1].append("".join(t.content for t in tokens[at + 1].children or [] if t.type != "html_inline"))
+            rows[-1].append(
+                "".join(t.content for t in tokens[at + 1].children or [] if t.type != "html_inline")
+            )
     return rows
 
 
@@ -65,7 +75,9 @@ def hostile_report(count: int = 1) -> CheckReport:
         location=finding().location.replace(file=HOSTILE, function=HOSTILE)
     )
     ignored = Ignored(finding=found, by="comment", reason=HOSTILE)
-    return report(*[target(HOSTILE, state="failed", new=(found,), ignored=(ignored,)) for _ in range(count)])
+    return report(
+        *[target(HOSTILE, state="failed", new=(found,), ignored=(ignored,)) for _ in range(count)]
+    )
 
 
 def test_hostile_text_stays_in_its_cell_and_mentions_nobody():
@@ -108,7 +120,10 @@ def test_code_is_read_as_it_is(text):
 @example("0 `")
 def test_a_sentence_is_read_as_it_is(text):
     # Spaces beside a backtick are at an end once it is left out.
-    assert shown(sentence(text)).replace("`", "").strip() == one_line(text, 300).replace("`", "").strip()
+    assert (
+        shown(sentence(text)).replace("`", "").strip()
+        == one_line(text, 300).replace("`", "").strip()
+    )
 
 
 @for_each("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])
@@ -128,7 +143,10 @@ def test_a_long_text_is_cut():
     "text, expected",
     [
         ("`print(x)` has a side effect", "`print(x)` has a side effect"),
-        ('`print(f"`{x}`")` has a side effect', '<code>print(f"&#96;{x}&#96;")</code> has a side effect'),
+        (
+            '`print(f"`{x}`")` has a side effect',
+            '<code>print(f"&#96;{x}&#96;")</code> has a side effect',
+        ),
         ("`a` and `b`, not `c`.", "`a` and `b`, not `c`."),
         ("`x`'s size (`x.shape[0]`)", "`x`'s size (`x.shape[0]`)"),
         ("a lone ` stays", r"a lone \` stays"),

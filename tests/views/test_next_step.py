@@ -1,4 +1,5 @@
-"""What a report ends with: one command, which exists, takes these options, and is what this result asks for."""
+"""What a report ends with: one command, which exists, takes these options, and is what this result
+asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.shared import FROM_CALLER
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
-from graphdoctor.views.next_step import after_bench, after_cure, after_run, after_survey_comparison, explained, kept
+from graphdoctor.views.next_step import (
+    after_bench,
+    after_cure,
+    after_run,
+    after_survey_comparison,
+    explained,
+    kept,
+)
 from graphdoctor.views.report import report_view
 from tests.conftest import REPOSITORY, run_command
 from tests.each import for_each
@@ -68,7 +76,11 @@ def test_half_a_run_proves_nothing_and_leads_to_its_page() -> None:
 
 def test_of_two_surveys_the_piece_that_fails_now_comes_first() -> None:
     before = [row("a"), row("b"), row("c", library="timm")]
-    after = [row("a", break_sites=2), row("b", status="crashed", error="no"), row("c", library="timm", break_sites=1)]
+    after = [
+        row("a", break_sites=2),
+        row("b", status="crashed", error="no"),
+        row("c", library="timm", break_sites=1),
+    ]
     assert after_survey_comparison(compared(before, after)) == "graphdoctor explain models/b.py"
 
 
@@ -105,12 +117,16 @@ def test_only_rules_have_pages() -> None:
 
 def test_what_was_verified_is_written_then_measured() -> None:
     known, treatment = peeled()
-    chosen = treatment.replace(choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none"))
+    chosen = treatment.replace(
+        choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none")
+    )
     command = "graphdoctor fix model.py --select GD1 --unsafe-fixes --no-timing --apply"
     assert after_run(treated(known, chosen)) == command
     assert is_accepted(command)
     assert after_run(treated(known, chosen), is_written=True) == "graphdoctor bench model.py"
-    assert after_run(treated(known, chosen.replace(is_written=True))) == "graphdoctor bench model.py"
+    assert (
+        after_run(treated(known, chosen.replace(is_written=True))) == "graphdoctor bench model.py"
+    )
 
 
 def test_unsafe_fixes_come_after_safe_ones_found_nothing() -> None:
@@ -118,7 +134,9 @@ def test_unsafe_fixes_come_after_safe_ones_found_nothing() -> None:
     unsafe = tuple(fix.replace(untried_cause="unsafe", is_safe=False) for fix in treatment.tried)
     left: Treatment = treatment.replace(tried=unsafe)
     assert after_run(treated(known, left)) == "graphdoctor fix model.py --unsafe-fixes"
-    assert after_run(treated(known, left.replace(is_interrupted=True))) == "graphdoctor fix model.py"
+    assert (
+        after_run(treated(known, left.replace(is_interrupted=True))) == "graphdoctor fix model.py"
+    )
     assert after_run(treated(known, treatment)) == "graphdoctor bench model.py"
 
 
@@ -138,7 +156,9 @@ def test_a_bench_leads_to_what_its_result_asks_for(
     judgement: Judgement, codes: tuple[str, ...], best: str, name: str
 ) -> None:
     found = tuple(finding(code, "Reason.") for code in codes)
-    timed = report(eager(), variant(judgement=judgement, findings=found), best=best).replace(measured=())
+    timed = report(eager(), variant(judgement=judgement, findings=found), best=best).replace(
+        measured=()
+    )
     said = after_bench(timed)
     assert said is not None
     assert said.split()[1] == name
@@ -158,14 +178,16 @@ def test_a_bench_in_which_nothing_ran_leads_to_the_run() -> None:
 def test_a_gate_that_takes_no_options_stands_in_a_file() -> None:
     assert kept(TargetInfo(text="model.py")) == "graphdoctor check model.py --max-breaks 0"
     assert kept(TargetInfo(text="model.py", inputs=("f32[2]",))) == "graphdoctor init"
-    assert kept(mobilenet().target) in ("graphdoctor init", None) or is_accepted(str(kept(mobilenet().target)))
+    assert kept(mobilenet().target) in ("graphdoctor init", None) or is_accepted(
+        str(kept(mobilenet().target))
+    )
 
 
 def test_a_cure_is_written_then_kept() -> None:
     assert str(after_cure(cured(), is_written=False)).endswith("--apply")
-    assert "check" in str(after_cure(cured(), is_written=True)) or after_cure(cured(), is_written=True) == (
-        "graphdoctor init"
-    )
+    assert "check" in str(after_cure(cured(), is_written=True)) or after_cure(
+        cured(), is_written=True
+    ) == ("graphdoctor init")
 
 
 def test_where_nothing_helps_the_way_ends_at_the_page_of_what_is_in_the_way() -> None:
@@ -174,7 +196,11 @@ def test_where_nothing_helps_the_way_ends_at_the_page_of_what_is_in_the_way() ->
     assert command.startswith("graphdoctor bench")
     assert command.endswith(" --why")
     assert is_accepted(command)
-    slower = report(eager(), variant(judgement="slower", findings=(finding("GD506", "slower kernels"),)), best=EAGER)
+    slower = report(
+        eager(),
+        variant(judgement="slower", findings=(finding("GD506", "slower kernels"),)),
+        best=EAGER,
+    )
     assert after_bench(slower.replace(measured=("causes",))) == "graphdoctor rule GD506"
     assert str(after_bench(slower.replace(measured=()))).startswith("graphdoctor cure")
 
@@ -199,6 +225,10 @@ def test_following_the_last_lines_leads_to_a_green_gate(tmp_path: Path) -> None:
 
 
 def test_the_backend_that_a_study_has_by_itself_is_no_option() -> None:
-    asked = TargetInfo(text="model.py", compile_arguments={"backend": "inductor", "mode": "max-autotune"})
-    said = after_bench(report(eager(), variant(judgement="slower"), best=EAGER).replace(target=asked))
+    asked = TargetInfo(
+        text="model.py", compile_arguments={"backend": "inductor", "mode": "max-autotune"}
+    )
+    said = after_bench(
+        report(eager(), variant(judgement="slower"), best=EAGER).replace(target=asked)
+    )
     assert said == "graphdoctor cure model.py --mode max-autotune"

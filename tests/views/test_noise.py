@@ -1,4 +1,5 @@
-"""No ratio that noise could make, none that contradicts the times beside it, and no part larger than its whole."""
+"""No ratio that noise could make, none that contradicts the times beside it, and no part larger
+than its whole."""
 
 from __future__ import annotations
 
@@ -45,9 +46,16 @@ def test_a_ratio_follows_from_the_two_times_beside_it(times: PairedTime, said: s
 
 @for_each("before, after", [(572.0, 1000.0), (1000.0, 572.0), (67.0, 24_000.0), (100.0, 101.0)])
 def test_diff_never_calls_a_call_of_one_run_faster_or_slower(before: float, after: float) -> None:
-    sides = (diagnosed(recording().replace(steady_call=SteadyCall(call_us=us, runs=()))) for us in (before, after))
-    shown = on_terminal(comparison_view(compare(*sides, names=("a", "b"), selection=Selection())), width=140)
-    assert "one run each: not compared" in next(line for line in shown.splitlines() if "steady call" in line)
+    sides = (
+        diagnosed(recording().replace(steady_call=SteadyCall(call_us=us, runs=())))
+        for us in (before, after)
+    )
+    shown = on_terminal(
+        comparison_view(compare(*sides, names=("a", "b"), selection=Selection())), width=140
+    )
+    assert "one run each: not compared" in next(
+        line for line in shown.splitlines() if "steady call" in line
+    )
     assert not {"faster", "slower"} & set(shown.split())
 
 
@@ -58,7 +66,9 @@ def test_shares_of_a_call_are_never_more_than_all_of_it(parts: tuple[float | Non
 
 
 def test_kernels_that_overlap_are_not_said_to_take_longer_than_the_call() -> None:
-    view = profile_view(profiled(kernels_us=1200.0, rest_us=0.0, regime=None), None, root=Path("/project"))
+    view = profile_view(
+        profiled(kernels_us=1200.0, rest_us=0.0, regime=None), None, root=Path("/project")
+    )
     shown = on_terminal(view, width=140)
     assert "A call takes 1.00 ms, all of it in" in shown
     assert "1.20 ms in" not in shown
@@ -84,5 +94,7 @@ def test_a_cost_has_no_share_above_the_whole(cost: Cost, said: str) -> None:
         (1.0, 0.01, False, "two eager runs differ by 0%, single calls by 1%"),
     ],
 )
-def test_noise_is_said_in_one_line(ratio: float | None, spread: float, is_noisy: bool, said: str) -> None:
+def test_noise_is_said_in_one_line(
+    ratio: float | None, spread: float, is_noisy: bool, said: str
+) -> None:
     assert noise_text(Noise(ratio=ratio, spread=spread, is_noisy=is_noisy)) == said

@@ -7,7 +7,14 @@ from typing import Any
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix, Verdict
+from graphdoctor.facts.fixes import (
+    ColdCompile,
+    LeftFinding,
+    PairedTime,
+    Treatment,
+    TriedFix,
+    Verdict,
+)
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.fixes import outcome, treatment_parts
 from graphdoctor.views.parts import statements
@@ -15,7 +22,13 @@ from tests.each import for_each
 from tests.factories import diagnosed, recording
 
 BEFORE = Counts(
-    break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
+    break_sites=3,
+    skipped_frames=0,
+    graphs=27,
+    compiles=30,
+    recompiles=17,
+    frames_over_limit=0,
+    coverage=0.5,
 )
 
 
@@ -34,17 +47,27 @@ def fix(number: int = 1, **values: Any) -> TriedFix:
 
 
 def treated(*tried: TriedFix, times: tuple[PairedTime, ...] = (), **after: Any) -> Treatment:
-    return Treatment(tried=tried or (fix(),), before=BEFORE, after=BEFORE.replace(**after), times=times)
+    return Treatment(
+        tried=tried or (fix(),), before=BEFORE, after=BEFORE.replace(**after), times=times
+    )
 
 
 def times(backend: str, ratio: float, low: float, high: float) -> PairedTime:
     return PairedTime(
-        backend=backend, before_us=100.0, after_us=100.0 * ratio, ratio=ratio, ratio_low=low, ratio_high=high, turns=21
+        backend=backend,
+        before_us=100.0,
+        after_us=100.0 * ratio,
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        turns=21,
     )
 
 
 def shown(treatment: Treatment) -> str:
-    return ", ".join(filter(None, statements(tuple(treatment_parts(diagnosed(recording()), treatment)))))
+    return ", ".join(
+        filter(None, statements(tuple(treatment_parts(diagnosed(recording()), treatment))))
+    )
 
 
 FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1, 1.3)
@@ -52,8 +75,13 @@ FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1,
 
 def nothing(*tried: dict[str, Any], left: bool = True) -> Treatment:
     """Fixes of which none was applied."""
-    found = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="no fix is known")
-    cases = [fix(number, **{"is_applied": False, "verdict": "not tried"} | one) for number, one in enumerate(tried)]
+    found = LeftFinding(
+        code="GD101", place="model.py:3", message="broken", reason="no fix is known"
+    )
+    cases = [
+        fix(number, **{"is_applied": False, "verdict": "not tried"} | one)
+        for number, one in enumerate(tried)
+    ]
     return Treatment(tried=tuple(cases), before=BEFORE, left=(found,) if left else ())
 
 
@@ -102,8 +130,12 @@ OUTCOMES: dict[str, tuple[Treatment, str]] = {
 }  # fmt: skip
 
 
-def test_what_changed_is_named_and_nothing_that_was_not_measured(snapshot: SnapshotAssertion) -> None:
-    told = {name: outcome(treatment, target(backend)) for name, (treatment, backend) in OUTCOMES.items()}
+def test_what_changed_is_named_and_nothing_that_was_not_measured(
+    snapshot: SnapshotAssertion,
+) -> None:
+    told = {
+        name: outcome(treatment, target(backend)) for name, (treatment, backend) in OUTCOMES.items()
+    }
     assert told == snapshot
     assert "CUDA graphs, 0, 1" in shown(recording_graphs())
     assert "compiling, inductor, 133.7 s, 50.3 s" in shown(OUTCOMES["what compiling takes"][0])
@@ -118,5 +150,9 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(snapshot: Snaps
         (["verified"] * 3, "All 3 verified fixes together"),
     ],
 )
-def test_only_what_removes_its_break_is_called_verified(verdicts: list[Verdict], title: str) -> None:
-    assert title in shown(treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts))))
+def test_only_what_removes_its_break_is_called_verified(
+    verdicts: list[Verdict], title: str
+) -> None:
+    assert title in shown(
+        treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts)))
+    )

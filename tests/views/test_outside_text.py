@@ -1,4 +1,5 @@
-"""Text from outside, such as paths, source lines and torch's messages, never controls a terminal in any format."""
+"""Text from outside, such as paths, source lines and torch's messages, never controls a terminal in
+any format."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from hypothesis import strategies as st
 
 from graphdoctor.api.report import Report
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, Writer
+from graphdoctor.facts.following import (
+    BreakSeen,
+    LogBegun,
+    LogStartedOver,
+    RecompileSeen,
+    Seen,
+    Writer,
+)
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.wording import without_middle
@@ -34,7 +42,11 @@ from tests.views.test_formats import DOCUMENTS, rendered
 SURROGATES = tuple(range(0xD800, 0xE000))
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
-MODELS = {name.split()[0].replace("-", "_").upper(): model for model, name in KINDS.items() if model is not Diagnosis}
+MODELS = {
+    name.split()[0].replace("-", "_").upper(): model
+    for model, name in KINDS.items()
+    if model is not Diagnosis
+}
 
 
 @cache
@@ -42,7 +54,9 @@ def hostile_content(name: str, variant: int, evil: str = EVIL) -> Any:
     if name not in MODELS:
         return spoiled_result(variant, evil=evil)
     found = spoiled(MODELS[name], variant, evil=evil)
-    return ProfileResult(found, spoiled(Picture, variant, evil=evil)) if name == "PROFILE" else found
+    return (
+        ProfileResult(found, spoiled(Picture, variant, evil=evil)) if name == "PROFILE" else found
+    )
 
 
 SAME = ("RECOMPILES", "VARIATIONS", "GUARDS", "FIXES")
@@ -52,14 +66,18 @@ FORMATS = [
     (name, each)
     for name, document in DOCUMENTS.items()
     for each in document.formats
-    if name != "RULES" and not each.is_binary and (name not in SAME or each.name in ("text", "markdown"))
+    if name != "RULES"
+    and not each.is_binary
+    and (name not in SAME or each.name in ("text", "markdown"))
 ]
 ON_A_TERMINAL = [(name, each) for name, each in FORMATS if each.is_text]
 LONG = "ab c" * 15_000
 
 
 def test_a_character_that_controls_is_replaced() -> None:
-    found = {printable(f"a{chr(code_point)}b") for code_point in (*CODE_POINTS, 0xD800, 0xDC9D, 0xDFFF)}
+    found = {
+        printable(f"a{chr(code_point)}b") for code_point in (*CODE_POINTS, 0xD800, 0xDC9D, 0xDFFF)
+    }
     assert found == {"a�b"}
 
 
@@ -96,8 +114,12 @@ def test_no_format_lets_a_control_character_through(variant: int) -> None:
         text = rendered(hostile_content(name, variant), each)
         # A page's own scripts are ours.
         found = FORBIDDEN & set(SCRIPT.sub("", decoded(text)))
-        wrong += [(name, each.name, hex(ord(one)), text[: text.index(one)][-60:]) for one in found][:3]
-        wrong += [] if "�" in text or "\\u009d" in text else [(name, each.name, "nothing replaced", "")]
+        wrong += [(name, each.name, hex(ord(one)), text[: text.index(one)][-60:]) for one in found][
+            :3
+        ]
+        wrong += (
+            [] if "�" in text or "\\u009d" in text else [(name, each.name, "nothing replaced", "")]
+        )
     assert wrong == []
 
 
@@ -107,11 +129,18 @@ def test_no_name_begins_a_line_on_the_terminal(width: int, is_verbose: bool) -> 
     wrong = []
     for name, each in ON_A_TERMINAL:
         for variant in range(4):
-            text = rendered(hostile_content(name, variant), each, is_verbose=is_verbose, width=width)
+            text = rendered(
+                hostile_content(name, variant), each, is_verbose=is_verbose, width=width
+            )
             assert not FORBIDDEN & set(text), (name, variant)
-            # Headings of findings are at the margin; what has several lines, such as torch's own message, is indented.
-            wrong += [(name, variant, line) for line in text.splitlines() if line.startswith(FORGED)]
-            wrong += [] if "[bold]" in "".join(text.split()) else [(name, variant, "markup was obeyed")]
+            # Headings of findings are at the margin; what has several lines, such as torch's own
+            # message, is indented.
+            wrong += [
+                (name, variant, line) for line in text.splitlines() if line.startswith(FORGED)
+            ]
+            wrong += (
+                [] if "[bold]" in "".join(text.split()) else [(name, variant, "markup was obeyed")]
+            )
     assert wrong == []
 
 
@@ -122,7 +151,9 @@ def test_a_long_value_is_cut_on_the_terminal_and_the_cut_is_told(is_verbose: boo
     for name, each in ON_A_TERMINAL:
         text = rendered(hostile_content(name, 1, LONG), each, is_verbose=is_verbose, width=80)
         # Less than two of the hundred values: of code, as much as can be pasted is whole.
-        if len(text) >= 2 * len(LONG) or not re.search(r"… 59,\d\d\d\s+characters\s+left\s+out\s+…", text):
+        if len(text) >= 2 * len(LONG) or not re.search(
+            r"… 59,\d\d\d\s+characters\s+left\s+out\s+…", text
+        ):
             wrong.append((name, len(text)))
     assert wrong == []
 
@@ -161,7 +192,9 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
         LogBegun,
         lambda evil: LogStartedOver(evil, "gone"),
         lambda evil: BreakSeen(Writer(evil, None), evil, evil, 1, evil, is_skip=False),
-        lambda evil: RecompileSeen(Writer(evil, 0), evil, evil, None, evil, evil, evil, is_over_limit=False),
+        lambda evil: RecompileSeen(
+            Writer(evil, 0), evil, evil, None, evil, evil, evil, is_over_limit=False
+        ),
     ],
 )
 def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil: str) -> None:
@@ -183,7 +216,11 @@ def test_an_issue_lets_none_through_and_mentions_nobody(variant: int) -> None:
 
 
 def test_json_keeps_every_character() -> None:
-    documents = {name: rendered(hostile_content(name, 0), each) for name, each in FORMATS if each.name == "json"}
+    documents = {
+        name: rendered(hostile_content(name, 0), each)
+        for name, each in FORMATS
+        if each.name == "json"
+    }
     assert [name for name, text in documents.items() if EVIL not in strings(json.loads(text))] == []
 
 

@@ -1,4 +1,5 @@
-"""What people read of a profile at 80 and at 140 columns, and in an issue: the answer first, the rows add up."""
+"""What people read of a profile at 80 and at 140 columns, and in an issue: the answer first, the
+rows add up."""
 
 from __future__ import annotations
 
@@ -59,7 +60,10 @@ def test_verbose_shows_all_rows() -> None:
     assert "modeling_gpt2.py:252" in whole
     assert "more line" not in whole
     assert re.search(r"idle +55%", whole)
-    assert "the profile took  compiling 9.90 s · importing torch 3.40 s · profiling kernels 2.25 s\n" in whole
+    assert (
+        "the profile took  compiling 9.90 s · importing torch 3.40 s · profiling kernels 2.25 s\n"
+        in whole
+    )
 
 
 @for_each("day, said", [(None, "(measured earlier)"), ("2026-11-27", "(measured on 2026-11-27)")])
@@ -68,11 +72,15 @@ def test_what_was_measured_in_an_earlier_run_says_when(day: str | None, said: st
     assert found is not None
     kept = found.replace(is_kept=True, measured_on=day)
     assert said in rendered(replace(trained(), calibration=kept), width=140)
-    assert "measured" not in rendered(replace(trained(), calibration=found.replace(measured_on=day)), width=140)
+    assert "measured" not in rendered(
+        replace(trained(), calibration=found.replace(measured_on=day)), width=140
+    )
 
 
 def test_the_rows_of_a_table_add_up_to_the_call() -> None:
-    table = rendered(trained(), width=140, is_verbose=True).partition("By line")[2].partition("\n\n")[0]
+    table = (
+        rendered(trained(), width=140, is_verbose=True).partition("By line")[2].partition("\n\n")[0]
+    )
     *rows, whole = [float(found) for found in re.findall(r"(?m)^ *([\d.]+)% ", table)]
     assert whole == 100
     assert sum(rows) == pytest.approx(100, abs=1.5)
@@ -80,14 +88,22 @@ def test_the_rows_of_a_table_add_up_to_the_call() -> None:
 
 def keeping(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps nothing, but for what is said."""
-    nothing = {"saved": (), "recomputed": {}, "recomputed_count": 0, "peak_bytes": None, "saved_bytes": None}
+    nothing = {
+        "saved": (),
+        "recomputed": {},
+        "recomputed_count": 0,
+        "peak_bytes": None,
+        "saved_bytes": None,
+    }
     return profiled(memory=MemoryUse(**nothing | facts))
 
 
 def cheap(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps what is cheap to compute again."""
     memory = profiled().memory
-    return profiled(memory=memory.replace(saved=(memory.saved[0].replace(is_cheap=True),), trial=None, **facts))
+    return profiled(
+        memory=memory.replace(saved=(memory.saved[0].replace(is_cheap=True),), trial=None, **facts)
+    )
 
 
 NO_KERNELS: dict[str, Any] = {"regime": None, "kernels": (), "lines": ()}
@@ -106,7 +122,9 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_not_known_or_unusual_is_said_plainly(snapshot: SnapshotAssertion, name: str) -> None:
+def test_what_is_not_known_or_unusual_is_said_plainly(
+    snapshot: SnapshotAssertion, name: str
+) -> None:
     assert rendered(FORMS[name], width=120) == snapshot
 
 

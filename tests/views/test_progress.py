@@ -33,14 +33,20 @@ def test_a_status_keeps_its_times_where_the_phase_has_no_room(
 
 
 NEST = DecidedTrial(2, "Nest", (("model.py:3", "verified"),))
-SEVERAL = DecidedTrial(2, "Nest", (*NEST.verdicts, ("model.py:5", "no effect"), ("model.py:7", "verified")))
+SEVERAL = DecidedTrial(
+    2, "Nest", (*NEST.verdicts, ("model.py:5", "no effect"), ("model.py:7", "verified"))
+)
 
 
 def test_a_line_says_each_verdict_once() -> None:
     said = {
         "trial 2 · verified · model.py:3 · Nest": decided_text(NEST),
-        "trial 2 · verified under eager · model.py:3 · Nest": decided_text(replace(NEST, backend="eager")),
-        "trial 2 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest": decided_text(SEVERAL),
+        "trial 2 · verified under eager · model.py:3 · Nest": decided_text(
+            replace(NEST, backend="eager")
+        ),
+        "trial 2 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest": decided_text(
+            SEVERAL
+        ),
         "timing 1 · eager · not timed: the call is too short to time": timed_text(
             TimedPrograms(1, "eager", None, "the call is too short to time")
         ),
@@ -57,8 +63,12 @@ def test_a_line_says_each_verdict_once() -> None:
         (1.02, 1.0, 1.04, "no measurable difference"),
     ],
 )
-def test_a_timing_claims_no_speed_that_was_not_measured(ratio: float, low: float, high: float, says: str) -> None:
+def test_a_timing_claims_no_speed_that_was_not_measured(
+    ratio: float, low: float, high: float, says: str
+) -> None:
     ends = {"ratio": ratio, "ratio_low": low, "ratio_high": high}
-    times = PairedTime(backend="inductor", before_us=100.0, after_us=100.0 * ratio, turns=21, **ends)
+    times = PairedTime(
+        backend="inductor", before_us=100.0, after_us=100.0 * ratio, turns=21, **ends
+    )
     said = timed_text(TimedPrograms(2, "inductor", times))
     assert said.replace("\N{MULTIPLICATION SIGN}", "x") == f"timing 2 · inductor · {says}"

@@ -25,7 +25,9 @@ MARK = Remedy(
 
 
 def rendered(facts: Recording, width: int = 80, *, is_verbose: bool = False) -> str:
-    return on_terminal(recompiles_view(diagnosed(facts)), width=width, is_verbose=is_verbose).rstrip("\n")
+    return on_terminal(
+        recompiles_view(diagnosed(facts)), width=width, is_verbose=is_verbose
+    ).rstrip("\n")
 
 
 def changing() -> Recording:
@@ -34,7 +36,9 @@ def changing() -> Recording:
         frames=(frame(), frame(1, resumes_at=11)),
         compiles=(
             compiled(),
-            recompiled("0/1", STEP, change("value", "other", None, "2", source="L['other']"), stack=above),
+            recompiled(
+                "0/1", STEP, change("value", "other", None, "2", source="L['other']"), stack=above
+            ),
             recompiled("1/1", STEP, stack=above),
             recompiled("0/2", STEP, call=4, outcome="limit"),
         ),
@@ -42,7 +46,12 @@ def changing() -> Recording:
 
 
 def row(remedies: tuple[Remedy, ...], compiles: int, *, limit: int, **more: Any) -> TrialResult:
-    return TrialResult(**{"outputs": "equal", **more}, remedies=remedies, compiles=compiles, frames_over_limit=limit)
+    return TrialResult(
+        **{"outputs": "equal", **more},
+        remedies=remedies,
+        compiles=compiles,
+        frames_over_limit=limit,
+    )
 
 
 def tried() -> Recording:
@@ -50,14 +59,30 @@ def tried() -> Recording:
     rows = (
         row((MARK,), 2, limit=0, compile_s=0.5, calls_s=0.75),
         row((), 8, limit=1, compile_s=1.0, calls_s=1.5, steady_us=2345.0),
-        row((MARK, MARK), 1, limit=0, outputs="different", largest_difference=0.25, where="call 3, value 1"),
-        TrialResult(remedies=(MARK,), compiles=None, outputs="not_compared", error="The program failed in call 1."),
+        row(
+            (MARK, MARK),
+            1,
+            limit=0,
+            outputs="different",
+            largest_difference=0.25,
+            where="call 3, value 1",
+        ),
+        TrialResult(
+            remedies=(MARK,),
+            compiles=None,
+            outputs="not_compared",
+            error="The program failed in call 1.",
+        ),
     )
     what_if = WhatIf(
         results=rows,
         binding=("x.shape[0]",),
         conclusion="Fixing `x.shape[0]` alone is enough: 8 compiles → 2, no longer over the recompile limit.",
-        untried=(UntriedChange(expression="fn", reason="each call brings another object; the program must keep one"),),
+        untried=(
+            UntriedChange(
+                expression="fn", reason="each call brings another object; the program must keep one"
+            ),
+        ),
         skipped_count=3,
     )
     return changing().replace(what_if=what_if)
@@ -69,7 +94,9 @@ def of_an_older_call() -> Recording:
     unknown = change(expression="y.shape[0]", old="4", new="2").replace(previous=None)
     flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
     again = recompiled("0/1", size, unknown)
-    return recording(compiles=(compiled(), again.replace(cause=again.cause.replace(also_changed=(flag, flag)))))
+    return recording(
+        compiles=(compiled(), again.replace(cause=again.cause.replace(also_changed=(flag, flag))))
+    )
 
 
 FORMS = {made.__name__: made for made in (changing, tried, of_an_older_call, recording)}
@@ -82,7 +109,10 @@ def test_of_several_causes_a_replay_is_next() -> None:
     )
     facts = recording(compiles=(compiled(), *again))
     facts = facts.replace(target=facts.target.replace(text="model.py"))
-    for known in (facts.replace(what_if=tried().what_if), facts.replace(compiles=facts.compiles[:2])):
+    for known in (
+        facts.replace(what_if=tried().what_if),
+        facts.replace(compiles=facts.compiles[:2]),
+    ):
         assert "--what-if shows" not in rendered(known)
         assert not rendered(known).endswith("--what-if")
     several = rendered(facts)
@@ -97,7 +127,10 @@ def test_recompiles_read_as_they_should(snapshot: SnapshotAssertion, name: str, 
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
-    many = [recompiled(f"0/{n}", change("value", "mode", str(n), str(n + 1)), call=n + 1) for n in range(1, 100)]
+    many = [
+        recompiled(f"0/{n}", change("value", "mode", str(n), str(n + 1)), call=n + 1)
+        for n in range(1, 100)
+    ]
     facts = recording(frames=(frame(),), compiles=(compiled(), *many))
     assert "39 more recompiles: -v" in rendered(facts)
     assert "0/99" in rendered(facts, is_verbose=True)

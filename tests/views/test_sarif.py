@@ -20,9 +20,20 @@ from graphdoctor.fixes.patch import unified
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.sarif import render_sarif
-from tests.views.check_reports import DIFF, FORMS, ROOT, failed_report, finding, placed, report, target
+from tests.views.check_reports import (
+    DIFF,
+    FORMS,
+    ROOT,
+    failed_report,
+    finding,
+    placed,
+    report,
+    target,
+)
 
-SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text(encoding="utf-8")
+)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 URI = re.compile(r"(file://[^/?#]*/|(?![^/]*:))([A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-F]{2})*")
 
@@ -67,7 +78,9 @@ def test_a_report_without_findings_is_valid():
 
 
 def test_every_rule_can_be_described():
-    found = tuple(finding(code=code, rule=rule.name, fingerprint=code) for code, rule in ALL_RULES.items())
+    found = tuple(
+        finding(code=code, rule=rule.name, fingerprint=code) for code, rule in ALL_RULES.items()
+    )
     rules = run_of(report(target(state="failed", new=found)))["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == list(ALL_RULES)
     for rule in rules:
@@ -76,12 +89,17 @@ def test_every_rule_can_be_described():
 
 
 def test_a_rule_of_another_version_is_named_alone():
-    (rule,) = run_of(report(target(new=(finding(code="GD999", rule="unheard-of"),))))["tool"]["driver"]["rules"]
+    (rule,) = run_of(report(target(new=(finding(code="GD999", rule="unheard-of"),))))["tool"][
+        "driver"
+    ]["rules"]
     assert rule == {"id": "GD999"}
 
 
 def test_each_form_of_a_finding(snapshot: SnapshotAssertion):
-    assert [f"{name}: {json.dumps(result_of(found), ensure_ascii=False)}" for name, found in FORMS.items()] == snapshot
+    assert [
+        f"{name}: {json.dumps(result_of(found), ensure_ascii=False)}"
+        for name, found in FORMS.items()
+    ] == snapshot
 
 
 def test_what_is_ignored_is_suppressed(snapshot: SnapshotAssertion):
@@ -108,12 +126,18 @@ def replaced(text: str, replacements: list[Replacement]) -> str:
     starts += [at + 1 for at, character in enumerate(text) if character == "\n"]
     for change in reversed(replacements):
         begin = starts[change.line - 1] if change.line <= len(starts) else len(text)
-        end = starts[change.end_line - 1] + change.end_column - 1 if change.end_line <= len(starts) else len(text)
+        end = (
+            starts[change.end_line - 1] + change.end_column - 1
+            if change.end_line <= len(starts)
+            else len(text)
+        )
         text = text[:begin] + change.text + text[end:]
     return text
 
 
-LINES = st.lists(st.sampled_from(["a", "b", "-", "+", "--- a/x", "@@ -1 +1 @@", "\\ no", "é\r", ""]), max_size=12)
+LINES = st.lists(
+    st.sampled_from(["a", "b", "-", "+", "--- a/x", "@@ -1 +1 @@", "\\ no", "é\r", ""]), max_size=12
+)
 
 
 @given(LINES, LINES, st.booleans(), st.booleans())
@@ -129,4 +153,7 @@ def test_regions_do_what_the_diff_does(before, after, is_ended, is_ended_after):
 
 
 def test_a_diff_of_two_files_is_two_edits_and_a_quoted_path_is_read():
-    assert list(edits_of(DIFF + unified(b"a\n", b"b\n", 'odd"name.py'))) == ["model.py", 'odd"name.py']
+    assert list(edits_of(DIFF + unified(b"a\n", b"b\n", 'odd"name.py'))) == [
+        "model.py",
+        'odd"name.py',
+    ]

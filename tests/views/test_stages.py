@@ -42,7 +42,9 @@ runner = Runner()
 
 def node(name: str, text: str, value: str | None = None, line: int | None = None) -> StageNode:
     file = None if line is None else "model.py"
-    return StageNode(name=name, opcode="call_function", target="f", value=value, file=file, line=line, text=text)
+    return StageNode(
+        name=name, opcode="call_function", target="f", value=value, file=file, line=line, text=text
+    )
 
 
 def argument(name: str, value: str) -> StageNode:
@@ -56,13 +58,26 @@ def returned(*names: str) -> StageNode:
 def trained() -> tuple[StageReport, ...]:
     ahead = (
         argument("primals_1", "f32[64]"),
-        node("var_mean", "aten.var_mean.correction(primals_1, [1], correction = 0, keepdim = True)", None, 11),
-        node("mul_of_a_rather_long_name", "aten.mul.Tensor(var_mean, 0.7071067811865476)", "f32[8, 64]", 11),
+        node(
+            "var_mean",
+            "aten.var_mean.correction(primals_1, [1], correction = 0, keepdim = True)",
+            None,
+            11,
+        ),
+        node(
+            "mul_of_a_rather_long_name",
+            "aten.mul.Tensor(var_mean, 0.7071067811865476)",
+            "f32[8, 64]",
+            11,
+        ),
         node("mm", "aten.mm.default(mul_of_a_rather_long_name, primals_1)", "f32[8, 128]", 12),
     )
     kernels = (
         StageKernel(
-            name="cpp_fused_norm_0", nodes=("a", "b", "c"), operations=("var_mean", "mul", "mul"), places=(NORM,)
+            name="cpp_fused_norm_0",
+            nodes=("a", "b", "c"),
+            operations=("var_mean", "mul", "mul"),
+            places=(NORM,),
         ),
         StageKernel(name="extern_kernels.mm", nodes=("mm",), operations=("mm",), places=(UP, NORM)),
     )
@@ -72,7 +87,12 @@ def trained() -> tuple[StageReport, ...]:
             operations=2,
             nodes=(
                 argument("l_self_norm_weight_", "f32[64]"),
-                node("y", "torch.nn.functional.layer_norm(l_x_, (64,), l_self_norm_weight_, 1e-05)", "f32[8, 64]", 11),
+                node(
+                    "y",
+                    "torch.nn.functional.layer_norm(l_x_, (64,), l_self_norm_weight_, 1e-05)",
+                    "f32[8, 64]",
+                    11,
+                ),
                 node("linear", "torch._C._nn.linear(y)", "f32[8, 128]", 12),
                 returned("linear"),
             ),
@@ -84,11 +104,20 @@ def trained() -> tuple[StageReport, ...]:
             of_backward=42,
             kept=0,
             changes=(
-                StageChange(before=("layer_norm",), after=("var_mean", "mul", "mul"), count=1, places=(NORM,)),
+                StageChange(
+                    before=("layer_norm",),
+                    after=("var_mean", "mul", "mul"),
+                    count=1,
+                    places=(NORM,),
+                ),
                 StageChange(before=("dropout",), after=(), count=12, places=(NORM, UP)),
                 StageChange(before=(), after=("mm",), count=1),
             ),
-            nodes=(*ahead, *(node(f"grad_{number}", "aten.f(x)", "f32[2]") for number in range(42)), returned("mm")),
+            nodes=(
+                *ahead,
+                *(node(f"grad_{number}", "aten.f(x)", "f32[2]") for number in range(42)),
+                returned("mm"),
+            ),
         ),
         StageReport(
             stage="forward",
@@ -102,7 +131,14 @@ def trained() -> tuple[StageReport, ...]:
             ),
             nodes=(*ahead, returned("mm", "primals_1")),
         ),
-        StageReport(stage="post-grad", of="forward", compared_with="forward", operations=3, kept=3, nodes=ahead),
+        StageReport(
+            stage="post-grad",
+            of="forward",
+            compared_with="forward",
+            operations=3,
+            kept=3,
+            nodes=ahead,
+        ),
         StageReport(
             stage="fusion",
             of="forward",
@@ -113,9 +149,19 @@ def trained() -> tuple[StageReport, ...]:
             file="/cache/of/inductor/c12345.py",
             code=CODE,
         ),
-        StageReport(stage="backward", compared_with="joint", operations=0, recomputed=("mul", "mul"), unread_lines=2),
         StageReport(
-            stage="fusion", of="backward", operations=None, kernel_names=("cpp_fused_0", "aten.mm.out"), code="x = 1"
+            stage="backward",
+            compared_with="joint",
+            operations=0,
+            recomputed=("mul", "mul"),
+            unread_lines=2,
+        ),
+        StageReport(
+            stage="fusion",
+            of="backward",
+            operations=None,
+            kernel_names=("cpp_fused_0", "aten.mm.out"),
+            code="x = 1",
         ),
     )
 
@@ -132,22 +178,41 @@ def view_of(*graphs: GraphStages, backend: str = "inductor") -> View:
         ),
     )
     target = recording().target.replace(compile_arguments={"backend": backend})
-    diagnosis = diagnosed(target=target, graphs=(Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),))
+    diagnosis = diagnosed(
+        target=target, graphs=(Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),)
+    )
     return View(("model.py",), "stages", tuple(stage_parts(diagnosis.replace(stages=graphs))))
 
 
-def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False) -> str:
+def rendered(
+    *graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False
+) -> str:
     view = view_of(*graphs, backend=backend)
-    return on_terminal(view, width=width, is_verbose=is_verbose).removeprefix("model.py\n").rstrip("\n")
+    return (
+        on_terminal(view, width=width, is_verbose=is_verbose)
+        .removeprefix("model.py\n")
+        .rstrip("\n")
+    )
 
 
 def staged(*stages: StageReport) -> GraphStages:
     lines = (
-        SourceLine(file="model.py", line=11, text="y = self.norm(x)  # [red] " + "as long as a line can be " * 3),
+        SourceLine(
+            file="model.py",
+            line=11,
+            text="y = self.norm(x)  # [red] " + "as long as a line can be " * 3,
+        ),
         SourceLine(file="model.py", line=12, text="return self.up(y)"),
     )
     place = LinePlace(file="model.py", line=10)
-    return GraphStages(compile_id="0/0", graph_index=0, function="Net.forward", place=place, stages=stages, lines=lines)
+    return GraphStages(
+        compile_id="0/0",
+        graph_index=0,
+        function="Net.forward",
+        place=place,
+        stages=stages,
+        lines=lines,
+    )
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -168,7 +233,9 @@ def test_verbose_leaves_nothing_out() -> None:
 def test_generated_code_can_be_copied() -> None:
     line = f"    buf0 = empty_strided_cpu({', '.join(map(str, range(60)))})  # [bold]"
     code = f"def call(args):\n{line}\n"
-    assert f"  {line}\n" in rendered(staged(trained()[4].replace(code=code)), is_verbose=True) + "\n"
+    assert (
+        f"  {line}\n" in rendered(staged(trained()[4].replace(code=code)), is_verbose=True) + "\n"
+    )
 
 
 def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
@@ -189,4 +256,6 @@ def test_what_a_backend_lacks_and_what_never_ran_is_said_last(snapshot: Snapshot
         rendered(),
     )
     assert [text.splitlines()[-1] for text in shown] == snapshot
-    assert "--backward" not in rendered(staged(*stages, backward, kernels)) + rendered(staged(*stages))
+    assert "--backward" not in rendered(staged(*stages, backward, kernels)) + rendered(
+        staged(*stages)
+    )

@@ -38,7 +38,9 @@ ABSENT = {"stage": "prepare", "error": "No inputs were found"}
 FAMILIES = ("text", "vision", "audio", "multimodal", "graphs", "time series", "video", "tabular")
 
 
-def made(rows: list[SurveyRow], variants: tuple[SurveyVariant, ...] = ONE, **more: object) -> SurveyReport:
+def made(
+    rows: list[SurveyRow], variants: tuple[SurveyVariant, ...] = ONE, **more: object
+) -> SurveyReport:
     summary = summarize(rows, [each.name for each in variants], seconds=1200.0, made=len(rows))
     return report(rows, **{"variants": variants, "summary": summary, "seconds": 1200.0, **more})
 
@@ -56,10 +58,27 @@ def all_failed() -> SurveyReport:
     raised = {"stage": "dynamo", "error_type": "torch._dynamo.exc.InternalTorchDynamoError"}
     return made(
         [
-            failed("bert", "compile_failed", **raised, error="KeyError: 140211\n\nfrom user code:\n  model.py"),
+            failed(
+                "bert",
+                "compile_failed",
+                **raised,
+                error="KeyError: 140211\n\nfrom user code:\n  model.py",
+            ),
             failed("gpt2", "compile_failed", **raised, error="KeyError: 93"),
-            failed("vit", "crashed", family="vision", stage="inductor", error="The process was ended by SIGSEGV."),
-            failed("swin", "crashed", family="vision", stage="inductor", error="The process was ended by SIGSEGV."),
+            failed(
+                "vit",
+                "crashed",
+                family="vision",
+                stage="inductor",
+                error="The process was ended by SIGSEGV.",
+            ),
+            failed(
+                "swin",
+                "crashed",
+                family="vision",
+                stage="inductor",
+                error="The process was ended by SIGSEGV.",
+            ),
             failed("dino", "out_of_memory", family="vision", error=None),
         ]
     )
@@ -67,7 +86,8 @@ def all_failed() -> SurveyReport:
 
 def none_judged() -> SurveyReport:
     rows = [
-        failed(name, "no_inputs", **{**ABSENT, "error": f"No inputs were found for {name}."}) for name in ("a", "b")
+        failed(name, "no_inputs", **{**ABSENT, "error": f"No inputs were found for {name}."})
+        for name in ("a", "b")
     ]
     return made([*rows, failed("c", "skipped", error="It needs CUDA.")])
 
@@ -76,11 +96,16 @@ def one() -> SurveyReport:
     """A bench of one variant, interrupted, with families and a cause of many targets."""
     broken = {"break_sites": 2, "graphs": 4, "coverage": 0.5}
     masks = [
-        row(f"text{n}", **broken, causes=(cause(line=41 + n % 3, fix_verdict="verified" if n < 2 else "not tried"),))
+        row(
+            f"text{n}",
+            **broken,
+            causes=(cause(line=41 + n % 3, fix_verdict="verified" if n < 2 else "not tried"),),
+        )
         for n in range(9)
     ]
     views = [
-        row(f"vision{n}", family="vision", speedup=2.0 + n / 9, speedup_low=1.9, speedup_high=3.2) for n in range(6)
+        row(f"vision{n}", family="vision", speedup=2.0 + n / 9, speedup_low=1.9, speedup_high=3.2)
+        for n in range(6)
     ]
     slow = row("audio0", family="audio", speedup=0.8, speedup_low=0.7, speedup_high=0.9, **broken)
     other = cause(
@@ -96,7 +121,12 @@ def one() -> SurveyReport:
         fix_verdict=None,
     )
     rows = [*masks, *views, slow.replace(causes=(other,))]
-    return made([*rows, failed("audio1", "no_inputs", family="audio", **ABSENT)], planned=30, kept=4, shard="3/8")
+    return made(
+        [*rows, failed("audio1", "no_inputs", family="audio", **ABSENT)],
+        planned=30,
+        kept=4,
+        shard="3/8",
+    )
 
 
 def four() -> SurveyReport:
@@ -108,21 +138,34 @@ def four() -> SurveyReport:
             ratio = 1.2 + place / 5 + number / 20
             fast = {"speedup": ratio, "speedup_low": ratio * 0.98, "speedup_high": ratio * 1.03}
             if place == 2 and number < 2:
-                why = {"stage": "call", "error": "accessing tensor output of CUDAGraphs", "error_type": "RuntimeError"}
+                why = {
+                    "stage": "call",
+                    "error": "accessing tensor output of CUDAGraphs",
+                    "error_type": "RuntimeError",
+                }
                 rows.append(failed(name, "compile_failed", variant=variant, family=family, **why))
             elif place == 3 and number == 5:
-                rows.append(row(name, variant, family=family, status="wrong", correct=False, **fast))
+                rows.append(
+                    row(name, variant, family=family, status="wrong", correct=False, **fast)
+                )
             else:
                 rows.append(row(name, variant, family=family, **fast, **_export(number)))
     return made(rows, FOUR, notes=("The machine was not quiet: load 3.1 on 2 cores.",))
 
 
 def _export(number: int) -> dict[str, Any]:
-    """Three of six stop for one reason, each in its own ``forward``, and one of these for another when it is strict."""
+    """Three of six stop for one reason, each in its own ``forward``, and one of these for another
+    when it is strict."""
     if number % 2 == 0:
         return {"exports": True}
-    cache = export_stop(file=f"transformers/model_{number}.py", line=100 + number, function=f"Model{number}.forward")
-    stops = [cache, export_stop(code="GD600", message="torch.export can't read `print`")] if number == 5 else [cache]
+    cache = export_stop(
+        file=f"transformers/model_{number}.py", line=100 + number, function=f"Model{number}.forward"
+    )
+    stops = (
+        [cache, export_stop(code="GD600", message="torch.export can't read `print`")]
+        if number == 5
+        else [cache]
+    )
     return {"exports": False, "export_error": cache.message, "export_causes": tuple(stops)}
 
 
@@ -138,7 +181,11 @@ def many() -> SurveyReport:
         )
         for variant in ("default", "dynamic"):
             if number % 11 == 0:
-                why = {"stage": "inductor", "error": f"error number {chr(97 + number % 13)}", "error_type": "Oops"}
+                why = {
+                    "stage": "inductor",
+                    "error": f"error number {chr(97 + number % 13)}",
+                    "error_type": "Oops",
+                }
                 rows.append(failed(name, "compile_failed", variant=variant, family=family, **why))
             else:
                 flaky = {"attempts": 2, "earlier": ("timeout",)} if number % 23 == 1 else {}
@@ -150,12 +197,33 @@ def many() -> SurveyReport:
 def hostile() -> SurveyReport:
     """Markup, controls and long names wherever somebody else writes."""
     name, long = f"a|b `c` <i>@torch #1</i> {EVIL}", "long_" * 40
-    bad = cause(file=f"{EVIL}.py", function=EVIL, text=EVIL, message=EVIL, fix=EVIL, fix_verdict="verified")
+    bad = cause(
+        file=f"{EVIL}.py", function=EVIL, text=EVIL, message=EVIL, fix=EVIL, fix_verdict="verified"
+    )
     rows = [
-        row(name, EVIL, family=EVIL, causes=(bad,), is_noisy=True, attempts=2, earlier=("lost",), torch=EVIL),
-        failed(long, "compile_failed", variant=long, family=long, stage="aot", error=f"{EVIL} {long}", error_type=EVIL),
+        row(
+            name,
+            EVIL,
+            family=EVIL,
+            causes=(bad,),
+            is_noisy=True,
+            attempts=2,
+            earlier=("lost",),
+            torch=EVIL,
+        ),
+        failed(
+            long,
+            "compile_failed",
+            variant=long,
+            family=long,
+            stage="aot",
+            error=f"{EVIL} {long}",
+            error_type=EVIL,
+        ),
     ]
-    return made(rows, (SurveyVariant(name=EVIL, settings={EVIL: EVIL}), SurveyVariant(name=long)), name=EVIL)
+    return made(
+        rows, (SurveyVariant(name=EVIL, settings={EVIL: EVIL}), SurveyVariant(name=long)), name=EVIL
+    )
 
 
 def nothing() -> SurveyReport:
@@ -163,7 +231,8 @@ def nothing() -> SurveyReport:
 
 
 SURVEYS = {
-    found.__name__: found for found in (mixed, passed, all_failed, none_judged, one, four, many, hostile, nothing)
+    found.__name__: found
+    for found in (mixed, passed, all_failed, none_judged, one, four, many, hostile, nothing)
 }
 
 
@@ -189,7 +258,9 @@ def test_a_survey_reads_well_with_everything(snapshot: SnapshotAssertion, name: 
     assert shown(SURVEYS[name](), 100, is_verbose=True) == snapshot
 
 
-@pytest.mark.parametrize("name", ["mixed", "passed", "all_failed", "none_judged", "one", "four", "hostile", "nothing"])
+@pytest.mark.parametrize(
+    "name", ["mixed", "passed", "all_failed", "none_judged", "one", "four", "hostile", "nothing"]
+)
 def test_a_survey_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
     assert as_markdown(SURVEYS[name]()) == snapshot
 
@@ -197,7 +268,11 @@ def test_a_survey_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str)
 @for_each("width", [80, 140])
 def test_variants_that_there_is_no_room_for_are_named(width: int) -> None:
     variants = tuple(SurveyVariant(name=f"mode=max-autotune batch={2**n}") for n in range(12))
-    rows = [row(f"m{n}", each.name, family=("text", "vision")[n % 2]) for n in range(4) for each in variants]
+    rows = [
+        row(f"m{n}", each.name, family=("text", "vision")[n % 2])
+        for n in range(4)
+        for each in variants
+    ]
     families = shown(made(rows, variants), width).partition("Families")[2]
     assert variants[0].name in " ".join(families.partition("Hidden columns: ")[2].split())
 
@@ -221,7 +296,9 @@ def test_unknown_is_never_a_zero() -> None:
     text = shown(made([unknown, row("gpt2", **UNTIMED)]), 140)
     (line,) = (line for line in text.splitlines() if line.startswith("bert "))
     assert set(line.split()[4:]) == {"–"}
-    assert short_text(unknown) == "bert default: timed out (bench), 21 s: It was stopped after 600 s"
+    assert (
+        short_text(unknown) == "bert default: timed out (bench), 21 s: It was stopped after 600 s"
+    )
 
 
 def timed(variant: str, ratio: float, away: float) -> SurveyRow:
@@ -234,10 +311,19 @@ NO_DEVICE = failed("bert", "skipped", variant="dynamic", error="No such device."
 @for_each(
     "rows, said",
     [
-        ([row("bert", break_sites=None), row("gpt2")], "targets pass, 1 of them without breaks (unknown for 1)."),
+        (
+            [row("bert", break_sites=None), row("gpt2")],
+            "targets pass, 1 of them without breaks (unknown for 1).",
+        ),
         ([row("bert", break_sites=None)], "1 of 1 target passes."),
-        ([row("bert"), NO_DEVICE], "0 of 1 target passes under every variant. 1 piece was not judged."),
-        ([timed("default", 1.5, 0.05), timed("dynamic", 1.3, 0.1)], "default is fastest: 1.50×, dynamic 1.30×."),
+        (
+            [row("bert"), NO_DEVICE],
+            "0 of 1 target passes under every variant. 1 piece was not judged.",
+        ),
+        (
+            [timed("default", 1.5, 0.05), timed("dynamic", 1.3, 0.1)],
+            "default is fastest: 1.50×, dynamic 1.30×.",
+        ),
         (
             [timed("default", 1.5, 0.05), timed("dynamic", 1.4, 0.06)],
             "there is no clear difference between default (1.50×) and dynamic (1.40×).",
@@ -283,5 +369,7 @@ def test_errors_are_the_same_if_only_numbers_and_the_targets_own_names_differ() 
 
 
 def test_what_says_nothing_about_torch_compile_comes_last() -> None:
-    rows = [failed(f"a{n}", "no_inputs", **ABSENT) for n in range(3)] + [failed("b", "crashed", stage="call")]
+    rows = [failed(f"a{n}", "no_inputs", **ABSENT) for n in range(3)] + [
+        failed("b", "crashed", stage="call")
+    ]
     assert [each.status for each in failures([*rows, row("c")])] == ["crashed", "no_inputs"]

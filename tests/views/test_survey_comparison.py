@@ -31,7 +31,9 @@ def as_markdown(comparison: SurveyComparison) -> str:
 
 
 @pytest.mark.parametrize(("width", "is_verbose"), [(80, False), (140, True)])
-def test_a_comparison_on_the_terminal(snapshot: SnapshotAssertion, width: int, is_verbose: bool) -> None:
+def test_a_comparison_on_the_terminal(
+    snapshot: SnapshotAssertion, width: int, is_verbose: bool
+) -> None:
     text = text_of(changed(), width=width, is_verbose=is_verbose)
     assert max(map(len, text.splitlines())) <= width
     assert text == snapshot
@@ -46,4 +48,6 @@ def test_what_is_the_same_elsewhere_better_or_below_fail_on(snapshot: SnapshotAs
     assert text_of(compared(rows, rows)) == snapshot(name="the same survey twice")
     assert text_of(compared([row()], [row(torch="2.14.0")])) == snapshot(name="another torch")
     assert text_of(compared([row(break_sites=2)], [row()])) == snapshot(name="better")
-    assert text_of(compared([row()], [row(break_sites=1)], fail_on="error")) == snapshot(name="worse, and doesn't fail")
+    assert text_of(compared([row()], [row(break_sites=1)], fail_on="error")) == snapshot(
+        name="worse, and doesn't fail"
+    )

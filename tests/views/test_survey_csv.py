@@ -23,7 +23,9 @@ def test_it_has_every_column_but_causes_in_their_order() -> None:
 
 
 def test_a_cell_holds_what_the_column_says() -> None:
-    (found,) = read(row(causes=(cause(fix_verdict="verified"),), earlier=("crashed", "timeout"), batch=4))
+    (found,) = read(
+        row(causes=(cause(fix_verdict="verified"),), earlier=("crashed", "timeout"), batch=4)
+    )
     columns = {column.name: column for column in flat_columns()}
     assert found["speedup"] == "1.5"
     assert found["calls"] == "2"
@@ -39,7 +41,9 @@ def test_a_cell_holds_what_the_column_says() -> None:
 
 def test_what_is_unknown_is_empty_and_zero_is_zero() -> None:
     unknown, known = read(failed("t5", "timeout"), row(break_sites=0))
-    assert {unknown[name] for name in ("break_sites", "speedup", "correct", "coverage", "top_code")} == {""}
+    assert {
+        unknown[name] for name in ("break_sites", "speedup", "correct", "coverage", "top_code")
+    } == {""}
     assert known["break_sites"] == "0"
 
 
@@ -62,6 +66,8 @@ def test_a_negative_number_is_still_a_number() -> None:
 
 
 def test_an_error_of_several_lines_is_one_line() -> None:
-    (found,) = read(failed("t5", "compile_failed", error="first\r\nsecond\n\nthird", traceback="a\n  b\n"))
+    (found,) = read(
+        failed("t5", "compile_failed", error="first\r\nsecond\n\nthird", traceback="a\n  b\n")
+    )
     assert found["error"] == "first↵second↵↵third"
     assert found["traceback"] == "a↵  b"

@@ -9,7 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from graphdoctor.views.parts import Code, View
-from graphdoctor.views.terminal_lines import Indented, Prose, code, labeled_rows, prose_breaks, write
+from graphdoctor.views.terminal_lines import (
+    Indented,
+    Prose,
+    code,
+    labeled_rows,
+    prose_breaks,
+    write,
+)
 from tests.each import for_each
 from tests.views.outputs import on_terminal
 
@@ -17,7 +24,9 @@ from tests.views.outputs import on_terminal
 def test_prose_is_broken_between_words_and_beside_names() -> None:
     text = "Set torch._dynamo.config.reorderable_logging_functions to a set"
     starts = [0, *prose_breaks(text, 32)]
-    parts = [text[start:end].rstrip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    parts = [
+        text[start:end].rstrip() for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
     assert parts == ["Set torch._dynamo.config.", "reorderable_logging_functions to", "a set"]
 
 
@@ -29,7 +38,10 @@ def test_a_card_s_rows_never_break_a_name(width: int) -> None:
         write(console, row)
     write(console, Text(words))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert {name for line in lines for name in re.findall(r"\w+", line)} == {"try", *re.findall(r"\w+", words)}
+    assert {name for line in lines for name in re.findall(r"\w+", line)} == {
+        "try",
+        *re.findall(r"\w+", words),
+    }
     assert max(map(len, lines)) <= width
 
 

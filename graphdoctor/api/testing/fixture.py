@@ -39,30 +39,40 @@ class TestDoctor:
 
     def __init__(self, item: pytest.Item, arguments: MarkerArguments) -> None:
         width = item.config.get_terminal_writer().fullwidth
-        self._context = TestContext(item.nodeid, item.config.rootpath, width, runner_frames(getattr(item, "obj", None)))
+        self._context = TestContext(
+            item.nodeid, item.config.rootpath, width, runner_frames(getattr(item, "obj", None))
+        )
         self._marker = arguments
         self._running: RecordedBlock | None = None
         self._made: list[RecordedBlock] = []
         self._compiled: list[CompiledInTest[..., Any]] = []
 
     def compile(self, function: Callable[P, R], /, **arguments: Any) -> CompiledInTest[P, R]:  # noqa: ANN401
-        """Compile a function or module, and record until the first assertion or the end of the test.
+        """Compile a function or module, and record until the first assertion or the end of the
+        test.
 
-        If a recording of this fixture is already running, the function belongs to that recording. ``arguments`` are
-        ``torch.compile``'s. The compiled callable comes back, with the assertions.
+        If a recording of this fixture is already running, the function belongs to that recording.
+        ``arguments`` are ``torch.compile``'s. The compiled callable comes back, with the
+        assertions.
         """
         __tracebackhide__ = True
         from graphdoctor.probe.ways_in.testing import compiled
 
         recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
-            function, compiled(function, arguments), arguments, recording=recording, end=self._ended_by_test
+            function,
+            compiled(function, arguments),
+            arguments,
+            recording=recording,
+            end=self._ended_by_test,
         )
         self._compiled.append(made)
         return made
 
     def record(self, *, reset: bool = False) -> RecordedBlock:
-        """Record a ``with`` block, which has the assertions; ``reset`` torch's compiler state first."""
+        """Record a ``with`` block, which has the assertions; ``reset`` torch's compiler state
+        first.
+        """
         __tracebackhide__ = True
         if self._running is not None:
             by = "its marker" if self._marker.has_limits else "graphdoctor.compile"
@@ -75,7 +85,9 @@ class TestDoctor:
         return self._made[-1]
 
     def checked(self) -> Generator[None, object, object]:
-        """Record what runs while this is suspended, then check it against the marker; for use in a hook wrapper."""
+        """Record what runs while this is suspended, then check it against the marker; for use in a
+        hook wrapper.
+        """
         __tracebackhide__ = True
         if not self._marker.has_limits:
             return (yield)
@@ -87,10 +99,16 @@ class TestDoctor:
         place, arguments, diagnosis = str(self._marker), self._marker, recording.diagnosis
         if (limit := arguments.max_breaks) is not None:
             fail_if(
-                expectations.breaks(diagnosis, limit=limit, own_code=arguments.own_code), self._context, place=place
+                expectations.breaks(diagnosis, limit=limit, own_code=arguments.own_code),
+                self._context,
+                place=place,
             )
         if (limit := arguments.max_recompiles) is not None:
-            fail_if(expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False), self._context, place=place)
+            fail_if(
+                expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False),
+                self._context,
+                place=place,
+            )
         if arguments.min_coverage is not None:
             if not self._compiled:
                 with failing_by_name():
@@ -103,7 +121,9 @@ class TestDoctor:
         return result
 
     def save_report(self, folder: Path) -> Path | None:
-        """Write the last recording's HTML report and return its path; None if nothing was recorded."""
+        """Write the last recording's HTML report and return its path; None if nothing was
+        recorded.
+        """
         self.end()
         ended = [recording for recording in self._made if recording.has_ended]
         if not ended:
@@ -120,7 +140,9 @@ class TestDoctor:
             running.__exit__(None, None, None)
 
     def close(self) -> None:
-        """End, and delete the recordings' files: a test's exception can keep the recordings themselves alive."""
+        """End, and delete the recordings' files: a test's exception can keep the recordings
+        themselves alive.
+        """
         self.end()
         for recording in self._made:
             recording.discard()
@@ -160,7 +182,8 @@ def opened(item: pytest.Item) -> Iterator[TestDoctor]:
 def _trace_not_captured() -> Iterator[None]:
     """Keep torch's trace out of the log that pytest shows for a failing test.
 
-    Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``, ``_pytest/logging.py``, 9.2).
+    Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``,
+    ``_pytest/logging.py``, 9.2).
     """
 
     def is_other_log(record: logging.LogRecord) -> bool:

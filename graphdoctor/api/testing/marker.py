@@ -1,4 +1,6 @@
-"""Reads ``@pytest.mark.graphdoctor(…)``. Comes in: pytest's marker. Goes out: its arguments, checked."""
+"""Reads ``@pytest.mark.graphdoctor(…)``. Comes in: pytest's marker. Goes out: its arguments,
+checked.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class MarkerArguments:
     def __str__(self) -> str:
         # A limit of 0 is given, and False == 0.
         given = {
-            name: value for name in _NAMES if (value := getattr(self, name)) not in (None, {}) and value is not False
+            name: value
+            for name in _NAMES
+            if (value := getattr(self, name)) not in (None, {}) and value is not False
         }
         return f"@pytest.mark.graphdoctor({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
@@ -67,10 +71,14 @@ def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
         check_share(arguments.min_coverage)
     if type(arguments.own_code) is not bool:
         raise _wrong(f"needs True or False for own_code, not {arguments.own_code!r}")
-    if not isinstance(arguments.config, Mapping) or not all(isinstance(name, str) for name in arguments.config):
+    if not isinstance(arguments.config, Mapping) or not all(
+        isinstance(name, str) for name in arguments.config
+    ):
         raise _wrong(f"needs a dict of settings for config, not {arguments.config!r}")
     if arguments.own_code and arguments.max_breaks is None:
-        raise _wrong("has own_code without max_breaks, so it has no effect", hint="Add max_breaks=0.")
+        raise _wrong(
+            "has own_code without max_breaks, so it has no effect", hint="Add max_breaks=0."
+        )
     if not arguments.has_limits and not arguments.config:
         raise _wrong("has no arguments", hint="Add a limit, such as max_breaks=0, or config.")
     return arguments
@@ -79,7 +87,9 @@ def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
 def check_share(value: object) -> None:
     """Refuse what isn't a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise GraphDoctorError(f"Coverage must be a share from 0 to 1, not {value!r}.", hint="Write 95% as 0.95.")
+        raise GraphDoctorError(
+            f"Coverage must be a share from 0 to 1, not {value!r}.", hint="Write 95% as 0.95."
+        )
 
 
 def _wrong(what: str, *, hint: str | None = None) -> GraphDoctorError:

@@ -1,6 +1,7 @@
 """Recordings with assertions: of a ``with`` block, and of what ``graphdoctor.compile`` returned.
 
-The first assertion that doesn't hold fails the test, with what was expected, the test's line, and the findings.
+The first assertion that doesn't hold fails the test, with what was expected, the test's line, and
+the findings.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ def broken_text(broken: Broken, *, place: str, width: int) -> str:
     """The failure text."""
     buffer = StringIO()
     console = Console(
-        file=buffer, width=max(width, _MIN_WIDTH), force_terminal=False, force_jupyter=False, color_system=None
+        file=buffer,
+        width=max(width, _MIN_WIDTH),
+        force_terminal=False,
+        force_jupyter=False,
+        color_system=None,
     )
     # Not wrapped: pytest's summary shows the first line, and editors link a path.
     for line in (f"expected {broken.expected}, found {broken.found}", f"  {place}"):
@@ -62,7 +67,17 @@ def broken_text(broken: Broken, *, place: str, width: int) -> str:
 
 
 _RUNNERS = (
-    *("pytest", "_pytest", "pluggy", "contextlib", "xdist", "execnet", "unittest", "asyncio", "anyio"),
+    *(
+        "pytest",
+        "_pytest",
+        "pluggy",
+        "contextlib",
+        "xdist",
+        "execnet",
+        "unittest",
+        "asyncio",
+        "anyio",
+    ),
     *("pytest_asyncio", "graphdoctor"),
 )
 
@@ -70,7 +85,8 @@ _RUNNERS = (
 class RunnerFrames(frozenset[FrameType]):
     """Frames of the test runner and of graphdoctor, and those that started them.
 
-    Some of the runner's frames don't exist yet when a recording begins; those are recognized by their module.
+    Some of the runner's frames don't exist yet when a recording begins; those are recognized by
+    their module.
     """
 
     def __contains__(self, frame: object) -> bool:
@@ -78,9 +94,13 @@ class RunnerFrames(frozenset[FrameType]):
 
 
 def runner_frames(test: object) -> RunnerFrames:
-    """The current frames without the test's own, which is on the stack if the test itself requests the fixture."""
+    """The current frames without the test's own, which is on the stack if the test itself requests
+    the fixture.
+    """
     code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
-    return RunnerFrames(frame for frame in frames_above(sys._getframe()) if frame.f_code is not code)
+    return RunnerFrames(
+        frame for frame in frames_above(sys._getframe()) if frame.f_code is not code
+    )
 
 
 def callers_line(root: Path) -> str:
@@ -118,7 +138,8 @@ class TestContext:
 
 @contextlib.contextmanager
 def failing_by_name(root: Path | None = None) -> Iterator[None]:
-    """Turn a ``GraphDoctorError`` into a test failure with its message and hint, without a traceback.
+    """Turn a ``GraphDoctorError`` into a test failure with its message and hint, without a
+    traceback.
 
     ``root``: show the test's line, relative to this folder; None if no line of the test led here.
     """
@@ -131,15 +152,21 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
 
 
 def fail_if(broken: Broken | None, context: TestContext, *, place: str | None = None) -> None:
-    """Fail the test with the diagnosis if an expectation is broken; without a place, at the line of the test."""
+    """Fail the test with the diagnosis if an expectation is broken; without a place, at the line of
+    the test.
+    """
     __tracebackhide__ = True
     if broken is not None:
         shown = place or callers_line(context.root)
-        raise pytest.fail.Exception(broken_text(broken, place=shown, width=context.width), pytrace=False)
+        raise pytest.fail.Exception(
+            broken_text(broken, place=shown, width=context.width), pytrace=False
+        )
 
 
 class AssertableRecording:
-    """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
+    """A recording with assertions. The first one that doesn't hold fails the test, with the
+    diagnosis as its text.
+    """
 
     context: TestContext
     report: Callable[[], Report]
@@ -158,14 +185,23 @@ class AssertableRecording:
         fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.context)
 
     def assert_fullgraph(self) -> None:
-        """Assert that every compile gave one graph: no graph break, no skipped frame, nothing eager."""
+        """Assert that every compile gave one graph: no graph break, no skipped frame, nothing
+        eager.
+        """
         __tracebackhide__ = True
         fail_if(expectations.fullgraph(self.diagnosis), self.context)
 
     def assert_max_recompiles(self, limit: int) -> None:
-        """Assert that there were at most ``limit`` recompiles, and that no function went over torch's limit."""
+        """Assert that there were at most ``limit`` recompiles, and that no function went over
+        torch's limit.
+        """
         __tracebackhide__ = True
-        fail_if(expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty), self.context)
+        fail_if(
+            expectations.recompiles(
+                self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty
+            ),
+            self.context,
+        )
 
 
 class RecordedBlock(AssertableRecording, BlockRecording):
@@ -183,7 +219,9 @@ class RecordedBlock(AssertableRecording, BlockRecording):
             return super().__enter__()
 
     def assert_coverage(self, minimum: float) -> None:
-        """Fail the test: coverage is measured by repeating a call, and a block's calls are unknown."""
+        """Fail the test: coverage is measured by repeating a call, and a block's calls are
+        unknown.
+        """
         __tracebackhide__ = True
         with failing_by_name(self.context.root):
             raise GraphDoctorError(
@@ -193,7 +231,8 @@ class RecordedBlock(AssertableRecording, BlockRecording):
 
 
 class CompiledInTest(AssertableRecording, Generic[P, R]):
-    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
+    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began
+    with it.
 
     ``end`` ends that recording, and refuses to where the test can't have assertions.
     """
@@ -209,7 +248,12 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
     ) -> None:
         self.compiled = compiled
         self.context = recording.context
-        self._function, self._arguments, self._recording, self._end = function, arguments, recording, end
+        self._function, self._arguments, self._recording, self._end = (
+            function,
+            arguments,
+            recording,
+            end,
+        )
         self._measure: Callable[[], Report] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -226,7 +270,9 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
                 )
         given = self._arguments
         explainer = Explainer(
-            dynamic=given.get("dynamic"), fullgraph=bool(given.get("fullgraph")), no_grad=not is_grad_enabled()
+            dynamic=given.get("dynamic"),
+            fullgraph=bool(given.get("fullgraph")),
+            no_grad=not is_grad_enabled(),
         )
         self._measure = partial(explainer.explain, self._function, *args, **kwargs)
         return self.compiled(*args, **kwargs)
@@ -236,17 +282,20 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
         return self._end(self._recording).report()
 
     def assert_coverage(self, minimum: float) -> None:
-        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
+        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in
+        graphs.
+        """
         __tracebackhide__ = True
         with failing_by_name(self.context.root):
             self.report()
         self.check_coverage(minimum, place=None)
 
     def check_coverage(self, minimum: float, *, place: str | None) -> None:
-        """Measure the coverage of the last call, and fail the test if it's below the minimum, 0 to 1.
+        """Measure the coverage of the last call, and fail the test if it's below the minimum, 0 to
+        1.
 
-        Compiles the model again, with the ``eager`` backend, for that one call. ``place``: what expects it; None for
-        the test's line.
+        Compiles the model again, with the ``eager`` backend, for that one call. ``place``: what
+        expects it; None for the test's line.
         """
         __tracebackhide__ = True
         with failing_by_name(None if place else self.context.root):

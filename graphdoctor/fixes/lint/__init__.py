@@ -1,4 +1,5 @@
-"""Finds causes of graph breaks and recompiles from source alone, inside functions that torch compiles.
+"""Finds causes of graph breaks and recompiles from source alone, inside functions that torch
+compiles.
 
 Reports only what is certain. Never imports libcst, which would cost it its start-up.
 """

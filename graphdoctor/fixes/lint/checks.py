@@ -1,4 +1,5 @@
-"""What breaks a graph or makes torch recompile: a check looks at one node, and yields where torch 2.13 surely does.
+"""What breaks a graph or makes torch recompile: a check looks at one node, and yields where torch
+2.13 surely does.
 
 ``tests/fixes/lint`` compiles a program for each.
 """
@@ -50,7 +51,9 @@ class Site:
         return self.values.is_tensor(node, self.region.scope)
 
     def has_tensor_methods(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a tensor if one of a tensor's methods is called on it."""
+        """Whether an expression is certainly a tensor if one of a tensor's methods is called on
+        it.
+        """
         return self.kind(node) in ("tensor", "compared")
 
     def kind(self, node: ast.expr) -> Kind:
@@ -58,14 +61,21 @@ class Site:
         return self.values.of(node, self.region.scope).kind
 
     def is_of(self, node: ast.expr, dtype: str) -> bool:
-        """Whether an expression is certainly a tensor of integers (``int``), or a boolean one (``bool``)."""
+        """Whether an expression is certainly a tensor of integers (``int``), or a boolean one
+        (``bool``).
+        """
         value = self.values.of(node, self.region.scope)
         return value.kind == "tensor" and value.dtype == dtype
 
 
 _Cause = tuple[str, str, str, str | None]
 """Rule code, torch's id, type and context."""
-_BRANCH: _Cause = ("GD102", "GB0170", "Data-dependent branching", "attempted to jump with TensorVariable()")
+_BRANCH: _Cause = (
+    "GD102",
+    "GB0170",
+    "Data-dependent branching",
+    "attempted to jump with TensorVariable()",
+)
 
 
 def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
@@ -76,7 +86,11 @@ def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     match node:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             if _decides(test, site):
-                pointed = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+                pointed = (
+                    test.operand
+                    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+                    else test
+                )
                 yield Spot(pointed, *_BRANCH)
         case ast.Assert(test=test, msg=ast.expr() as message):
             is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
@@ -110,16 +124,26 @@ _LOG_METHODS = frozenset(("debug", "info", "warning", "error", "critical", "exce
 _WARNED = "module: _warnings, qualname: warn, skip reason"
 
 
-def _named(names: str, code: str, torch_id: str, gb_type: str, context: str | None = None) -> dict[str, _Cause]:
+def _named(
+    names: str, code: str, torch_id: str, gb_type: str, context: str | None = None
+) -> dict[str, _Cause]:
     return dict.fromkeys(names.split(), (code, torch_id, gb_type, context))
 
 
 _CALLS: dict[str, _Cause] = {
     **_named("warnings.warn", "GD101", "GB0007", _SKIPPED, _WARNED),
     **_named(
-        "logging.debug logging.info logging.warning logging.error", "GD101", "GB4841", "Unsupported python_type() call"
+        "logging.debug logging.info logging.warning logging.error",
+        "GD101",
+        "GB4841",
+        "Unsupported python_type() call",
     ),
-    **_named("pprint.pprint sys.stdout.write sys.stderr.write sys.stdout.flush", "GD101", "GB0156", _METHOD),
+    **_named(
+        "pprint.pprint sys.stdout.write sys.stderr.write sys.stdout.flush",
+        "GD101",
+        "GB0156",
+        _METHOD,
+    ),
     **_named(
         "time.time time.perf_counter time.monotonic time.process_time time.time_ns time.perf_counter_ns time.sleep "
         "time.strftime os.getcwd os.getpid os.listdir os.makedirs os.system os.urandom os.path.exists uuid.uuid4 "
@@ -133,8 +157,15 @@ _CALLS: dict[str, _Cause] = {
     ),
     **_named("secrets.token_hex", "GD105", "GB0008", _INLINED),
     **_named("builtins.open", "GD105", "GB0059", _BUILTIN, "builtin open []"),
-    **_named("torch._dynamo.graph_break", "GD107", "GB0025", "Call to `torch._dynamo.graph_break()`"),
-    **_named("builtins.input builtins.exec builtins.globals builtins.compile", "GD109", "GB0059", _BUILTIN),
+    **_named(
+        "torch._dynamo.graph_break", "GD107", "GB0025", "Call to `torch._dynamo.graph_break()`"
+    ),
+    **_named(
+        "builtins.input builtins.exec builtins.globals builtins.compile",
+        "GD109",
+        "GB0059",
+        _BUILTIN,
+    ),
     **_named("datetime.datetime.now json.dumps json.loads", "GD109", "GB0156", _METHOD),
     **_named("numpy.interp numpy.save numpy.random.default_rng", "GD109", "GB0294", _NUMPY),
     **_named(
@@ -171,12 +202,23 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     dotted = site.dotted(node.func)
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
-        is_plain = all(isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args)
-        yield Spot(node, "GD101", "GB0059", _BUILTIN, f"builtin print [] {bool(node.keywords) or not is_plain}")
+        is_plain = all(
+            isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one)
+            for one in node.args
+        )
+        yield Spot(
+            node,
+            "GD101",
+            "GB0059",
+            _BUILTIN,
+            f"builtin print [] {bool(node.keywords) or not is_plain}",
+        )
     elif dotted in _CALLS and not _is_entered(node, place):
         yield Spot(node, *_CALLS[dotted])
     elif dotted == "torch._dynamo.skip_frame":
-        yield Spot(node, "GD107", "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True)
+        yield Spot(
+            node, "GD107", "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True
+        )
     elif isinstance(node.func, ast.Attribute):
         if node.func.attr in _LOG_METHODS and site.kind(node.func.value) == "logger":
             yield Spot(node, "GD101", "GB0291", _LOGGER)
@@ -228,7 +270,9 @@ _TAKERS: dict[str, _Cause] = {
 
 
 def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``, ``not t``."""
+    """``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``,
+    ``not t``.
+    """
     if isinstance(node, ast.UnaryOp):
         if isinstance(node.op, ast.Not) and not place.is_test and site.is_tensor(node.operand):
             yield Spot(node, "GD103", "GB0033", _DEPENDS, is_frame_lost=True)
@@ -237,7 +281,9 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         if is_list and site.is_tensor(node.slice):
             yield Spot(node, *_ITEM)
     elif (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value)
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and site.has_tensor_methods(node.func.value)
     ):
         yield from _read_by_method(node, node.func, site)
     elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
@@ -256,7 +302,11 @@ def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator
         yield Spot(node, *_ITEM)
     elif name == "tolist":
         is_integer = site.is_of(func.value, "int")
-        words = ("GB0033", _DEPENDS) if is_integer else ("GB0109", "Tensor.tolist() with non-integer tensor")
+        words = (
+            ("GB0033", _DEPENDS)
+            if is_integer
+            else ("GB0109", "Tensor.tolist() with non-integer tensor")
+        )
         yield Spot(node, "GD103", *words)
     elif name in ("equal", "allclose"):
         yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{name}.default")
@@ -274,7 +324,9 @@ _OPERATORS = {
 
 
 def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor, ``one_hot``."""
+    """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor,
+    ``one_hot``.
+    """
     if isinstance(node, ast.Subscript):
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         is_masked = any(site.is_of(one, "bool") for one in indices)
@@ -345,7 +397,9 @@ _BY_METHOD = {
 
 
 def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse tensors."""
+    """``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse
+    tensors.
+    """
     for target in node.targets if isinstance(node, ast.Assign) else []:
         is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
         if isinstance(target, ast.Attribute) and is_switch and site.is_tensor(target.value):
@@ -356,7 +410,12 @@ def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
     module, _, name = dotted.rpartition(".")
     if module == "torch" and name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"):
         if getattr(keyword_value(node, "requires_grad"), "value", None) is True:
-            yield Spot(node, "GD114", "GB0225", "Attempted to use tensor creation function with requires_grad=True")
+            yield Spot(
+                node,
+                "GD114",
+                "GB0225",
+                "Attempted to use tensor creation function with requires_grad=True",
+            )
     elif isinstance(node.func, ast.Attribute) and dotted not in _CALLS:
         yield from _gradient_methods(node, node.func, site)
 
@@ -364,15 +423,20 @@ def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
 def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
     kind = site.kind(func.value)
     if kind == "optimizer" and func.attr == "step":
-        yield Spot(node, "GD112", "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer.")
+        yield Spot(
+            node, "GD112", "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer."
+        )
     elif kind == "optimizer" and func.attr == "zero_grad":
         yield Spot(node, "GD112", "GB0008", _INLINED, "qualname: Optimizer.")
-    if func.attr == "backward" and (kind == "tensor" or _is_backward_of_unknown(node, func.value, site)):
+    if func.attr == "backward" and (
+        kind == "tensor" or _is_backward_of_unknown(node, func.value, site)
+    ):
         yield Spot(node, "GD112", "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
     root = func.value
-    # What a chain of methods and subscripts begins with may be sparse already if it comes from elsewhere.
+    # What a chain of methods and subscripts begins with may be sparse already if it comes from
+    # elsewhere.
     while True:
         match root:
             case ast.Subscript(value=inner):
@@ -383,12 +447,19 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
                 break
     if func.attr in _BY_METHOD and site.is_tensor(root):
         yield Spot(node, *_BY_METHOD[func.attr])
-    elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
+    elif (
+        func.attr == "requires_grad_"
+        and _is_parameter(func.value, site)
+        and not node.args
+        and not node.keywords
+    ):
         yield Spot(node, "GD114", "GB0125", "Unsupported Tensor.requires_grad_() call")
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
-    """Whether it's ``loss.backward()`` of a local name: other ``backward`` methods take the loss as an argument."""
+    """Whether it's ``loss.backward()`` of a local name: other ``backward`` methods take the loss as
+    an argument.
+    """
     is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
     is_own = site.values.owner(receiver, site.region.scope) is not None
     is_defined = any("backward" in info.methods for info in site.program.classes.values())
@@ -396,7 +467,9 @@ def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> b
 
 
 def _is_parameter(node: ast.expr, site: Site) -> bool:
-    """Whether a tensor comes in from outside; for one created in the graph, torch breaks only if it's returned."""
+    """Whether a tensor comes in from outside; for one created in the graph, torch breaks only if
+    it's returned.
+    """
     if not isinstance(node, ast.Name):
         return False
     bindings = site.region.scope.bindings.get(node.id, ())
@@ -404,27 +477,49 @@ def _is_parameter(node: ast.expr, site: Site) -> bool:
 
 
 def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step += 1``."""
+    """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step +=
+    1``.
+    """
     is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
     if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
-        yield Spot(node, "GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
+        yield Spot(
+            node, "GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True
+        )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
         yield from _counter(node, node.target, site)
 
 
 def _counter(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator[Spot]:
     owner = site.values.owner(target.value, site.region.scope)
-    if owner is None or not site.program.is_module_class(owner) or not _is_step(node.op, node.value):
+    if (
+        owner is None
+        or not site.program.is_module_class(owner)
+        or not _is_step(node.op, node.value)
+    ):
         return
-    bindings = [binding for one in site.program.ancestors(owner) for _, binding in one.attributes.get(target.attr, ())]
-    starts = [one for one in bindings if isinstance(one.node, ast.Constant) and isinstance(one.node.value, int | float)]
-    steps = [one for one in bindings if isinstance(one.node, ast.BinOp) and _is_step(one.node.op, one.node.right)]
+    bindings = [
+        binding
+        for one in site.program.ancestors(owner)
+        for _, binding in one.attributes.get(target.attr, ())
+    ]
+    starts = [
+        one
+        for one in bindings
+        if isinstance(one.node, ast.Constant) and isinstance(one.node.value, int | float)
+    ]
+    steps = [
+        one
+        for one in bindings
+        if isinstance(one.node, ast.BinOp) and _is_step(one.node.op, one.node.right)
+    ]
     if starts and len(starts) + len(steps) == len(bindings):
         yield Spot(node, "GD205", subject=f"self.{target.attr}")
 
 
 def _is_step(op: ast.operator, value: ast.expr) -> bool:
-    is_number = isinstance(value, ast.Constant) and type(value.value) in (int, float) and value.value != 0
+    is_number = (
+        isinstance(value, ast.Constant) and type(value.value) in (int, float) and value.value != 0
+    )
     return is_number and isinstance(op, (ast.Add, ast.Sub))
 
 

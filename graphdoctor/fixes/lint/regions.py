@@ -1,4 +1,6 @@
-"""Which functions of a file torch compiles: those passed to torch.compile, and the functions they certainly call."""
+"""Which functions of a file torch compiles: those passed to torch.compile, and the functions they
+certainly call.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> R
         for call, callee in finder.called(region):
             callees[call] = (*callees.get(call, ()), callee.scope)
             waiting.append(callee)
-    return Regions(sorted(found.values(), key=lambda region: getattr(region.scope.node, "lineno", 0)), callees)
+    return Regions(
+        sorted(found.values(), key=lambda region: getattr(region.scope.node, "lineno", 0)), callees
+    )
 
 
 class _Finder:
@@ -68,7 +72,11 @@ class _Finder:
             if isinstance(node, ast.Module):
                 continue
             outer = scope.parent or scope
-            calls = [call for one in scope.decorators if (call := self._compilers.compiler(one, outer)) is not None]
+            calls = [
+                call
+                for one in scope.decorators
+                if (call := self._compilers.compiler(one, outer)) is not None
+            ]
             is_own = scope.owner is None or self._program.is_certain(scope.owner)
             if calls and is_own and self._compilers.is_plain(scope):
                 yield Region(scope, scope.owner, any(is_fullgraph(call) for call in calls))
@@ -98,17 +106,28 @@ class _Finder:
             if scope.owner is None or not self._program.is_certain(scope.owner):
                 return []
             bases = list(self._program.ancestors(scope.owner))[1:]
-            return [(base.methods[func.attr], region.owner) for base in bases if func.attr in base.methods][:1]
+            return [
+                (base.methods[func.attr], region.owner)
+                for base in bases
+                if func.attr in base.methods
+            ][:1]
         owner = self._values.owner(func.value if isinstance(func, ast.Attribute) else func, scope)
-        runs = self._runs(func, scope, region.owner if owner is not None and owner is scope.owner else None)
+        runs = self._runs(
+            func, scope, region.owner if owner is not None and owner is scope.owner else None
+        )
         # One of several functions isn't certain.
         are_objects = owner is None and all(info is not None for _, info in runs)
         return runs if len(runs) == 1 or are_objects else []
 
-    def _runs(self, node: ast.expr, scope: Scope, receiver: ClassInfo | None = None) -> list[Method]:
+    def _runs(
+        self, node: ast.expr, scope: Scope, receiver: ClassInfo | None = None
+    ) -> list[Method]:
         if isinstance(node, ast.Lambda):
             return [(self._program.scopes[node], None)]
-        if isinstance(node, ast.Attribute) and (value := self._values.of(node.value, scope)).kind == "class":
+        if (
+            isinstance(node, ast.Attribute)
+            and (value := self._values.of(node.value, scope)).kind == "class"
+        ):
             return [method for info in value.classes for method in self._of_class(info, node.attr)]
         return list(filter(self._is_run, self._values.called(node, scope, receiver)))
 
@@ -127,8 +146,12 @@ class _Finder:
         is_call = info is not None and self._program.method(info, "__call__") is scope
         return not (is_call and info is not None and self._program.is_module_class(info))
 
-    def _handed(self, node: ast.Call, scope: Scope) -> Iterator[tuple[Scope, ClassInfo | None, ast.Call]]:
-        """What a call to torch.compile, or to a module's ``compile``, compiles, with the call that has the options."""
+    def _handed(
+        self, node: ast.Call, scope: Scope
+    ) -> Iterator[tuple[Scope, ClassInfo | None, ast.Call]]:
+        """What a call to torch.compile, or to a module's ``compile``, compiles, with the call that
+        has the options.
+        """
         compiled = self._compilers.compiled(node, scope)
         found: Iterable[Method] = ()
         call = node
@@ -136,20 +159,28 @@ class _Finder:
             handed, call = compiled
             is_self = self._values.owner(handed, scope) is not None
             found = (not is_self and self._runs(handed, scope)) or self._passed(handed, scope)
-        elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not is_off(node):
+        elif (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compile"
+            and not is_off(node)
+        ):
             owner = self._values.owner(node.func.value, scope)
             if owner is None:
                 value = self._values.of(node.func.value, scope)
                 found = self._values.run_by(value) if value.kind == "instance" else ()
             elif self._program.method(owner, "compile") is None:
-                found = self._values.run_by(Value("instance", classes=(owner, *self._program.descendants(owner))))
+                found = self._values.run_by(
+                    Value("instance", classes=(owner, *self._program.descendants(owner)))
+                )
         yield from ((method, info, call) for method, info in found if self._is_run((method, info)))
 
     def _passed(self, node: ast.expr, scope: Scope) -> Iterator[Method]:
         if not isinstance(node, ast.Name) or (found := scope.lookup(node.id)) is None:
             return
         holder, bindings = found
-        others = [one for one in bindings if not self._compilers.is_wrapping(one.node, node, holder)]
+        others = [
+            one for one in bindings if not self._compilers.is_wrapping(one.node, node, holder)
+        ]
         if len(others) == 1 and others[0].kind == "parameter":
             for value in self._values.passed(node.id, holder):
                 yield from self._values.run_by(value)

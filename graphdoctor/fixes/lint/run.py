@@ -1,4 +1,6 @@
-"""Lints files. Comes in: paths, and what a recording saw. Goes out: a ``LintReport``. Nothing is imported or run."""
+"""Lints files. Comes in: paths, and what a recording saw. Goes out: a ``LintReport``. Nothing is
+imported or run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
+from graphdoctor.facts.recording import (
+    BreakReason,
+    BreakRecord,
+    Enclosing,
+    Recording,
+    SourceContext,
+)
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
@@ -29,7 +37,11 @@ from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnosis.findings import fingerprint, location_of, with_distinct_fingerprints
+from graphdoctor.rules.diagnosis.findings import (
+    fingerprint,
+    location_of,
+    with_distinct_fingerprints,
+)
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
@@ -39,7 +51,8 @@ from graphdoctor.trials.launch.discover import project_folders
 
 _MAX_STATEMENT_LINES = 12
 _LOSING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
-"""Statements that torch can't resume in after a break; for a ``with`` it depends on the context manager."""
+"""Statements that torch can't resume in after a break; for a ``with`` it depends on the context
+manager."""
 
 _KINDS: dict[type[ast.stmt], str] = {
     **{kind: kind.__name__.lower().removeprefix("async").removesuffix("star") for kind in _LOSING},
@@ -48,17 +61,25 @@ _KINDS: dict[type[ast.stmt], str] = {
 }
 
 
-def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
+def finding_of(
+    spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path
+) -> Finding:
     """The finding at a spot."""
     entry = _entry(spot, site, file, lines)
     rule = ALL_RULES[spot.code]
-    is_lost = site.region.is_fullgraph or spot.is_frame_lost or any(isinstance(one, _LOSING) for one in place.around)
+    is_lost = (
+        site.region.is_fullgraph
+        or spot.is_frame_lost
+        or any(isinstance(one, _LOSING) for one in place.around)
+    )
     if isinstance(rule, BreakRule):
         where = _break_site(spot, place, entry, lines, site)
         message, fixes = rule.message(where), rule.fixes(where)
     else:
         function = site.region.scope.qualname
-        message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+        message = (
+            f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+        )
         fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
     return Finding(
         code=rule.code,
@@ -69,7 +90,9 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
         count=0,
         torch_id=spot.torch_id,
         fixes=rule.sourced(fixes),
-        fingerprint=fingerprint(rule.code, entry, root, spot.torch_id or spot.gb_type or spot.subject),
+        fingerprint=fingerprint(
+            rule.code, entry, root, spot.torch_id or spot.gb_type or spot.subject
+        ),
     )
 
 
@@ -77,8 +100,13 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
     node, qualname = spot.node, site.region.scope.qualname
     line, start = node.lineno, node.col_offset
     func = node.func if isinstance(node, ast.Call) else None
-    if isinstance(func, ast.Attribute) and func.end_lineno is not None and func.end_lineno != func.value.end_lineno:
-        # For a chain over several lines, torch names the method's line (``compile.c`` of CPython 3.11).
+    if (
+        isinstance(func, ast.Attribute)
+        and func.end_lineno is not None
+        and func.end_lineno != func.value.end_lineno
+    ):
+        # For a chain over several lines, torch names the method's line (``compile.c`` of CPython
+        # 3.11).
         line, start = func.end_lineno, (func.end_col_offset or 0) - len(func.attr.encode())
     text = lines[line - 1] if line <= len(lines) else ""
     bare = text.strip()
@@ -90,7 +118,9 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
         qualname=f"{qualname}.{node.name}" if isinstance(node, ast.ClassDef) else qualname,
         text=bare,
         column=_characters(text, start) + 1,
-        end_column=_characters(text, node.end_col_offset or 0) + 1 if node.end_lineno == line else None,
+        end_column=_characters(text, node.end_col_offset or 0) + 1
+        if node.end_lineno == line
+        else None,
         indent=len(text) - len(text.lstrip()),
         origin="user",
     )
@@ -101,13 +131,21 @@ def _characters(text: str, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
-def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:
+def _break_site(
+    spot: Spot, place: Surrounding, entry: StackEntry, lines: list[str], site: Site
+) -> BreakSite:
     statement = place.statement
-    last = min(statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1)
+    last = min(
+        statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1
+    )
     reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
-    record = BreakRecord(compile_id=None, effect="resumed", chain=(reason,), stack=(entry,), words=spot.gb_type)
+    record = BreakRecord(
+        compile_id=None, effect="resumed", chain=(reason,), stack=(entry,), words=spot.gb_type
+    )
     enclosing = tuple(
-        read_fact(Enclosing, {"kind": kind, "line": one.lineno, "text": lines[one.lineno - 1].strip()})
+        read_fact(
+            Enclosing, {"kind": kind, "line": one.lineno, "text": lines[one.lineno - 1].strip()}
+        )
         for one in place.around
         if (kind := _KINDS.get(type(one)))
     )
@@ -122,7 +160,12 @@ def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[s
     return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
 
 
-_RESUMED = ("torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
+_RESUMED = (
+    "torch.no_grad",
+    "torch.enable_grad",
+    "torch.set_grad_enabled",
+    "torch.autograd.no_grad",
+)
 """Context managers that torch enters again when it resumes."""
 
 
@@ -135,7 +178,9 @@ class Event:
     callees: tuple[Scope, ...] = ()
 
 
-def seen_by_torch(events: Mapping[Scope, Sequence[Event]], program: Program) -> dict[Scope, list[Event]]:
+def seen_by_torch(
+    events: Mapping[Scope, Sequence[Event]], program: Program
+) -> dict[Scope, list[Event]]:
     """The events with causes that torch gets to, by function."""
     breaking = {scope for scope, found in events.items() if any(map(_is_break, found))}
     while more := {
@@ -149,7 +194,8 @@ def seen_by_torch(events: Mapping[Scope, Sequence[Event]], program: Program) -> 
         lost = (
             at
             for at, event in enumerate(found, start=1)
-            if (_is_break(event) or breaking.intersection(event.callees)) and _is_lost(event, scope, program)
+            if (_is_break(event) or breaking.intersection(event.callees))
+            and _is_lost(event, scope, program)
         )
         seen[scope] = [event for event in found[: next(lost, None)] if event.spot is not None]
     return seen
@@ -160,12 +206,19 @@ def _is_break(event: Event) -> bool:
 
 
 def _is_lost(event: Event, scope: Scope, program: Program) -> bool:
-    if event.spot is not None and (event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)):
+    if event.spot is not None and (
+        event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)
+    ):
         return True
     for one in event.place.around:
-        entered = [item.context_expr for item in one.items] if isinstance(one, ast.With | ast.AsyncWith) else []
+        entered = (
+            [item.context_expr for item in one.items]
+            if isinstance(one, ast.With | ast.AsyncWith)
+            else []
+        )
         is_resumed = all(
-            isinstance(each, ast.Call) and program.dotted(each.func, scope) in _RESUMED for each in entered
+            isinstance(each, ast.Call) and program.dotted(each.func, scope) in _RESUMED
+            for each in entered
         )
         if isinstance(one, _LOSING) or not is_resumed:
             return True
@@ -191,7 +244,8 @@ _SETTERS = ("patch", "setattr", "_patch")
 def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
     """Which settings the Python files below a folder change, each with the first file that does.
 
-    Hidden folders and environments are left out. Values aren't considered: a setting that is assigned may be on.
+    Hidden folders and environments are left out. Values aren't considered: a setting that is
+    assigned may be on.
     """
     found: dict[str, Path] = {}
     missing = set(wanted)
@@ -219,9 +273,13 @@ def _set_in(content: bytes) -> set[str]:
                 found.add(name)
             case ast.Constant(value=str(text)) if text.startswith(_PREFIX):
                 found.add(text.removeprefix(_PREFIX))
-            case ast.Call(func=ast.Attribute(attr="add" | "update", value=ast.Attribute(attr=name))):
+            case ast.Call(
+                func=ast.Attribute(attr="add" | "update", value=ast.Attribute(attr=name))
+            ):
                 found.add(name)
-            case ast.Call(func=ast.Attribute(attr=setter) | ast.Name(id=setter)) if setter in _SETTERS:
+            case ast.Call(func=ast.Attribute(attr=setter) | ast.Name(id=setter)) if (
+                setter in _SETTERS
+            ):
                 found |= {keyword.arg for keyword in node.keywords if keyword.arg}
                 texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
                 found |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
@@ -231,7 +289,9 @@ def _set_in(content: bytes) -> set[str]:
 def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
     """The Python files below a folder, without environments, and hidden files and folders."""
     for folder, files in project_folders(root, left_out):
-        yield from (folder / one for one in files if one.endswith(".py") and not one.startswith("."))
+        yield from (
+            folder / one for one in files if one.endswith(".py") and not one.startswith(".")
+        )
 
 
 @dataclass(frozen=True)
@@ -245,13 +305,21 @@ class Recorded:
 def recorded_in(recording: Recording) -> Recorded:
     """What a recording knows about the user's files.
 
-    Names only, because lines may have moved since. An inlined function is known by the line of a graph's node, or of a
-    break in it, if the recording has that line's source.
+    Names only, because lines may have moved since. An inlined function is known by the line of a
+    graph's node, or of a break in it, if the recording has that line's source.
     """
-    named = [(frame.file, frame.qualname) for frame in recording.frames if frame.origin == "user" and frame.qualname]
+    named = [
+        (frame.file, frame.qualname)
+        for frame in recording.frames
+        if frame.origin == "user" and frame.qualname
+    ]
     traced = {(node.file, node.line) for graph in recording.graphs for node in graph.nodes or ()}
-    traced |= {entry.at for one in recording.breaks for entry in one.stack if entry.origin == "user"}
-    named += [(context.file, context.qualname) for context in recording.sources if context.at in traced]
+    traced |= {
+        entry.at for one in recording.breaks for entry in one.stack if entry.origin == "user"
+    }
+    named += [
+        (context.file, context.qualname) for context in recording.sources if context.at in traced
+    ]
     functions = grouped((Path(file), name) for file, name in named)
     return Recorded(
         functions={file: frozenset(names) for file, names in functions.items()},
@@ -260,7 +328,9 @@ def recorded_in(recording: Recording) -> Recorded:
 
 
 def python_files(path: Path) -> list[Path]:
-    """The file itself, or the Python files below a folder, without environments, and hidden files and folders."""
+    """The file itself, or the Python files below a folder, without environments, and hidden files
+    and folders.
+    """
     return sorted(_walked(path)) if path.is_dir() else [path]
 
 
@@ -275,9 +345,11 @@ def lint_files(
     texts: Mapping[Path, str] | None = None,
     switches: Callable[[Path, Iterable[str]], Mapping[str, Path]] = switches_in,
 ) -> LintReport:
-    """Find what certainly breaks a graph or recompiles in the functions that files compile, by file and line.
+    """Find what certainly breaks a graph or recompiles in the functions that files compile, by file
+    and line.
 
-    ``texts`` are of files that an editor has changed; ``switches`` finds settings that a project's files change.
+    ``texts`` are of files that an editor has changed; ``switches`` finds settings that a project's
+    files change.
     """
     shown_from = shown_from or root
     recorded = recorded or Recorded()
@@ -299,17 +371,26 @@ def lint_files(
             if functions or ("torch" in text and "compile" in text):
                 findings, traced_count = _found_in(path, text, tree, root, functions)
                 comments = comments_in(text)
-                kept = [one for one in findings if all(comment.code_for(one) is None for comment in comments)]
+                kept = [
+                    one
+                    for one in findings
+                    if all(comment.code_for(one) is None for comment in comments)
+                ]
                 found += kept
                 function_count += traced_count
                 ignored_count += len(findings) - len(kept)
             continue
-        unreadable.append(UnreadableFile(file=relative(str(path), shown_from), line=line, message=message))
+        unreadable.append(
+            UnreadableFile(file=relative(str(path), shown_from), line=line, message=message)
+        )
     found, notes = _silenced(found, root, shown_from, recorded.settings, switches)
     counting = [
         finding
         for finding in found
-        if all(ignored_by(finding, comments={}, paths=one.paths, selection=one.selection) is None for one in policies)
+        if all(
+            ignored_by(finding, comments={}, paths=one.paths, selection=one.selection) is None
+            for one in policies
+        )
     ]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
     known = known_in(baselines[0], counting) if baselines else ()
@@ -319,7 +400,9 @@ def lint_files(
         file_count=len(files),
         function_count=function_count,
         findings=_shown(new, root, shown_from),
-        failing_count=sum(all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new),
+        failing_count=sum(
+            all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new
+        ),
         known=_shown(known, root, shown_from),
         ignored_count=ignored_count + len(found) - len(counting),
         unreadable=tuple(unreadable),
@@ -332,7 +415,9 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
         moved.append(finding.replace(location=finding.location.replace(file=file)))
-    moved.sort(key=lambda one: (one.location.file, one.location.line, one.location.column or 0, one.code))
+    moved.sort(
+        key=lambda one: (one.location.file, one.location.line, one.location.column or 0, one.code)
+    )
     return tuple(moved)
 
 
@@ -361,14 +446,18 @@ def _events(site: Site, found: Regions) -> Iterator[Event]:
             yield Event(place, callees=found.callees[node])
 
 
-def _findings_in(site: Site, seen: list[Event], path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+def _findings_in(
+    site: Site, seen: list[Event], path: Path, lines: list[str], root: Path
+) -> Iterator[Finding]:
     """The findings in one function. A function that is never compiled doesn't recompile either."""
     found = [
         finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
         for event in seen
         if event.spot is not None
     ]
-    is_lost = any(finding.severity == "error" and finding.code.startswith("GD1") for finding in found)
+    is_lost = any(
+        finding.severity == "error" and finding.code.startswith("GD1") for finding in found
+    )
     yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
 
 
@@ -389,11 +478,19 @@ def _silenced(
     known: frozenset[str],
     switches: Callable[[Path, Iterable[str]], Mapping[str, Path]],
 ) -> tuple[list[Finding], tuple[str, ...]]:
-    """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
+    """The findings that no changed torch setting prevents, and a sentence for each setting that
+    hides others.
+    """
     wanted = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
     where = dict.fromkeys(wanted & known, "the recording")
-    where |= {name: relative(str(path), shown_from) for name, path in switches(root, wanted - known).items()}
-    hiding = [next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None) for finding in findings]
+    where |= {
+        name: relative(str(path), shown_from)
+        for name, path in switches(root, wanted - known).items()
+    }
+    hiding = [
+        next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None)
+        for finding in findings
+    ]
     kept = [finding for finding, name in zip(findings, hiding, strict=True) if name is None]
     notes = tuple(
         f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."

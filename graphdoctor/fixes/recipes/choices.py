@@ -1,4 +1,6 @@
-"""A branch on a tensor's value that chooses between values: compute both ways and choose with ``torch.where``."""
+"""A branch on a tensor's value that chooses between values: compute both ways and choose with
+``torch.where``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from libcst import matchers
 
 from graphdoctor.facts.wording import listed
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.branches import RETURNED, Branch, Comments, Step, branch_of, line_of, lines_for
+from graphdoctor.fixes.source.branches import (
+    RETURNED,
+    Branch,
+    Comments,
+    Step,
+    branch_of,
+    line_of,
+    lines_for,
+)
 from graphdoctor.fixes.source.effects import is_report, touched
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
@@ -52,7 +62,15 @@ from graphdoctor.fixes.source.tree import (
     walk,
 )
 
-_WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
+_WITHOUT_WORDS = (
+    cst.Assign,
+    cst.AugAssign,
+    cst.AnnAssign,
+    cst.Arg,
+    cst.Attribute,
+    cst.BinaryOperation,
+    cst.Subscript,
+)
 """Nodes that never put a keyword directly before an expression."""
 
 _Values = Sequence[cst.BaseExpression]
@@ -62,16 +80,19 @@ _Values = Sequence[cst.BaseExpression]
 def branch_where(place: Place) -> Edit:
     """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
 
-    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. What a condition asks
-    Python first (``mask is not None``, ``self.training``) stays an ``if``. Safe if one number decides and both
-    branches compute every element from the same floating-point tensors with operations that are defined for every
-    number and have finite gradients. Otherwise unsafe: both branches are computed, so the one that isn't taken may
-    fail, have a side effect or another shape, or put NaN into gradients.
+    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. What
+    a condition asks Python first (``mask is not None``, ``self.training``) stays an ``if``. Safe if
+    one number decides and both branches compute every element from the same floating-point tensors
+    with operations that are defined for every number and have finite gradients. Otherwise unsafe:
+    both branches are computed, so the one that isn't taken may fail, have a side effect or another
+    shape, or put NaN into gradients.
     """
     names = Names(place.source, place.scope)
     if isinstance(place.tested, cst.IfExp):
         return _choose_expression(place, place.tested, names)
-    return _Choice.of(place, need(place.tested, cst.If, "an assertion doesn't choose between values"), names).edit()
+    return _Choice.of(
+        place, need(place.tested, cst.If, "an assertion doesn't choose between values"), names
+    ).edit()
 
 
 def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
@@ -85,7 +106,9 @@ def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
         call = choice.deep_clone().with_changes(body=call, test=first.deep_clone())
     refuse_lost_comments([choice], [call])
     # `return(a)if c else b`: a name needs a space where a parenthesis doesn't.
-    if source.code(choice).startswith("(") and not isinstance(source.parent(choice), _WITHOUT_WORDS):
+    if source.code(choice).startswith("(") and not isinstance(
+        source.parent(choice), _WITHOUT_WORDS
+    ):
         call = bracketed(call.with_changes(lpar=[], rpar=[]))
     title = f"Choose with `{numpy or 'torch'}.where` in place of `… if … else …`"
     return place.edit(title, (choice, call), is_safe=_is_safe(names, [test], [sides], alone=()))
@@ -107,7 +130,9 @@ class _Choice:
     def of(cls, place: Place, statement: cst.If, names: Names) -> _Choice:
         outer, test = without_python(statement.test)
         if statement.orelse is None and outer is not None:
-            return cls(place, statement, names, [test], [branch_of(statement.body), Branch()], outer=outer)
+            return cls(
+                place, statement, names, [test], [branch_of(statement.body), Branch()], outer=outer
+            )
         tests: list[cst.BaseExpression] = []
         branches: list[Branch] = []
         rest: Sequence[cst.BaseStatement] = ()
@@ -124,7 +149,10 @@ class _Choice:
         return cls(place, statement, names, tests, [*branches, branch_of(rest)], rest)
 
     def edit(self) -> Edit:
-        decline_if(len({branch.is_returning for branch in self.branches}) > 1, "one branch returns and another doesn't")
+        decline_if(
+            len({branch.is_returning for branch in self.branches}) > 1,
+            "one branch returns and another doesn't",
+        )
         rows = self._rows()
         lines, conditions = self._conditions(rows)
         is_named = bool(lines)
@@ -141,13 +169,22 @@ class _Choice:
                 refuse_unless_tensor(value)
             kept += columns
             # A row of one value is a step before a choice.
-            chosen = values[0].deep_clone() if len(values) == 1 else _each_chosen(conditions, values, columns)
+            chosen = (
+                values[0].deep_clone()
+                if len(values) == 1
+                else _each_chosen(conditions, values, columns)
+            )
             chosen = _in_numpy(chosen, numpy)
             small = cst.Return(chosen) if target == RETURNED else assigned(target, chosen).body[0]
             lines.append(line_of(small, comments))
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
         choices = [values for values in kept if len(values) > 1]
-        is_safe = _is_safe(self.names, self.tests, choices, alone=[values[0] for values in kept if len(values) == 1])
+        is_safe = _is_safe(
+            self.names,
+            self.tests,
+            choices,
+            alone=[values[0] for values in kept if len(values) == 1],
+        )
         whole: list[cst.BaseStatement] = list(_inlined(lines) if is_named else lines)
         if self.outer is not None:
             # `if` and what is under it share the indentation of the old one.
@@ -158,18 +195,25 @@ class _Choice:
         return self.place.edit(_title(targets, numpy or "torch"), *changes, is_safe=is_safe)
 
     def _rows(self) -> list[list[Step | None]]:
-        """The steps by line: one step of each branch to choose from, or a single step that can come before a choice.
+        """The steps by line: one step of each branch to choose from, or a single step that can come
+        before a choice.
 
-        A branch's steps see what its earlier steps did: a name that was chosen has that branch's value whenever the
-        branch is the one that is taken.
+        A branch's steps see what its earlier steps did: a name that was chosen has that branch's
+        value whenever the branch is the one that is taken.
         """
         columns = [self._sections(branch) for branch in self.branches]
-        chosen = [[target for _, step in column if step and (target := step.target)] for column in columns]
+        chosen = [
+            [target for _, step in column if step and (target := step.target)] for column in columns
+        ]
         longest = max(chosen, key=len)
         decline_if(not longest, "no branch assigns a name that is used later")
         if any(targets not in ([], longest) for targets in chosen):
             names = dict.fromkeys(itertools.chain.from_iterable(chosen))
-            in_some = [f"`{name}`" for name in names if name != RETURNED and any(name not in one for one in chosen)]
+            in_some = [
+                f"`{name}`"
+                for name in names
+                if name != RETURNED and any(name not in one for one in chosen)
+            ]
             before = " before they return" if RETURNED in names else ""
             decline_if(bool(in_some), f"only some branches assign {listed(in_some)}{before}")
             raise DeclinedError("the branches assign names in a different order")
@@ -189,7 +233,9 @@ class _Choice:
         return rows
 
     def _sections(self, branch: Branch) -> list[tuple[tuple[Step, ...], Step | None]]:
-        """Each step whose name is used later, with the steps before it whose names aren't; those at the end alone."""
+        """Each step whose name is used later, with the steps before it whose names aren't; those at
+        the end alone.
+        """
         sections: list[tuple[tuple[Step, ...], Step | None]] = []
         before: tuple[Step, ...] = ()
         for step in branch.steps:
@@ -200,8 +246,12 @@ class _Choice:
                 before = ()
         return [*sections, (before, None)] if before else sections
 
-    def _conditions(self, rows: Sequence[Sequence[Step | None]]) -> tuple[list[cst.SimpleStatementLine], _Values]:
-        tensors = [without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests]
+    def _conditions(
+        self, rows: Sequence[Sequence[Step | None]]
+    ) -> tuple[list[cst.SimpleStatementLine], _Values]:
+        tensors = [
+            without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests
+        ]
         is_repeated = any(_is_repeated([step.value for step in row if step]) for row in rows)
         if len(rows) == 1 and not is_repeated:
             return [], tensors
@@ -217,7 +267,12 @@ class _Choice:
 def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleStatementLine]:
     """Two lines as one, if the first names a condition that the second uses once."""
     match lines:
-        case [cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=name)], value=test)]), line]:
+        case [
+            cst.SimpleStatementLine(
+                body=[cst.Assign(targets=[cst.AssignTarget(target=name)], value=test)]
+            ),
+            line,
+        ]:
             uses = [found for found in names_in(line) if found.deep_equals(name)]
             # In a comprehension it would be computed for each row.
             if len(uses) == 1 and not matchers.findall(line, matchers.ListComp()):
@@ -226,8 +281,15 @@ def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleSta
 
 
 def _numpy_of(tests: _Values, source: SourceFile) -> str | None:
-    """The file's name for NumPy if that made the conditions: outside of torch.compile these are its arrays."""
-    calls = [call for test in tests for call in calls_in(test) if source.dotted_name(call).startswith("numpy.")]
+    """The file's name for NumPy if that made the conditions: outside of torch.compile these are its
+    arrays.
+    """
+    calls = [
+        call
+        for test in tests
+        for call in calls_in(test)
+        if source.dotted_name(call).startswith("numpy.")
+    ]
     name = dotted(calls[0].func) if calls else None
     return None if name is None else name.rpartition(".")[0] or None
 
@@ -237,13 +299,17 @@ def _in_numpy(chosen: cst.BaseExpression, numpy: str | None) -> cst.BaseExpressi
     if numpy is None:
         return chosen
     where = cst.Attribute(cst.parse_expression(numpy), cst.Name("where"))
-    written = matchers.replace(chosen, matchers.Attribute(matchers.Name("torch"), matchers.Name("where")), where)
+    written = matchers.replace(
+        chosen, matchers.Attribute(matchers.Name("torch"), matchers.Name("where")), where
+    )
     assert isinstance(written, cst.BaseExpression)  # one attribute took another's place
     return written
 
 
 def _columns(values: _Values) -> list[_Values]:
-    """The values to choose from: of several at once, such as ``return a, b``, those at each place that differ."""
+    """The values to choose from: of several at once, such as ``return a, b``, those at each place
+    that differ.
+    """
     if len(values) == 1:
         return [values]
     if (rows := _rows_of(values)) is not None:
@@ -256,12 +322,18 @@ def _columns(values: _Values) -> list[_Values]:
 
 
 def _rows_of(values: _Values) -> _Values | None:
-    """What is chosen for each ``row`` of ``[f(row) for row in rows]`` or of ``rows`` itself; None if it's no such."""
+    """What is chosen for each ``row`` of ``[f(row) for row in rows]`` or of ``rows`` itself; None
+    if it's no such.
+    """
     made = [value for value in values if isinstance(value, cst.ListComp)]
-    if not made or any(one.for_in.ifs or one.for_in.inner_for_in or one.for_in.asynchronous for one in made):
+    if not made or any(
+        one.for_in.ifs or one.for_in.inner_for_in or one.for_in.asynchronous for one in made
+    ):
         return None
     rows, row = made[0].for_in.iter, made[0].for_in.target
-    if not isinstance(row, cst.Name) or any(not one.for_in.deep_equals(made[0].for_in) for one in made):
+    if not isinstance(row, cst.Name) or any(
+        not one.for_in.deep_equals(made[0].for_in) for one in made
+    ):
         return None
     found = [
         value.elt if isinstance(value, cst.ListComp) else row
@@ -272,15 +344,21 @@ def _rows_of(values: _Values) -> _Values | None:
 
 
 def _parts(value: cst.BaseExpression) -> tuple[tuple[str, ...] | None, _Values]:
-    """What tells displays apart whose parts can be chosen one by one, None for anything else; and the parts."""
+    """What tells displays apart whose parts can be chosen one by one, None for anything else; and
+    the parts.
+    """
     match value:
         case cst.Tuple(elements=elements) | cst.List(elements=elements):
             found = [element.value for element in elements if isinstance(element, cst.Element)]
-            return ((type(value).__name__, str(len(found))) if len(found) == len(elements) else None), found
+            return (
+                (type(value).__name__, str(len(found))) if len(found) == len(elements) else None
+            ), found
         case cst.Dict(elements=elements):
             pairs = [element for element in elements if isinstance(element, cst.DictElement)]
             keys = [pair.key.value for pair in pairs if isinstance(pair.key, cst.SimpleString)]
-            return (("Dict", *keys) if len(keys) == len(elements) else None), [pair.value for pair in pairs]
+            return (("Dict", *keys) if len(keys) == len(elements) else None), [
+                pair.value for pair in pairs
+            ]
     return None, []
 
 
@@ -290,12 +368,16 @@ def _is_same(values: _Values) -> bool:
 
 def _is_repeated(values: _Values) -> bool:
     """Whether the condition stands more than once in what is chosen."""
-    is_guarded = (not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value) for value in values)
+    is_guarded = (
+        not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value) for value in values
+    )
     is_each = _rows_of(values) is not None or (len(values) > 1 and len(_columns(values)) > 1)
     return any(is_guarded) or is_each
 
 
-def _each_chosen(conditions: _Values, values: _Values, columns: Sequence[_Values]) -> cst.BaseExpression:
+def _each_chosen(
+    conditions: _Values, values: _Values, columns: Sequence[_Values]
+) -> cst.BaseExpression:
     """What is chosen, with the values that differ chosen one by one if they are in displays."""
     if columns == [values]:
         return _chosen(conditions, values)
@@ -305,17 +387,27 @@ def _each_chosen(conditions: _Values, values: _Values, columns: Sequence[_Values
     display = values[-1].deep_clone()
     assert isinstance(display, cst.Tuple | cst.List | cst.Dict)  # nothing else has columns
     columns = list(zip(*(_parts(value)[1] for value in values), strict=True))
-    chosen = [column[0].deep_clone() if _is_same(column) else _chosen(conditions, column) for column in columns]
-    elements = [part.with_changes(value=value) for part, value in zip(display.elements, chosen, strict=True)]
+    chosen = [
+        column[0].deep_clone() if _is_same(column) else _chosen(conditions, column)
+        for column in columns
+    ]
+    elements = [
+        part.with_changes(value=value) for part, value in zip(display.elements, chosen, strict=True)
+    ]
     return display.with_changes(elements=elements)
 
 
 def _chosen(conditions: _Values, values: _Values) -> cst.BaseExpression:
     """The value of the first condition that is true, or the last one."""
-    safe = [guarded(value, condition, is_if=True) for condition, value in zip(conditions, values, strict=False)]
+    safe = [
+        guarded(value, condition, is_if=True)
+        for condition, value in zip(conditions, values, strict=False)
+    ]
     last = guarded(values[-1], conditions[-1], is_if=False)
     match values[0], safe:
-        case cst.BinaryOperation(right=before), [cst.BinaryOperation(operator=cst.Divide()) as divided]:
+        case cst.BinaryOperation(right=before), [
+            cst.BinaryOperation(operator=cst.Divide()) as divided
+        ]:
             # Divided by 1, it is what it was.
             if divided.left.deep_equals(last) and not divided.right.deep_equals(before):
                 return divided.deep_clone()
@@ -356,17 +448,19 @@ def _is_safe(names: Names, tests: _Values, rows: Sequence[_Values], *, alone: _V
         and is_evaluated_alike(tests)
         and not names.is_changing_tensors
         and all(is_harmless(value, names.source) for value in values)
-        # Broadcasting over the same tensors gives the same shape; a lone number would get a shape that it didn't have.
+        # Broadcasting over the same tensors gives the same shape; a lone number would get a shape
+        # that it didn't have.
         and all(len({operands(value) for value in row}) == 1 and operands(row[0]) for row in rows)
     )
 
 
 @recipe("GD102")
 def tuple_where(place: Place) -> Edit:
-    """``if low > high: low, high = high, low`` becomes ``low, high = torch.where(…), torch.where(…)``.
+    """``if low > high: low, high = high, low`` becomes ``low, high = torch.where(…),
+    torch.where(…)``.
 
-    Python computes all values before it sets the first name, and so do the calls. Unsafe: both ways are computed, so
-    the one that isn't taken may fail or put NaN into gradients.
+    Python computes all values before it sets the first name, and so do the calls. Unsafe: both ways
+    are computed, so the one that isn't taken may fail or put NaN into gradients.
     """
     choice, names = place.branch, Names(place.source, place.scope)
     line, targets, values = _set_at_once(choice)
@@ -380,10 +474,16 @@ def tuple_where(place: Place) -> Edit:
     pairs = zip(targets, values, strict=True)
     chosen = [_chosen([condition], [value, cst.Name(name)]) for name, value in pairs]
     small = assigned(joined([cst.Name(name) for name in targets]), joined(chosen)).body
-    lines = [*before, line.with_changes(body=small, leading_lines=() if before else line.leading_lines)]
+    lines = [
+        *before,
+        line.with_changes(body=small, leading_lines=() if before else line.leading_lines),
+    ]
     lines[0] = after_lines(lines[0], choice.leading_lines)
     refuse_lost_comments([choice], lines)
-    return place.edit(f"Choose {' and '.join(f'`{name}`' for name in targets)} with `torch.where`", (choice, lines))
+    return place.edit(
+        f"Choose {' and '.join(f'`{name}`' for name in targets)} with `torch.where`",
+        (choice, lines),
+    )
 
 
 def _set_at_once(choice: cst.If) -> tuple[cst.SimpleStatementLine, list[str], _Values]:
@@ -392,7 +492,8 @@ def _set_at_once(choice: cst.If) -> tuple[cst.SimpleStatementLine, list[str], _V
             cst.SimpleStatementLine(
                 body=[
                     cst.Assign(
-                        targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))], value=cst.Tuple(elements=values)
+                        targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))],
+                        value=cst.Tuple(elements=values),
                     )
                 ]
             ) as line
@@ -407,10 +508,11 @@ def _set_at_once(choice: cst.If) -> tuple[cst.SimpleStatementLine, list[str], _V
 
 @recipe("GD102")
 def choose_at_return(place: Place) -> Edit:
-    """``if sure: return early`` and later ``return late`` become ``return torch.where(sure, early, late)``.
+    """``if sure: return early`` and later ``return late`` become ``return torch.where(sure, early,
+    late)``.
 
-    For more lines between the two than ``branch-where`` takes. Unsafe: the rest is always computed, which the early
-    ``return`` was there to save, and what it prints is always printed.
+    For more lines between the two than ``branch-where`` takes. Unsafe: the rest is always computed,
+    which the early ``return`` was there to save, and what it prints is always printed.
     """
     source, function = place.source, place.function
     statement = need(place.tested, cst.If, "no `return` depends on the condition")
@@ -423,9 +525,14 @@ def choose_at_return(place: Place) -> Edit:
         _refuse_effects(source, line)
     names = Names(source, function)
     is_early, value = cst.Name(names.fresh("is_early")), cst.Name(names.fresh("early_value"))
-    early = assigned(value, without_parentheses(guarded(steps[0].value, is_early, is_if=True))).body[0]
+    early = assigned(
+        value, without_parentheses(guarded(steps[0].value, is_early, is_if=True))
+    ).body[0]
     test = without_parentheses(as_boolean_tensor(statement.test, source))
-    lines = [after_lines(assigned(is_early, test), statement.leading_lines), line_of(early, steps[0].comments)]
+    lines = [
+        after_lines(assigned(is_early, test), statement.leading_lines),
+        line_of(early, steps[0].comments),
+    ]
     changes: list[Change] = []
     for found in _returns(rest):
         late = known(found.value, "a later `return` returns nothing")
@@ -437,11 +544,17 @@ def choose_at_return(place: Place) -> Edit:
     return place.edit(title, (statement, lines), *changes)
 
 
-def _rest(source: SourceFile, statement: cst.If, function: cst.FunctionDef) -> Sequence[cst.CSTNode]:
+def _rest(
+    source: SourceFile, statement: cst.If, function: cst.FunctionDef
+) -> Sequence[cst.CSTNode]:
     body = function.body.body
-    decline_if(source.parent(statement) is not function.body, "the early `return` is inside another block")
+    decline_if(
+        source.parent(statement) is not function.body, "the early `return` is inside another block"
+    )
     rest = body[body.index(statement) + 1 :]
-    decline_if(not rest or not _ends_with_return(rest[-1]), "the function doesn't end with a `return`")
+    decline_if(
+        not rest or not _ends_with_return(rest[-1]), "the function doesn't end with a `return`"
+    )
     return rest
 
 
@@ -471,4 +584,7 @@ def _refuse_effects(source: SourceFile, line: cst.CSTNode) -> None:
                 raise DeclinedError("the rest of the function changes a tensor in place")
             case cst.Expr(value=cst.Call()) if not is_report(source, node):
                 raise DeclinedError("the rest of the function calls something for its side effect")
-    decline_if(any("." in path for path in touched(line, "self").changed), "the rest of the function changes an object")
+    decline_if(
+        any("." in path for path in touched(line, "self").changed),
+        "the rest of the function changes an object",
+    )

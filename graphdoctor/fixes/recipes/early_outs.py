@@ -9,30 +9,51 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.names import Names
-from graphdoctor.fixes.source.nodes import after_lines, called, lines_of, name_set, refuse_lost_comments, set_names
+from graphdoctor.fixes.source.nodes import (
+    after_lines,
+    called,
+    lines_of,
+    name_set,
+    refuse_lost_comments,
+    set_names,
+)
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, need, walk
 
-_LEAVING = matchers.SimpleStatementLine([matchers.Return() | matchers.Break() | matchers.Continue()])
+_LEAVING = matchers.SimpleStatementLine(
+    [matchers.Return() | matchers.Break() | matchers.Continue()]
+)
 
 
 @recipe("GD102", "GD103", "GD119")
 def drop_early_out(place: Place) -> Edit:
     """Removes ``if mask.all(): return x``, ``if mask.sum() == 0: break`` and their like.
 
-    Also with the line above it, if that only reads the value that it asks about. Unsafe: it's right only if the rest
-    gives the same, which trials show on inputs that take the branch; without any, it isn't verified.
+    Also with the line above it, if that only reads the value that it asks about. Unsafe: it's right
+    only if the rest gives the same, which trials show on inputs that take the branch; without any,
+    it isn't verified.
     """
     source = place.source
     choice, before = _leaving(place)
-    decline_if(choice.orelse is not None or isinstance(source.parent(choice), cst.If), "the `if` has another branch")
+    decline_if(
+        choice.orelse is not None or isinstance(source.parent(choice), cst.If),
+        "the `if` has another branch",
+    )
     body = lines_of(choice.body)
-    decline_if(len(body) != 1 or not matchers.matches(body[0], _LEAVING), "the branch does more than leave early")
+    decline_if(
+        len(body) != 1 or not matchers.matches(body[0], _LEAVING),
+        "the branch does more than leave early",
+    )
     # Which lines an input reaches is known, not which parts of one.
-    decline_if(isinstance(choice.body, cst.SimpleStatementSuite), "the branch is on the line of its condition")
+    decline_if(
+        isinstance(choice.body, cst.SimpleStatementSuite),
+        "the branch is on the line of its condition",
+    )
     block = need(source.parent(choice), cst.IndentedBlock, "the `if` is on a line of its own")
     is_last = block.body[-1] is choice
     is_break = any(isinstance(node, cst.Break) for node in walk(body[0]))
-    decline_if(is_last and (not is_break or block.body[0] is choice), "nothing comes after the `if`")
+    decline_if(
+        is_last and (not is_break or block.body[0] is choice), "nothing comes after the `if`"
+    )
     what = source.shortened(body[0])
     title = f"Drop the early out `if {source.shortened(choice.test)}: {what}`"
     changes = _removed(block, [*before, choice])
@@ -51,11 +72,15 @@ def _leaving(place: Place) -> tuple[cst.If, Sequence[cst.BaseStatement]]:
     names = set_names(line)
     decline_if(len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear)
     known = Names(place.source, place.scope)
-    return choice, [line] if all(known.is_only_in(name, [line, choice.test]) for name in names) else []
+    return choice, [line] if all(
+        known.is_only_in(name, [line, choice.test]) for name in names
+    ) else []
 
 
 def _removed(block: cst.IndentedBlock, lines: Sequence[cst.BaseStatement]) -> list[Change]:
-    """Changes that remove lines with the comments above them, which are about them; blank lines stay."""
+    """Changes that remove lines with the comments above them, which are about them; blank lines
+    stay.
+    """
     if block.body[-1] is lines[-1]:
         return [(line, []) for line in lines]
     following = block.body[block.body.index(lines[-1]) + 1]
@@ -67,10 +92,12 @@ def _removed(block: cst.IndentedBlock, lines: Sequence[cst.BaseStatement]) -> li
 
 @recipe("GD102")
 def drop_shortcuts(place: Place) -> Edit:
-    """Keeps the ``else`` of ``if mask.all(): … elif not mask.any(): … else: …``, which works for every mask.
+    """Keeps the ``else`` of ``if mask.all(): … elif not mask.any(): … else: …``, which works for
+    every mask.
 
-    Comments in and above the other branches go with them. Unsafe: it's right only if the ``else`` gives the same, which
-    trials show on inputs that take each of the other branches; without any, it isn't verified.
+    Comments in and above the other branches go with them. Unsafe: it's right only if the ``else``
+    gives the same, which trials show on inputs that take each of the other branches; without any,
+    it isn't verified.
     """
     source = place.source
     choice = need(place.tested, cst.If, "it isn't an `if` with an `else`")
@@ -82,15 +109,27 @@ def drop_shortcuts(place: Place) -> Edit:
     names = name_set(general.body)
     for shortcut in shortcuts:
         masks = _asked_whole(source, shortcut.test)
-        decline_if(not masks or not masks <= names, "the conditions don't ask about a whole mask that the `else` uses")
-        decline_if(isinstance(shortcut.body, cst.SimpleStatementSuite), "a branch is on the line of its condition")
+        decline_if(
+            not masks or not masks <= names,
+            "the conditions don't ask about a whole mask that the `else` uses",
+        )
+        decline_if(
+            isinstance(shortcut.body, cst.SimpleStatementSuite),
+            "a branch is on the line of its condition",
+        )
     title = f"Keep only the `else` of `if {source.shortened(choice.test)}: …`"
-    reached = tuple(source.position(lines_of(shortcut.body)[0]).start.line for shortcut in shortcuts)
+    reached = tuple(
+        source.position(lines_of(shortcut.body)[0]).start.line for shortcut in shortcuts
+    )
     if isinstance(source.parent(choice), cst.If):
         return place.edit(title, (choice, general.deep_clone()), reached=reached)
     first, *rest = [line.deep_clone() for line in lines_of(general.body)]
     header = general.body.header.comment if isinstance(general.body, cst.IndentedBlock) else None
-    above = [*choice.leading_lines, *general.leading_lines, *([cst.EmptyLine(comment=header)] if header else [])]
+    above = [
+        *choice.leading_lines,
+        *general.leading_lines,
+        *([cst.EmptyLine(comment=header)] if header else []),
+    ]
     lines = [after_lines(first, above), *rest]
     refuse_lost_comments([general], lines)
     return place.edit(title, (choice, lines), reached=reached)
@@ -102,6 +141,11 @@ def _asked_whole(source: SourceFile, test: cst.BaseExpression) -> frozenset[str]
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         word, test = "any", test.expression
     tensor = source.receiver(test)
-    if tensor is None or not isinstance(test, cst.Call) or called(test) != word or source.given_to(test):
+    if (
+        tensor is None
+        or not isinstance(test, cst.Call)
+        or called(test) != word
+        or source.given_to(test)
+    ):
         return frozenset()
     return frozenset(name_set(tensor))

@@ -1,4 +1,6 @@
-"""Lines that a tensor's value guards: changes in place, a check for an empty selection, an exception."""
+"""Lines that a tensor's value guards: changes in place, a check for an empty selection, an
+exception.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,37 @@ from graphdoctor.fixes.source.nodes import (
     where,
     without_parentheses,
 )
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, known, need, only
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    dotted,
+    known,
+    need,
+    only,
+)
 
 _NEUTRAL = {"mul_": "1", "div_": "1", "add_": "0", "sub_": "0"}
 """Methods of a tensor, and the argument with which each changes nothing."""
 
-_OPERATORS = {cst.MultiplyAssign: "1", cst.DivideAssign: "1", cst.AddAssign: "0", cst.SubtractAssign: "0"}
+_OPERATORS = {
+    cst.MultiplyAssign: "1",
+    cst.DivideAssign: "1",
+    cst.AddAssign: "0",
+    cst.SubtractAssign: "0",
+}
 _MORE = "the branch does more than change tensors in place"
 
 
 @recipe("GD102")
 def in_place_where(place: Place) -> Edit:
-    """``if norm > limit: grad.mul_(limit / norm)`` becomes ``grad.mul_(torch.where(norm > limit, limit / norm, 1))``.
+    """``if norm > limit: grad.mul_(limit / norm)`` becomes ``grad.mul_(torch.where(norm > limit,
+    limit / norm, 1))``.
 
-    Also in a loop, for ``div_``, ``add_`` and ``sub_``, their operators, ``zero_`` and ``fill_``, beside names that
-    only the branch uses; ``best.copy_(x)`` becomes ``best.copy_(torch.where(condition, x, best))``, and so do items and
-    attributes that are set. Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0.
+    Also in a loop, for ``div_``, ``add_`` and ``sub_``, their operators, ``zero_`` and ``fill_``,
+    beside names that only the branch uses; ``best.copy_(x)`` becomes
+    ``best.copy_(torch.where(condition, x, best))``, and so do items and attributes that are set.
+    Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0.
     Unsafe: what is written is always computed, so it may fail or be another dtype than it was.
     """
     choice = place.branch
@@ -74,7 +91,8 @@ class _InPlace:
         self._condition, self._above = names.named(self._test)
         self._hoisted: list[cst.SimpleStatementLine] = []
         self.is_written = False
-        """Whether a whole tensor, or a part of one, is written anew, so that the condition's dims would count."""
+        """Whether a whole tensor, or a part of one, is written anew, so that the condition's dims
+        would count."""
         self._count = 0
         """How many changes in place there are."""
 
@@ -96,9 +114,13 @@ class _InPlace:
                 return line.with_changes(body=[self._small(small, loops) for small in line.body])
             case cst.For(orelse=None, asynchronous=None):
                 body = self._body(line.body, (*loops, line))
-                return line.with_changes(body=body, target=line.target.deep_clone(), iter=line.iter.deep_clone())
+                return line.with_changes(
+                    body=body, target=line.target.deep_clone(), iter=line.iter.deep_clone()
+                )
             case cst.If(orelse=None) if _is_about_objects(line.test):
-                return line.with_changes(body=self._body(line.body, loops), test=line.test.deep_clone())
+                return line.with_changes(
+                    body=self._body(line.body, loops), test=line.test.deep_clone()
+                )
         raise DeclinedError(_MORE)
 
     def _body(self, body: cst.BaseSuite, loops: tuple[cst.For, ...]) -> cst.BaseSuite:
@@ -106,7 +128,9 @@ class _InPlace:
             return body.with_changes(body=[self._small(small, loops) for small in body.body])
         return body.with_changes(body=[self._line(line, loops) for line in lines_of(body)])
 
-    def _small(self, small: cst.BaseSmallStatement, loops: tuple[cst.For, ...]) -> cst.BaseSmallStatement:
+    def _small(
+        self, small: cst.BaseSmallStatement, loops: tuple[cst.For, ...]
+    ) -> cst.BaseSmallStatement:
         match small:
             case cst.Pass():
                 return small.deep_clone()
@@ -116,23 +140,32 @@ class _InPlace:
                 amount = self._amount(value, _OPERATORS[type(operator)], loops)
                 return small.with_changes(target=small.target.deep_clone(), value=amount)
             case cst.Assign(
-                targets=[cst.AssignTarget(target=cst.Subscript() | cst.Attribute() as target)], value=value
+                targets=[cst.AssignTarget(target=cst.Subscript() | cst.Attribute() as target)],
+                value=value,
             ) if not assigns_a_name(target):
                 written = cst.AssignTarget(target.deep_clone())
                 return small.with_changes(targets=[written], value=self._kept(value, target))
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
-                decline_if(not self._names.is_only_in(name, [self._choice]), f"`{name}` is used after the branch")
+                decline_if(
+                    not self._names.is_only_in(name, [self._choice]),
+                    f"`{name}` is used after the branch",
+                )
                 refuse_unless_tensor(value)
                 return small.deep_clone()
         raise DeclinedError(_MORE)
 
     def _call(self, call: cst.Call, name: str, loops: tuple[cst.For, ...]) -> cst.Call:
         args = [argument.deep_clone() for argument in call.args]
-        decline_if(any(argument.star for argument in args), f"`{name}` takes arguments that the line doesn't show")
+        decline_if(
+            any(argument.star for argument in args),
+            f"`{name}` takes arguments that the line doesn't show",
+        )
         keywords = list(map(keyword_of, args))
         if name in _NEUTRAL and keywords[:1] == [""] and set(keywords[1:]) <= {"alpha"}:
             amount = self._amount(call.args[0].value, _NEUTRAL[name], loops)
-            return call.with_changes(func=call.func.deep_clone(), args=[args[0].with_changes(value=amount), *args[1:]])
+            return call.with_changes(
+                func=call.func.deep_clone(), args=[args[0].with_changes(value=amount), *args[1:]]
+            )
         if (name == "fill_" and keywords == [""]) or (name == "zero_" and not args):
             self._count += 1
             value = args[0].value if args else cst.Integer("0")
@@ -152,8 +185,12 @@ class _InPlace:
         self.is_written = True
         return where(self._condition, guarded(value, self._condition, is_if=True), target)
 
-    def _amount(self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]) -> cst.BaseExpression:
-        """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on it."""
+    def _amount(
+        self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]
+    ) -> cst.BaseExpression:
+        """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on
+        it.
+        """
         refuse_unless_tensor(value)
         self._count += 1
         safe = guarded(value, self._condition, is_if=True)
@@ -178,7 +215,11 @@ def _is_about_objects(test: cst.BaseExpression) -> bool:
             return True
         case cst.UnaryOperation(operator=cst.Not(), expression=inner):
             return _is_about_objects(inner)
-    return isinstance(test, cst.Attribute) and test.attr.value in ("requires_grad", "training", "is_sparse")
+    return isinstance(test, cst.Attribute) and test.attr.value in (
+        "requires_grad",
+        "training",
+        "is_sparse",
+    )
 
 
 _COUNTS = frozenset({"numel", "nelement", "sum", "any", "count_nonzero"})
@@ -186,7 +227,16 @@ _COUNTS = frozenset({"numel", "nelement", "sum", "any", "count_nonzero"})
 
 _CASTS = frozenset({"builtins.bool", "builtins.int"})
 _WRITES = frozenset(
-    {"index_add", "index_copy", "index_fill", "index_put", "masked_fill", "masked_scatter", "scatter", "scatter_add"}
+    {
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "index_put",
+        "masked_fill",
+        "masked_scatter",
+        "scatter",
+        "scatter_add",
+    }
 )
 """Methods of a tensor that write only what an argument selects; with ``_`` at the end, in place."""
 
@@ -196,18 +246,22 @@ _Body = Sequence[cst.BaseStatement | cst.BaseSmallStatement]
 
 @recipe("GD102", "GD119")
 def drop_empty_check(place: Place) -> Edit:
-    """Removes ``if rows.numel() == 0: continue`` and ``if mask.any():`` before code that only changes those rows.
+    """Removes ``if rows.numel() == 0: continue`` and ``if mask.any():`` before code that only
+    changes those rows.
 
-    Without rows, ``out[rows] += expert(x[rows])`` changes nothing, so the check only saves time. The size itself still
-    depends on values: torch captures it with ``capture_dynamic_output_shape_ops``. Unsafe: the code now also runs
-    without rows, which some modules refuse, and parameters get a zero gradient where they had none.
+    Without rows, ``out[rows] += expert(x[rows])`` changes nothing, so the check only saves time.
+    The size itself still depends on values: torch captures it with
+    ``capture_dynamic_output_shape_ops``. Unsafe: the code now also runs without rows, which some
+    modules refuse, and parameters get a zero gradient where they had none.
     """
     source, choice = place.source, place.branch
     checked, is_for_empty = _checked(source, choice.test, is_empty=False)
     lines = _skipped(source, choice) if is_for_empty else choice.body.body
     selectors = _selectors(source, place.scope, checked)
     names = Names(source, place.scope)
-    is_flat = all(isinstance(line, cst.BaseSmallStatement | cst.SimpleStatementLine) for line in lines)
+    is_flat = all(
+        isinstance(line, cst.BaseSmallStatement | cst.SimpleStatementLine) for line in lines
+    )
     decline_if(not is_flat, "the lines after the check contain more than assignments")
     smalls = [small for line in lines for small in getattr(line, "body", [line])]
     writes = [small for small in smalls if _is_write(source, small, selectors)]
@@ -218,11 +272,15 @@ def drop_empty_check(place: Place) -> Edit:
     return place.edit(title, (choice, [] if is_for_empty else _unguarded(choice)))
 
 
-def _checked(source: SourceFile, test: cst.BaseExpression, *, is_empty: bool) -> tuple[cst.BaseExpression, bool]:
+def _checked(
+    source: SourceFile, test: cst.BaseExpression, *, is_empty: bool
+) -> tuple[cst.BaseExpression, bool]:
     match test:
         case cst.UnaryOperation(operator=cst.Not(), expression=inner):
             return _checked(source, inner, is_empty=not is_empty)
-        case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
+        case cst.Comparison(
+            left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]
+        ):
             match operator, source.code(right):
                 case (cst.Equal() | cst.LessThanEqual(), "0") | (cst.LessThan(), "1"):
                     return _counted(source, left), not is_empty
@@ -233,21 +291,28 @@ def _checked(source: SourceFile, test: cst.BaseExpression, *, is_empty: bool) ->
 
 
 def _counted(source: SourceFile, count: cst.BaseExpression) -> cst.BaseExpression:
-    """``rows`` for ``rows.numel()``, ``len(rows)`` and ``rows.shape[0]``, ``mask`` for ``mask.any()``."""
+    """``rows`` for ``rows.numel()``, ``len(rows)`` and ``rows.shape[0]``, ``mask`` for
+    ``mask.any()``.
+    """
     match count:
         case cst.Call(args=[cst.Arg(value=inner)]) if source.dotted_name(count) == "builtins.len":
             return _indices(inner)
         case cst.Call(args=[cst.Arg(value=inner)]) if source.dotted_name(count) in _CASTS:
             return _counted(source, inner)
         case (
-            cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("size")), args=[cst.Arg(value=cst.Integer("0"))])
+            cst.Call(
+                func=cst.Attribute(value=inner, attr=cst.Name("size")),
+                args=[cst.Arg(value=cst.Integer("0"))],
+            )
             | cst.Subscript(
                 value=cst.Attribute(value=inner, attr=cst.Name("shape")),
                 slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer("0")))],
             )
         ):
             return _indices(inner)
-        case cst.Call() if not source.given_to(count) and (tensor := source.receiver(count)) is not None:
+        case cst.Call() if (
+            not source.given_to(count) and (tensor := source.receiver(count)) is not None
+        ):
             if source.method_name(count) in ("item", "bool"):
                 return _counted(source, tensor)
             if source.method_name(count) in _COUNTS:
@@ -258,7 +323,9 @@ def _counted(source: SourceFile, count: cst.BaseExpression) -> cst.BaseExpressio
 def _indices(node: cst.BaseExpression) -> cst.BaseExpression:
     """``rows`` for ``rows[0]``, the indices of the first dim."""
     match node:
-        case cst.Subscript(value=cst.Name() as name, slice=[cst.SubscriptElement(slice=cst.Index(cst.Integer()))]):
+        case cst.Subscript(
+            value=cst.Name() as name, slice=[cst.SubscriptElement(slice=cst.Index(cst.Integer()))]
+        ):
             return name
     return node
 
@@ -270,14 +337,18 @@ def _text(source: SourceFile, node: cst.BaseExpression) -> str:
 def _skipped(source: SourceFile, choice: cst.If) -> _Body:
     suite = need(source.parent(choice), cst.IndentedBlock, _UNASKED)
     first, *more = lines_of(choice.body)
-    is_skip = not more and matchers.matches(first, matchers.SimpleStatementLine([matchers.Continue()]))
+    is_skip = not more and matchers.matches(
+        first, matchers.SimpleStatementLine([matchers.Continue()])
+    )
     if not is_skip or not isinstance(next(source.parents(suite), None), cst.For):
         raise DeclinedError("without rows, it does more than skip one turn of a loop")
     decline_if(has_comment(choice.body), "a comment would be lost")
     return suite.body[suite.body.index(choice) + 1 :]
 
 
-def _selectors(source: SourceFile, function: cst.CSTNode, checked: cst.BaseExpression) -> frozenset[str]:
+def _selectors(
+    source: SourceFile, function: cst.CSTNode, checked: cst.BaseExpression
+) -> frozenset[str]:
     """Texts of expressions that select nothing if the checked one does."""
     found = {_text(source, checked)}
     if isinstance(checked, cst.Name):
@@ -318,21 +389,33 @@ def _is_write(source: SourceFile, small: cst.CSTNode, selectors: frozenset[str])
             cst.Assign(targets=[cst.AssignTarget(target=cst.Subscript(slice=slices))])
             | cst.AugAssign(target=cst.Subscript(slice=slices))
         ):
-            indices = [element.slice.value for element in slices if isinstance(element.slice, cst.Index)]
+            indices = [
+                element.slice.value for element in slices if isinstance(element.slice, cst.Index)
+            ]
             return any(_text(source, index) in selectors for index in indices)
         case cst.Expr(value=cst.Call() as call):
             name = source.method_name(call)
-            return name.endswith("_") and name.rstrip("_") in _WRITES and _takes(source, call, selectors)
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Call() as call):
+            return (
+                name.endswith("_")
+                and name.rstrip("_") in _WRITES
+                and _takes(source, call, selectors)
+            )
+        case cst.Assign(
+            targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Call() as call
+        ):
             tensor = source.receiver(call)
             is_same = isinstance(tensor, cst.Name) and tensor.value == name
-            return is_same and source.method_name(call) in _WRITES and _takes(source, call, selectors)
+            return (
+                is_same and source.method_name(call) in _WRITES and _takes(source, call, selectors)
+            )
     return False
 
 
 def _takes(source: SourceFile, call: cst.Call, selectors: frozenset[str]) -> bool:
     values = [argument.value for argument in call.args]
-    parts = [part.value for value in values if isinstance(value, cst.Tuple) for part in value.elements]
+    parts = [
+        part.value for value in values if isinstance(value, cst.Tuple) for part in value.elements
+    ]
     return any(_text(source, value) in selectors for value in (*values, *parts))
 
 
@@ -346,23 +429,34 @@ def _unguarded(choice: cst.If) -> list[cst.BaseStatement]:
 
 @recipe("GD102")
 def check_instead_of_raise(place: Place) -> Edit:
-    """``if bad: raise ValueError("why")`` becomes ``assert ~bad, "why"``, which torch keeps in the graph.
+    """``if bad: raise ValueError("why")`` becomes ``assert ~bad, "why"``, which torch keeps in the
+    graph.
 
-    So does an ``assert`` of several conditions, or with a message that isn't a constant. Unsafe: it raises
-    ``AssertionError``, and ``RuntimeError`` in compiled code, on a GPU so late that the device can't be used any more.
-    ``torch._check`` doesn't help because it needs a Python bool (``torch/__init__.py``, 2.13).
+    So does an ``assert`` of several conditions, or with a message that isn't a constant. Unsafe: it
+    raises ``AssertionError``, and ``RuntimeError`` in compiled code, on a GPU so late that the
+    device can't be used any more. ``torch._check`` doesn't help because it needs a Python bool
+    (``torch/__init__.py``, 2.13).
     """
     source, tested = place.source, place.tested
-    decline_if(_is_caught(source, tested, place.scope), "the exception may be caught by the `try` around it")
+    decline_if(
+        _is_caught(source, tested, place.scope),
+        "the exception may be caught by the `try` around it",
+    )
     title = "Check the value in the graph with an `assert`"
     if isinstance(tested, cst.Assert):
-        message = _literal(tested.msg) or (tested.msg and _quoted(f"not ({_flat(source, tested.test)})"))
-        new = _asserted(as_tensor(tested.test, source), message).with_changes(semicolon=tested.semicolon)
+        message = _literal(tested.msg) or (
+            tested.msg and _quoted(f"not ({_flat(source, tested.test)})")
+        )
+        new = _asserted(as_tensor(tested.test, source), message).with_changes(
+            semicolon=tested.semicolon
+        )
         is_same = tested.msg is None or _literal(tested.msg) is not None
         is_same = is_same and new.test.deep_equals(without_parentheses(tested.test))
         decline_if(is_same, "torch keeps such an `assert` in the graph as it is")
         refuse_lost_comments([tested], [new])
-        return place.edit(title, (tested, new), raised=source.position(tested).start.line, drops_output=True)
+        return place.edit(
+            title, (tested, new), raised=source.position(tested).start.line, drops_output=True
+        )
     statement = need(tested, cst.If, "nothing is raised")
     raised, comments = _raise_in(statement)
     new = _asserted(negated(statement.test, source), _message(source, raised, statement))
@@ -390,14 +484,21 @@ def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:
 def _is_caught(source: SourceFile, tested: cst.CSTNode, function: cst.CSTNode) -> bool:
     around = [tested, *source.parents(tested)]
     steps = itertools.pairwise(around[: around.index(function)])
-    return any(isinstance(one, cst.Try | cst.TryStar) and one.handlers and one.body is child for child, one in steps)
+    return any(
+        isinstance(one, cst.Try | cst.TryStar) and one.handlers and one.body is child
+        for child, one in steps
+    )
 
 
 def _message(source: SourceFile, raised: cst.Raise, statement: cst.If) -> cst.BaseExpression:
     """The exception's message if it is a plain string; otherwise its type and the condition."""
     kind = known(raised.exc, "it re-raises an exception")
     if isinstance(kind, cst.Call):
-        if kind.args and not kind.args[0].star and (text := _literal(kind.args[0].value)) is not None:
+        if (
+            kind.args
+            and not kind.args[0].star
+            and (text := _literal(kind.args[0].value)) is not None
+        ):
             return text
         kind = kind.func
     name = dotted(kind)
@@ -406,7 +507,9 @@ def _message(source: SourceFile, raised: cst.Raise, statement: cst.If) -> cst.Ba
 
 
 def _literal(node: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    if isinstance(node, cst.SimpleString | cst.ConcatenatedString) and isinstance(node.evaluated_value, str):
+    if isinstance(node, cst.SimpleString | cst.ConcatenatedString) and isinstance(
+        node.evaluated_value, str
+    ):
         return node.deep_clone()
     return None
 

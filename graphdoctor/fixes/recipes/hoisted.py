@@ -1,4 +1,6 @@
-"""What Python has to know, or draws at random, made before the compiled part where it depends on nothing in there."""
+"""What Python has to know, or draws at random, made before the compiled part where it depends on
+nothing in there.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,10 @@ _MOST_MOVED = 6
 def hoist_value(place: Place) -> Edit:
     """Moves what Python has to know before the part of the function that torch compiles.
 
-    A line that depends on arguments and attributes alone moves as it is; of any other, only the value that it needs
-    moves, and is passed to the compiled part. Only in the function that torch.compile is given, because Dynamo breaks
-    before a function that it may not trace. Unsafe: a check comes before what the function did before it.
+    A line that depends on arguments and attributes alone moves as it is; of any other, only the
+    value that it needs moves, and is passed to the compiled part. Only in the function that
+    torch.compile is given, because Dynamo breaks before a function that it may not trace. Unsafe: a
+    check comes before what the function did before it.
     """
     outermost = place.in_outermost
     return _Hoist.of(outermost, is_called=outermost is not place).edit()
@@ -106,8 +109,13 @@ class _Hoist:
         at = next((number for number, line in enumerate(lines) if line is top), -1)
         decline_if(at < 0, "the line isn't in the function's body")
         tree = parsed(lines)
-        decline_if(any(captured([node]) for node in tree), "an inner function may share names with the lines around it")
-        return cls(place, owner_of(source, function), lines, at, call_of_part(source, function), is_called)
+        decline_if(
+            any(captured([node]) for node in tree),
+            "an inner function may share names with the lines around it",
+        )
+        return cls(
+            place, owner_of(source, function), lines, at, call_of_part(source, function), is_called
+        )
 
     def edit(self) -> Edit:
         """The whole line if it can move, else the value."""
@@ -118,9 +126,15 @@ class _Hoist:
             if self.is_called:
                 moved += self._other_checks(moved)
         except DeclinedError:
-            value, name = self._value, Names(self.place.source, self.place.function).fresh(self._name)
+            value, name = (
+                self._value,
+                Names(self.place.source, self.place.function).fresh(self._name),
+            )
             made, origins = self._guarded(value)
-            decline_if(not all(map(self._is_pure, origins)), "its value isn't made of arguments and attributes alone")
+            decline_if(
+                not all(map(self._is_pure, origins)),
+                "its value isn't made of arguments and attributes alone",
+            )
             moved = self._with_needed(assigned(name, made), *origins)
             rest = (value, cst.Name(name))
         kept = [line for line in self.lines if not any(line is one for one in moved)]
@@ -131,14 +145,29 @@ class _Hoist:
         what = f"Run line {number}" if rest is None else f"Find out `{shown}`"
         of = "" if self.call is not None else f" of `{self.place.function.name.value}`"
         title = f"{what} before the compiled part{of}"
-        content = self._split(moved, kept, rest) if self.call is None else self._passed(self.call, moved, kept, rest)
+        content = (
+            self._split(moved, kept, rest)
+            if self.call is None
+            else self._passed(self.call, moved, kept, rest)
+        )
         # With the condition's own value.
         return Edit(title, content, moved_out=self._operations(moved) + 1)
 
     def _operations(self, lines: Sequence[cst.CSTNode], depth: int = 3) -> int:
-        """The most tensor operations in lines, with those of the module's functions that they call."""
-        bodies = {found.name.value: found.body for found in functions_in(self.place.source) if self.is_called}
-        named = [bodies[name.value] for line in lines for name in names_in(line) if depth and name.value in bodies]
+        """The most tensor operations in lines, with those of the module's functions that they
+        call.
+        """
+        bodies = {
+            found.name.value: found.body
+            for found in functions_in(self.place.source)
+            if self.is_called
+        }
+        named = [
+            bodies[name.value]
+            for line in lines
+            for name in names_in(line)
+            if depth and name.value in bodies
+        ]
         return operations_in(lines) + sum(self._operations([body], depth - 1) for body in named)
 
     # What moves.
@@ -154,7 +183,9 @@ class _Hoist:
         for node in (pointed, *(self.place.source.parents(pointed) if pointed is not None else ())):
             parent = self.place.source.parent(node) if node is not None else None
             match parent:
-                case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if test is node:
+                case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if (
+                    test is node
+                ):
                     return node
                 case cst.BaseStatement() | cst.Lambda() | cst.BaseComp() | None:
                     break
@@ -166,14 +197,18 @@ class _Hoist:
         source, place = self.place.source, self.place
         if self._test is not None:
             return self._test
-        return place.pointed_call(lambda call: is_read(source, call) or _draws(source, call), "a value that is read")
+        return place.pointed_call(
+            lambda call: is_read(source, call) or _draws(source, call), "a value that is read"
+        )
 
     def _made(self, value: cst.BaseExpression) -> cst.BaseExpression:
         """The value as Python's own: a condition as a bool."""
         is_bool = self._test is None or _is_bool(self.place.source, value)
         return value.deep_clone() if is_bool else expression("bool({value})", value=value)
 
-    def _guarded(self, value: cst.BaseExpression) -> tuple[cst.BaseExpression, list[cst.BaseExpression]]:
+    def _guarded(
+        self, value: cst.BaseExpression
+    ) -> tuple[cst.BaseExpression, list[cst.BaseExpression]]:
         """The value, or None where the branches around it aren't taken, and what it is made of."""
         source = self.place.source
         top = self.lines[self.at]
@@ -182,36 +217,61 @@ class _Hoist:
         for node, parent in itertools.pairwise(around[: around.index(top) + 1]):
             if isinstance(parent, cst.For) and node is parent.iter:
                 continue
-            is_looping = isinstance(parent, cst.For | cst.While | cst.Try | cst.TryStar | cst.With | cst.BaseComp)
+            is_looping = isinstance(
+                parent, cst.For | cst.While | cst.Try | cst.TryStar | cst.With | cst.BaseComp
+            )
             decline_if(is_looping, "it is inside a block that computes")
             if not isinstance(parent, cst.If | cst.IfExp) or node is parent.test:
                 continue
             is_drawn = any(_draws(source, call) for call in calls_in(parent.test))
             decline_if(is_drawn, "a number that is drawn decides whether it is needed")
-            test = parent.test if node is parent.body else cst.UnaryOperation(cst.Not(), bracketed(parent.test))
+            test = (
+                parent.test
+                if node is parent.body
+                else cst.UnaryOperation(cst.Not(), bracketed(parent.test))
+            )
             made = expression("{made} if {test} else None", made=made, test=test)
             origins.append(parent.test)
         assigned_inside = flow(parsed([top])).assigned
-        decline_if(assigned_inside & name_set(*origins[:1]) and len(origins) > 1, "its branch sets what it is made of")
+        decline_if(
+            assigned_inside & name_set(*origins[:1]) and len(origins) > 1,
+            "its branch sets what it is made of",
+        )
         return made, origins
 
     def _is_movable(self, top: cst.BaseStatement) -> bool:
-        """Whether a whole line may run outside: it sets a value or keeps one, or is an `if` that does so or leaves."""
+        """Whether a whole line may run outside: it sets a value or keeps one, or is an `if` that
+        does so or leaves.
+        """
         match top:
-            case cst.SimpleStatementLine(body=[cst.Assign(value=value) | cst.AugAssign(value=value)]):
+            case cst.SimpleStatementLine(
+                body=[cst.Assign(value=value) | cst.AugAssign(value=value)]
+            ):
                 return self._is_pure(value)
-            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(args=args) as call)]) if self.is_called:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(args=args) as call)]) if (
+                self.is_called
+            ):
                 # A function that checks what it is given.
-                return not self._is_own(call) and all(self._is_pure(argument.value) for argument in args)
+                return not self._is_own(call) and all(
+                    self._is_pure(argument.value) for argument in args
+                )
             case cst.SimpleStatementLine(body=[cst.Assert(test=test)]):
                 return self._is_pure(test)
             case cst.If(test=test, orelse=None) if self._is_pure(test):
                 is_leaving = leaves(top)
-                if is_leaving and self.call is not None and not returns_only(self.call, self.place.function):
+                if (
+                    is_leaving
+                    and self.call is not None
+                    and not returns_only(self.call, self.place.function)
+                ):
                     return False
                 calls = [call for call in calls_in(top.body) if self._is_own(call)]
                 own = self.place.source.class_of(self.place.function)
-                methods = {node.name.value for node in walk(own) if isinstance(node, cst.FunctionDef)} if own else set()
+                methods = (
+                    {node.name.value for node in walk(own) if isinstance(node, cst.FunctionDef)}
+                    if own
+                    else set()
+                )
                 if any(is_leaving or called(call) not in methods for call in calls):
                     return False
                 return not flow(parsed([top])).assigned
@@ -236,15 +296,21 @@ class _Hoist:
                     return False
                 case cst.Call():
                     name = source.dotted_name(node)
-                    is_known = name.startswith(("torch.", "math.", *_DRAWS)) or name in _PURE_BUILTINS
-                    is_method = isinstance(node.func, cst.Attribute) and called(node) in _PURE_METHODS
+                    is_known = (
+                        name.startswith(("torch.", "math.", *_DRAWS)) or name in _PURE_BUILTINS
+                    )
+                    is_method = (
+                        isinstance(node.func, cst.Attribute) and called(node) in _PURE_METHODS
+                    )
                     if is_in_place(node) or self._is_own(node) or is_output(source, node):
                         return False
                     if not is_known and (name or not is_method):
                         return False
         return True
 
-    def _with_needed(self, wanted: cst.BaseStatement, *origins: cst.CSTNode) -> list[cst.BaseStatement]:
+    def _with_needed(
+        self, wanted: cst.BaseStatement, *origins: cst.CSTNode
+    ) -> list[cst.BaseStatement]:
         """The lines that move: it, and those before it that set what it needs.
 
         ``origins`` are what it is made of, in the file.
@@ -256,27 +322,41 @@ class _Hoist:
         for line in reversed(lines):
             is_changing = any(line.touched.changed & one.touched.read for one in moved)
             if is_changing or line.flow.assigned & needed:
-                small = line.node.body[0] if isinstance(line.node, cst.SimpleStatementLine) else None
+                small = (
+                    line.node.body[0] if isinstance(line.node, cst.SimpleStatementLine) else None
+                )
                 if not isinstance(small, cst.Assign | cst.AugAssign):
                     raise DeclinedError("it depends on what is computed before it")
                 value = small.value
-                is_needed = self._is_pure(value) and not any(_draws(source, call) for call in calls_in(value))
+                is_needed = self._is_pure(value) and not any(
+                    _draws(source, call) for call in calls_in(value)
+                )
                 decline_if(not is_needed, "it depends on what is computed before it")
                 moved.insert(0, line)
                 needed = needed | line.flow.read_first
             else:
                 # All that moves so far comes after it.
-                decline_if(any(self._conflicts(line, one) for one in moved), "what is before it changes it")
+                decline_if(
+                    any(self._conflicts(line, one) for one in moved), "what is before it changes it"
+                )
                 skipped.append(line)
         decline_if(len(moved) > _MOST_MOVED, "it depends on much that is computed before it")
-        decline_if(moved[-1].leaves and any(map(self._has_effect, skipped)), "what is before it has an effect")
+        decline_if(
+            moved[-1].leaves and any(map(self._has_effect, skipped)),
+            "what is before it has an effect",
+        )
         if any(_draws(source, call) for node in origins for call in calls_in(node)):
             before = [call for line in skipped for call in calls_in(line.node)]
-            decline_if(any(_draws(source, call) for call in before), "it draws after another number was drawn")
+            decline_if(
+                any(_draws(source, call) for call in before),
+                "it draws after another number was drawn",
+            )
         return [line.node for line in moved]
 
     def _other_checks(self, moved: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-        """Later lines that call such a function, too: the break is gone once none of them is compiled."""
+        """Later lines that call such a function, too: the break is gone once none of them is
+        compiled.
+        """
         found: list[cst.BaseStatement] = []
         for at in range(self.at + 1, len(self.lines)):
             line = self.lines[at]
@@ -290,7 +370,9 @@ class _Hoist:
         return found
 
     def _line(self, node: cst.BaseStatement) -> _Line:
-        found = reaching(self.place.source, self.place.function, self.owner, touched(node, self.owner))
+        found = reaching(
+            self.place.source, self.place.function, self.owner, touched(node, self.owner)
+        )
         return _Line(node, flow(parsed([node])), found.shared(self._sharing))
 
     @cached_property
@@ -313,7 +395,10 @@ class _Hoist:
     # What is written.
 
     def _split(
-        self, moved: Sequence[cst.BaseStatement], kept: Sequence[cst.BaseStatement], rest: Change | None
+        self,
+        moved: Sequence[cst.BaseStatement],
+        kept: Sequence[cst.BaseStatement],
+        rest: Change | None,
     ) -> bytes:
         """The function as one that isn't traced and the part that it calls, which is compiled."""
         source, function = self.place.source, self.place.function
@@ -322,7 +407,8 @@ class _Hoist:
         changed, found = with_lines(source, function, lines)
         run = Run(changed, found, found.body, len(doc) + len(moved), len(lines))
         return run.moved_and(
-            changed.free_name("_compiled_part"), lambda _, caller: shell(caller, is_method=self.owner is not None)
+            changed.free_name("_compiled_part"),
+            lambda _, caller: shell(caller, is_method=self.owner is not None),
         )
 
     def _passed(
@@ -332,7 +418,9 @@ class _Hoist:
         kept: Sequence[cst.BaseStatement],
         rest: Change | None,
     ) -> bytes:
-        """The same, where the function is the compiled part already: its caller finds it out and passes it in."""
+        """The same, where the function is the compiled part already: its caller finds it out and
+        passes it in.
+        """
         source, function = self.place.source, self.place.function
         written = _put(kept, rest)
         given = sorted(flow(parsed(moved)).assigned & flow(parsed(written)).read_first)
@@ -340,7 +428,9 @@ class _Hoist:
         parameters = function.params
         new = [name for name in given if name not in name_set(parameters)]
         passed = call.with_changes(args=[*call.args, *(cst.Arg(cst.Name(name)) for name in new)])
-        params = parameters.with_changes(params=[*parameters.params, *(cst.Param(cst.Name(name)) for name in new)])
+        params = parameters.with_changes(
+            params=[*parameters.params, *(cst.Param(cst.Name(name)) for name in new)]
+        )
         body = function.body.with_changes(body=written)
         return source.replaced(
             (line, [*moved, with_replaced(line, [(call, passed)])]),
@@ -349,7 +439,9 @@ class _Hoist:
 
 
 def _not_compiled(line: cst.BaseStatement) -> cst.BaseStatement:
-    """A line that calls a function for its effect, so that torch doesn't compile that by itself, and break there."""
+    """A line that calls a function for its effect, so that torch doesn't compile that by itself,
+    and break there.
+    """
     if not matchers.matches(line, _CALL_LINE):
         return line
     call = calls_in(line)[0]
@@ -361,7 +453,9 @@ def _not_compiled(line: cst.BaseStatement) -> cst.BaseStatement:
 def _put(lines: Sequence[cst.BaseStatement], change: Change | None) -> list[cst.BaseStatement]:
     if change is None:
         return list(lines)
-    written = [with_replaced(line, [change]) if change[0] in set(walk(line)) else line for line in lines]
+    written = [
+        with_replaced(line, [change]) if change[0] in set(walk(line)) else line for line in lines
+    ]
     return [line for line in written if isinstance(line, cst.BaseStatement)]
 
 
@@ -375,7 +469,11 @@ def _is_bool(source: SourceFile, value: cst.BaseExpression) -> bool:
         sides = [value.left, *(part.comparator for part in value.comparisons)]
         known_side = cst.Integer | cst.Float | cst.SimpleString
         read = [
-            side for side in sides if isinstance(side, cst.Call) and (is_read(source, side) or _draws(source, side))
+            side
+            for side in sides
+            if isinstance(side, cst.Call) and (is_read(source, side) or _draws(source, side))
         ]
-        return bool(read) and all(isinstance(side, known_side) or side in read or dotted(side) for side in sides)
+        return bool(read) and all(
+            isinstance(side, known_side) or side in read or dotted(side) for side in sides
+        )
     return isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Not)

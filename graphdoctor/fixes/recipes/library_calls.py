@@ -1,4 +1,6 @@
-"""Calls that torch doesn't trace as they are written: NumPy's functions, ``one_hot``, ``bincount``, ``sorted``."""
+"""Calls that torch doesn't trace as they are written: NumPy's functions, ``one_hot``, ``bincount``,
+``sorted``.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,14 @@ _FUNCTIONS = {
     "select": ("condlist choicelist | default", ""),
     "digitize": ("x bins", "{np}.searchsorted({bins}, {x}, side='right')"),
     "ediff1d": ("ary", "{np}.diff({np}.ravel({ary}))"),
-    "nanmax": ("a | axis", "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})"),
-    "nanmin": ("a | axis", "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})"),
+    "nanmax": (
+        "a | axis",
+        "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
+    ),
+    "nanmin": (
+        "a | axis",
+        "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})",
+    ),
     "trapezoid": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
     "trapz": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
     "isin": ("element test_elements", "torch.isin({element}, {test_elements})"),
@@ -42,7 +50,8 @@ _FUNCTIONS = {
     "nanquantile": ("a q | axis", "torch.nanquantile({a}, {q}{, dim=})"),
     "nanpercentile": ("a q | axis", "torch.nanquantile({a}, {q} / 100{, dim=})"),
 }
-"""NumPy functions that torch 2.13 doesn't trace: arguments that are needed | supported, and what does the same."""
+"""NumPy functions that torch 2.13 doesn't trace: arguments that are needed | supported, and what
+does the same."""
 
 _ARRAYS = ("a", "x", "y", "element", "test_elements")
 _OPTIONAL = {"{, x}": ("x", ", {x}"), "{, dx=}": ("dx", ", dx={dx}"), "{, dim=}": ("axis", ", dim={axis}"),
@@ -67,12 +76,14 @@ _Given = dict[str, cst.BaseExpression]
 def numpy_to_torch(place: Place) -> Edit:
     """``np.interp(x, xp, fp)`` becomes a call to a new function that computes the same with torch.
 
-    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes ``torch.nanmean(x, dim=0)``, and
-    ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which torch traces. Unsafe: for lists and numbers, dtypes
-    may differ, and the last bits always may.
+    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes
+    ``torch.nanmean(x, dim=0)``, and ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which
+    torch traces. Unsafe: for lists and numbers, dtypes may differ, and the last bits always may.
     """
     source = place.source
-    call = place.pointed_call(lambda node: source.dotted_name(node).startswith("numpy."), "a call to a NumPy function")
+    call = place.pointed_call(
+        lambda node: source.dotted_name(node).startswith("numpy."), "a call to a NumPy function"
+    )
     name, code = source.dotted_name(call).removeprefix("numpy."), source.code(call.func)
     decline_if(name not in _FUNCTIONS, f"there is no known torch version of `{code}`")
     decline_if(has_comment(call), _COMMENT)
@@ -87,7 +98,11 @@ def numpy_to_torch(place: Place) -> Edit:
         result = _in_torch(template, given)
         change = _taken(source, call, result)
     else:
-        result = _filled(template.replace("{np}", module), given) if template else _selected(module, given)
+        result = (
+            _filled(template.replace("{np}", module), given)
+            if template
+            else _selected(module, given)
+        )
         change = call, result
     head = source.code(result.func if isinstance(result, cst.Call) else result).partition("(")[0]
     return place.edit(f"Use `{head}` in place of `{code}`", change)
@@ -110,7 +125,9 @@ def _filled(template: str, given: _Given) -> cst.BaseExpression:
 def _selected(module: str, given: _Given) -> cst.BaseExpression:
     """``np.where(a, x, np.where(b, y, default))``."""
     unclear = "its conditions aren't a literal list"
-    conditions, choices = (need(given.get(name), cst.List, unclear).elements for name in ("condlist", "choicelist"))
+    conditions, choices = (
+        need(given.get(name), cst.List, unclear).elements for name in ("condlist", "choicelist")
+    )
     is_plain = all(isinstance(element, cst.Element) for element in (*conditions, *choices))
     decline_if(not conditions or not is_plain or len(conditions) != len(choices), unclear)
     result = given.get("default", cst.Integer("0"))
@@ -125,7 +142,9 @@ def _in_torch(template: str, given: _Given) -> cst.BaseExpression:
     decline_if({"x", "dx"} <= given.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS)
     is_number = "{q}" not in template or isinstance(given.get("q"), cst.Integer | cst.Float)
     decline_if(not is_number, "its quantile isn't a literal number")
-    return _filled(template, {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()})
+    return _filled(
+        template, {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()}
+    )
 
 
 def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
@@ -147,7 +166,9 @@ def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Ch
 
 def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) -> Change:
     text = _INTERP.replace("    ", source.tree.default_indent)
-    function = need(cst.parse_module(text, config=source.tree.config_for_parsing).body[0], cst.FunctionDef, "")
+    function = need(
+        cst.parse_module(text, config=source.tree.config_for_parsing).body[0], cst.FunctionDef, ""
+    )
     functions = [line for line in source.tree.body if isinstance(line, cst.FunctionDef)]
     if any(source.code(line).strip() == source.code(function).strip() for line in functions):
         return call, new
@@ -156,8 +177,25 @@ def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) ->
 
 
 _CLASSES = frozenset(
-    {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
-    | {"num_categories", "n_categories", "num_experts", "n_experts", "vocab_size", "num_embeddings", "num_tokens"}
+    {
+        "num_classes",
+        "n_classes",
+        "nb_classes",
+        "classes",
+        "num_class",
+        "n_class",
+        "num_labels",
+        "n_labels",
+    }
+    | {
+        "num_categories",
+        "n_categories",
+        "num_experts",
+        "n_experts",
+        "vocab_size",
+        "num_embeddings",
+        "num_tokens",
+    }
 )
 """Common names for the number of classes."""
 
@@ -166,7 +204,8 @@ _CLASSES = frozenset(
 def one_hot_classes(place: Place) -> Edit:
     """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
 
-    Unsafe: without the number, the width of the result depends on the largest label of the call; with it, the width is
+    Unsafe: without the number, the width of the result depends on the largest label of the call;
+        with it, the width is
     always the number of classes.
     """
     source = place.source
@@ -179,23 +218,33 @@ def one_hot_classes(place: Place) -> Edit:
     given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
     is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
-    names = {name for base in _CLASSES for name in (base, base.upper()) if source.is_in_scope(call, name)}
+    names = {
+        name for base in _CLASSES for name in (base, base.upper()) if source.is_in_scope(call, name)
+    }
     names |= {f"self.{name}" for name in source.own_attributes(call) & _CLASSES}
     names -= name_set(call)
     decline_if(len(names) > 1, "several numbers of classes are in scope")
     decline_if(not names, "no number of classes is in scope")
     number = cst.parse_expression(name := names.pop())
-    change: Change = (given[0].value, number) if given else (call, _with_argument(call, "num_classes", number))
+    change: Change = (
+        (given[0].value, number) if given else (call, _with_argument(call, "num_classes", number))
+    )
     return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
 
 
 def _with_argument(call: cst.Call, name: str, number: cst.BaseExpression) -> cst.Call:
-    """The call with one more argument; what followed the last one, such as a comma or a newline, still comes last."""
+    """The call with one more argument; what followed the last one, such as a comma or a newline,
+    still comes last.
+    """
     copy = call.deep_clone()
     added = keyword_argument(name, number)
     last, start = copy.args[-1], copy.whitespace_before_args
     has_comma = isinstance(last.comma, cst.Comma)
-    trailing = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    trailing = (
+        last.comma.whitespace_after
+        if isinstance(last.comma, cst.Comma)
+        else last.whitespace_after_arg
+    )
     between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
     if isinstance(trailing, cst.ParenthesizedWhitespace):
         # The bracket has its own line, so the argument gets one too.
@@ -204,7 +253,9 @@ def _with_argument(call: cst.Call, name: str, number: cst.BaseExpression) -> cst
         trailing = cst.ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
     elif isinstance(start, cst.ParenthesizedWhitespace):
         between = cst.ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
-    before = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace(""))
+    before = last.with_changes(
+        comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")
+    )
     if has_comma:
         added = added.with_changes(comma=cst.Comma(whitespace_after=trailing))
     else:
@@ -217,11 +268,12 @@ _REPEAT = "repeat_interleave"
 
 @recipe("GD104")
 def bincount_to_scatter(place: Place) -> Edit:
-    """``torch.bincount(x, minlength=n)`` becomes ``x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))``.
+    """``torch.bincount(x, minlength=n)`` becomes ``x.new_zeros(n).scatter_add(0, x,
+    torch.ones_like(x))``.
 
-    With weights, their zeros and themselves take the place of the counts and ones. Unsafe: a value of ``minlength`` or
-    more makes ``bincount`` return more counts, and ``scatter_add`` fail. Without ``minlength``, a size takes its place
-    that the result had in each call.
+    With weights, their zeros and themselves take the place of the counts and ones. Unsafe: a value
+    of ``minlength`` or more makes ``bincount`` return more counts, and ``scatter_add`` fail.
+    Without ``minlength``, a size takes its place that the result had in each call.
     """
     source = place.source
     call = place.nearby_call("bincount")
@@ -231,9 +283,13 @@ def bincount_to_scatter(place: Place) -> Edit:
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
     equal = place.equal_to(call) if "minlength" not in given else None
     length = given.get("minlength") or cst.parse_expression(known(equal, unknown).names[0])
-    weights = need(given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name").value
+    weights = need(
+        given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name"
+    ).value
     index = counted if isinstance(counted, cst.Name) else cst.Name(source.free_name("index"))
-    like, ones = ("{index}", "torch.ones_like({index})") if weights == "None" else (weights, weights)
+    like, ones = (
+        ("{index}", "torch.ones_like({index})") if weights == "None" else (weights, weights)
+    )
     template = f"{like}.new_zeros({{length}}).scatter_add(0, {{index}}, {ones})"
     new: cst.BaseExpression = expression(template, index=index, length=length)
     change: Change = call, new
@@ -243,8 +299,16 @@ def bincount_to_scatter(place: Place) -> Edit:
         only(need(line, cst.SimpleStatementLine, own).body, own)
         first = assigned(index.deep_clone(), counted.with_changes(lpar=(), rpar=()).deep_clone())
         rest = line.with_changes(leading_lines=()).deep_replace(call, new)
-        change = line, [after_lines(first, getattr(line, "leading_lines", ())), cast("cst.BaseStatement", rest)]
-    title = f"Count into `{source.shortened(length)}` places with `scatter_add` in place of `bincount`"
+        change = (
+            line,
+            [
+                after_lines(first, getattr(line, "leading_lines", ())),
+                cast("cst.BaseStatement", rest),
+            ],
+        )
+    title = (
+        f"Count into `{source.shortened(length)}` places with `scatter_add` in place of `bincount`"
+    )
     return place.edit(title if equal is None else f"{title}{equal.words}", change)
 
 
@@ -252,8 +316,8 @@ def bincount_to_scatter(place: Place) -> Edit:
 def repeat_to_known_size(place: Place) -> Edit:
     """``x.repeat_interleave(n)`` becomes ``x.repeat_interleave(n, output_size=y.shape[0])``.
 
-    The size is one that the result had in each call. Unsafe: another sum of the repeats makes it fail, on a GPU without
-    an error.
+    The size is one that the result had in each call. Unsafe: another sum of the repeats makes it
+    fail, on a GPU without an error.
     """
     call = place.nearby_call(_REPEAT)
     equal = known(place.equal_to(call), "no size in scope equals that of the result")
@@ -263,7 +327,8 @@ def repeat_to_known_size(place: Place) -> Edit:
 
 
 _IS_SORT = matchers.Call(
-    func=matchers.Name("sorted") | matchers.Attribute(attr=matchers.Name("sort"), value=matchers.Name())
+    func=matchers.Name("sorted")
+    | matchers.Attribute(attr=matchers.Name("sort"), value=matchers.Name())
 )
 
 
@@ -271,29 +336,45 @@ _IS_SORT = matchers.Call(
 def sort_in_graph(place: Place) -> Edit:
     """``sorted([a, b])`` becomes ``list(torch.stack([a, b]).sort().values)``.
 
-    Unsafe: the tensors must be zero-dim and have one dtype and device, NaN sorts to the end, and equal values share
+    Unsafe: the tensors must be zero-dim and have one dtype and device, NaN sorts to the end, and
+        equal values share
     gradients differently.
     """
     source = place.source
     found = [place.expression] if place.expression is not None else calls_in(place.small_statement)
-    sorts = [call for call in found if isinstance(call, cst.Call) and matchers.matches(call, _IS_SORT)]
+    sorts = [
+        call for call in found if isinstance(call, cst.Call) and matchers.matches(call, _IS_SORT)
+    ]
     call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once")
     title = "Sort the tensors in the graph"
     if isinstance(call.func, cst.Attribute):
         line = need(source.parent(call), cst.Expr, "what it sorts isn't a variable")
         new = expression("list({values})", values=_sorted(source, call.func.value, call.args))
-        whole = assigned(expression("{x}[:]", x=call.func.value), new).body[0].with_changes(semicolon=line.semicolon)
+        whole = (
+            assigned(expression("{x}[:]", x=call.func.value), new)
+            .body[0]
+            .with_changes(semicolon=line.semicolon)
+        )
         return place.edit(title, (line, whole))
     is_plain = call.args and call.args[0].keyword is None and not call.args[0].star
     decline_if(not is_plain, "it doesn't say what it sorts")
     values = _sorted(source, call.args[0].value, call.args[1:])
     is_apart = _is_taken_apart(source.parent(call))
-    return place.edit(title, (call, values if is_apart else expression("list({values})", values=values)))
+    return place.edit(
+        title, (call, values if is_apart else expression("list({values})", values=values))
+    )
 
 
-def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]) -> cst.BaseExpression:
-    decline_if(not isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name), "what it sorts isn't a list")
-    decline_if(isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty")
+def _sorted(
+    source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]
+) -> cst.BaseExpression:
+    decline_if(
+        not isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name),
+        "what it sorts isn't a list",
+    )
+    decline_if(
+        isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty"
+    )
     descending = ""
     for option in options:
         decline_if(keyword_of(option) != "reverse", "it sorts by a key")

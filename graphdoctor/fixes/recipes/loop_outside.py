@@ -1,4 +1,6 @@
-"""What Python has to do in between, such as steer a loop: compile what is before, in and after it."""
+"""What Python has to do in between, such as steer a loop: compile what is before, in and after
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,27 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import is_read, reads_tensor
-from graphdoctor.fixes.source.extraction import Run, computes, functions_in, leaves, operations_in, owner_of, shell
+from graphdoctor.fixes.source.extraction import (
+    Run,
+    computes,
+    functions_in,
+    leaves,
+    operations_in,
+    owner_of,
+    shell,
+)
 from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import after_lines, assigned, calls_in, name_set
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need, parsed, with_replaced
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    known,
+    need,
+    parsed,
+    with_replaced,
+)
 
 _Loop = cst.For | cst.While
 _Block = _Loop | cst.With | cst.If
@@ -24,16 +42,24 @@ _Block = _Loop | cst.With | cst.If
 _CASTS = frozenset({"builtins.float", "builtins.int"})
 
 _APPEND = matchers.SimpleStatementLine(
-    [matchers.Expr(matchers.Call(matchers.Attribute(matchers.Name(), matchers.Name("append")), [matchers.Arg()]))]
+    [
+        matchers.Expr(
+            matchers.Call(
+                matchers.Attribute(matchers.Name(), matchers.Name("append")), [matchers.Arg()]
+            )
+        )
+    ]
 )
 
 
 @recipe("GD102", "GD103", "GD111", "GD119")
 def loop_outside(place: Place) -> Edit:
-    """Compiles the step, not the loop: ``while not done.all():`` runs in Python and calls what is compiled.
+    """Compiles the step, not the loop: ``while not done.all():`` runs in Python and calls what is
+    compiled.
 
-    What a tensor decides in the loop stays there. Only in the function that torch.compile is given, because Dynamo
-    breaks before a function that it may not trace. Safe: the same statements run in the same order.
+    What a tensor decides in the loop stays there. Only in the function that torch.compile is given,
+    because Dynamo breaks before a function that it may not trace. Safe: the same statements run in
+    the same order.
     """
     place = place.in_outermost
     source, function = place.source, place.function
@@ -47,7 +73,9 @@ def loop_outside(place: Place) -> Edit:
     blocks = [node for node in around[around.index(loop) :] if not isinstance(node, cst.BaseSuite)]
     if not all(isinstance(block, _Block) for block in blocks):
         raise DeclinedError("the loop is in a `try`, `match` or `else`")
-    decline_if(any(getattr(block, "orelse", None) is not None for block in blocks), "there is an `else`")
+    decline_if(
+        any(getattr(block, "orelse", None) is not None for block in blocks), "there is an `else`"
+    )
     source, decided = _without_appends(source, function, loop, around)
     parts = _Parts(source, functions_in(place.source).index(function))
     path = [_index(place.source, block) for block in reversed(blocks)]
@@ -60,23 +88,34 @@ def loop_outside(place: Place) -> Edit:
         parts.move(path[:depth], doc if depth == 0 else 0, at, "before_loop")
     content = parts.content(is_method=owner is not None)
     keyword, line = type(loop).__name__.lower(), place.source.position(loop).start.line
-    return Edit(f"Run the `{keyword}` at line {line} in Python, and compile what is in it", content, is_safe=True)
+    return Edit(
+        f"Run the `{keyword}` at line {line} in Python, and compile what is in it",
+        content,
+        is_safe=True,
+    )
 
 
 @recipe("GD112")
 def grad_outside(place: Place) -> Edit:
     """Compiles what comes before and after ``torch.autograd.grad(…)``, and calls that in between.
 
-    AOTAutograd makes the backward pass of the part before. Only in the function that torch.compile is given, because
-    Dynamo breaks before a function that it may not trace. Safe: the same statements run in the same order.
+    AOTAutograd makes the backward pass of the part before. Only in the function that torch.compile
+    is given, because Dynamo breaks before a function that it may not trace. Safe: the same
+    statements run in the same order.
     """
     place = place.in_outermost
     source, function = place.source, place.function
     owner = owner_of(source, function)
-    calls = [call for call in calls_in(place.statement) if source.dotted_name(call) == "torch.autograd.grad"]
+    calls = [
+        call
+        for call in calls_in(place.statement)
+        if source.dotted_name(call) == "torch.autograd.grad"
+    ]
     decline_if(not calls, "the line doesn't call `torch.autograd.grad`")
     body = need(function.body, cst.IndentedBlock, "the function's body is on one line").body
-    decline_if(all(line is not place.statement for line in body), "the line isn't in the function's body")
+    decline_if(
+        all(line is not place.statement for line in body), "the line isn't in the function's body"
+    )
     at = list(body).index(place.statement)
     parts = _Parts(source, functions_in(source).index(function))
     parts.move([], at + 1, None, "update")
@@ -84,31 +123,46 @@ def grad_outside(place: Place) -> Edit:
     decline_if(not has_loss, parts.reason or "there is nothing to compile before it")
     content = parts.content(is_method=owner is not None)
     line = source.position(place.statement).start.line
-    return Edit(f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True)
+    return Edit(
+        f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True
+    )
 
 
 _COPIES = ("copy.copy", "copy.deepcopy")
-_COMPARING = cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual | cst.Equal | cst.NotEqual
+_COMPARING = (
+    cst.LessThan
+    | cst.LessThanEqual
+    | cst.GreaterThan
+    | cst.GreaterThanEqual
+    | cst.Equal
+    | cst.NotEqual
+)
 
 
 @recipe("GD102", "GD103", "GD108", "GD119")
 def line_outside(place: Place) -> Edit:
-    """Compiles what is before and after a line that Python has to run, and the branches of an ``if``.
+    """Compiles what is before and after a line that Python has to run, and the branches of an
+    ``if``.
 
-    That is an ``if`` or ``assert`` on a tensor, ``copy.deepcopy(…)``, or a ``return`` with a number that is read. Only
-    in the function that torch.compile is given, because Dynamo breaks before a function that it may not trace. The same
-    statements run in the same order, but the graphs are as many as with the break, so somebody has to decide whether
-    that is worth the functions: unsafe.
+    That is an ``if`` or ``assert`` on a tensor, ``copy.deepcopy(…)``, or a ``return`` with a number
+    that is read. Only in the function that torch.compile is given, because Dynamo breaks before a
+    function that it may not trace. The same statements run in the same order, but the graphs are as
+    many as with the break, so somebody has to decide whether that is worth the functions: unsafe.
     """
-    decline_if(place.in_outermost is not place, "it isn't in the function that torch.compile was given")
+    decline_if(
+        place.in_outermost is not place, "it isn't in the function that torch.compile was given"
+    )
     source, function, line = place.source, place.function, place.statement
     owner = owner_of(source, function)
-    # Dynamo would trace the wrapper that ``torch.no_grad`` makes, and break before the function itself.
+    # Dynamo would trace the wrapper that ``torch.no_grad`` makes, and break before the function
+    # itself.
     decline_if(function.decorators, "the function has a decorator")
     need(function.body, cst.IndentedBlock, "the function's body is on one line")
     suite = need(source.parent(line), cst.IndentedBlock, "the line shares a line with others")
     around = list(source.parents(line))
-    blocks = [node for node in around[: around.index(function)] if not isinstance(node, cst.BaseSuite)]
+    blocks = [
+        node for node in around[: around.index(function)] if not isinstance(node, cst.BaseSuite)
+    ]
     is_plain = all(isinstance(block, cst.With | cst.If) for block in blocks)
     decline_if(not is_plain, "it is inside a loop, a `try`, a `match` or an `else`")
     read = line.test if isinstance(line, cst.If) else line
@@ -121,7 +175,9 @@ def line_outside(place: Place) -> Edit:
     changed_file = source.changed((suite, suite.with_changes(body=lines))) if before else source
     parts = _Parts(changed_file, functions_in(source).index(function))
     at += len(before)
-    moved = [parts.move(path[:depth], one + 1, None, "rest") for depth, one in enumerate([*path, at])]
+    moved = [
+        parts.move(path[:depth], one + 1, None, "rest") for depth, one in enumerate([*path, at])
+    ]
     branch: cst.CSTNode | None = line
     hops = 0
     while isinstance(branch, cst.If | cst.Else):
@@ -135,11 +191,17 @@ def line_outside(place: Place) -> Edit:
     number = source.position(line).start.line
     what = f"the `if` at line {number}" if isinstance(line, cst.If) else f"line {number}"
     title = f"Run {what} in Python, and compile what is {'around and in' if isinstance(line, cst.If) else 'around'} it"
-    return Edit(title, content, moved_out=operations_in([kept.test if isinstance(kept, cst.If) else kept]))
+    return Edit(
+        title, content, moved_out=operations_in([kept.test if isinstance(kept, cst.If) else kept])
+    )
 
 
-def _in_python(place: Place, line: cst.BaseStatement) -> tuple[list[cst.BaseStatement], cst.BaseStatement]:
-    """What Python needs, computed under a name where that can be compiled, and the line as it is left."""
+def _in_python(
+    place: Place, line: cst.BaseStatement
+) -> tuple[list[cst.BaseStatement], cst.BaseStatement]:
+    """What Python needs, computed under a name where that can be compiled, and the line as it is
+    left.
+    """
     source, names = place.source, Names(place.source, place.function)
     values: list[cst.BaseExpression] = []
     match line:
@@ -150,7 +212,9 @@ def _in_python(place: Place, line: cst.BaseStatement) -> tuple[list[cst.BaseStat
             if _is_tensor(source, tested):
                 values.append(tested)
         case cst.SimpleStatementLine(body=[cst.Return(value=cst.BaseExpression() as value)]):
-            elements = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else [value]
+            elements = (
+                [one.value for one in value.elements] if isinstance(value, cst.Tuple) else [value]
+            )
             is_reading = any(is_read(source, one) for one in elements)
             decline_if(not is_reading, "what is returned isn't a number that is read")
             values += [source.read_of(one, _CASTS) or one for one in elements]
@@ -163,7 +227,9 @@ def _in_python(place: Place, line: cst.BaseStatement) -> tuple[list[cst.BaseStat
         for value in values
         if computes(value)
     ]
-    before: list[cst.BaseStatement] = [assigned(name.value, value.deep_clone()) for value, name in changes]
+    before: list[cst.BaseStatement] = [
+        assigned(name.value, value.deep_clone()) for value, name in changes
+    ]
     if not before:
         return [], line
     kept = with_replaced(line, changes)
@@ -177,7 +243,10 @@ def _is_tensor(source: SourceFile, value: cst.BaseExpression) -> bool:
     match value:
         case cst.Comparison(comparisons=[cst.ComparisonTarget(operator=operator)]):
             return isinstance(operator, _COMPARING) and not reads_tensor(source, value)
-    is_python = any(is_read(source, call) or source.dotted_name(call) == "builtins.bool" for call in calls_in(value))
+    is_python = any(
+        is_read(source, call) or source.dotted_name(call) == "builtins.bool"
+        for call in calls_in(value)
+    )
     return isinstance(value, cst.Call) and not is_python
 
 
@@ -188,10 +257,11 @@ def _index(source: SourceFile, block: cst.CSTNode) -> int:
 def _without_appends(
     source: SourceFile, function: cst.FunctionDef, loop: _Loop, around: Sequence[cst.CSTNode]
 ) -> tuple[SourceFile, set[int]]:
-    """The file with ``xs.append(x)`` at the end of what is compiled, and with a name for what is computed in it.
+    """The file with ``xs.append(x)`` at the end of what is compiled, and with a name for what is
+    computed in it.
 
-    A list that grows would let torch compile the step for each of its lengths. Beside it, the numbers of the loop's
-    lines that a tensor decides.
+    A list that grows would let torch compile the step for each of its lengths. Beside it, the
+    numbers of the loop's lines that a tensor decides.
     """
     names = Names(source, function)
     lines: list[cst.CSTNode] = []
@@ -211,7 +281,9 @@ def _without_appends(
             if computes(value):
                 name = names.fresh("value")
                 lines.append(assigned(name, value).with_changes(leading_lines=line.leading_lines))
-                append = need(with_replaced(line, [(value, cst.Name(name))]), cst.SimpleStatementLine, "")
+                append = need(
+                    with_replaced(line, [(value, cst.Name(name))]), cst.SimpleStatementLine, ""
+                )
                 append = append.with_changes(leading_lines=())
             late.append(append)
         else:
@@ -232,7 +304,9 @@ def _is_append(line: cst.CSTNode) -> bool:
 
 
 class _Parts:
-    """The file as more and more of a function moves into functions of its own, the last statements first."""
+    """The file as more and more of a function moves into functions of its own, the last statements
+    first.
+    """
 
     def __init__(self, source: SourceFile, number: int) -> None:
         self.source = source
@@ -272,19 +346,29 @@ class _Parts:
     ) -> bool:
         """Move statements of the body at a path that compute; whether any moved.
 
-        Together, or what is between those that stay: those with these numbers, and those that leave a loop or return.
+        Together, or what is between those that stay: those with these numbers, and those that leave
+        a loop or return.
         """
         suite = partial(self.suite, path, hops)
         body = suite().body
         last = len(body) if stop is None else stop
         if keeps is None and self._moved(suite(), start, last, name):
             return True
-        stay = [at for at in range(start, last) if at in (keeps or ()) or leaves(body[at]) or _is_append(body[at])]
+        stay = [
+            at
+            for at in range(start, last)
+            if at in (keeps or ()) or leaves(body[at]) or _is_append(body[at])
+        ]
         bounds = [start - 1, *stay, last]
         runs = [(one + 1, other) for one, other in itertools.pairwise(bounds) if one + 1 < other]
         runs = [run for run in runs if any(computes(line) for line in body[slice(*run)])]
-        names = [f"{name}_{number}" for number in range(1, len(runs) + 1)] if len(runs) > 1 else [name]
-        moved = [self._moved(suite(), *run, named) for run, named in reversed(list(zip(runs, names, strict=False)))]
+        names = (
+            [f"{name}_{number}" for number in range(1, len(runs) + 1)] if len(runs) > 1 else [name]
+        )
+        moved = [
+            self._moved(suite(), *run, named)
+            for run, named in reversed(list(zip(runs, names, strict=False)))
+        ]
         return any(moved)
 
     def _moved(self, suite: cst.BaseSuite, start: int, stop: int, name: str) -> bool:
@@ -292,7 +376,9 @@ class _Parts:
             return False
         run = Run(self.source, self.function, suite, start, stop)
         try:
-            self.source = run.moved(self.source.free_name(f"_{self.function.name.value.strip('_')}_{name}"))
+            self.source = run.moved(
+                self.source.free_name(f"_{self.function.name.value.strip('_')}_{name}")
+            )
         except DeclinedError as error:
             self.reason = self.reason or error.reason
             return False

@@ -1,4 +1,6 @@
-"""Values selected by a mask, or by the indices where it is true: keep the shape and select with ``torch.where``."""
+"""Values selected by a mask, or by the indices where it is true: keep the shape and select with
+``torch.where``.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,19 @@ from graphdoctor.fixes.source.nodes import (
 from graphdoctor.fixes.source.torch_names import FRESH
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need
 
-_NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
+_NEUTRAL = {
+    "sum": "0",
+    "mean": "0",
+    "max": "-torch.inf",
+    "amax": "-torch.inf",
+    "min": "torch.inf",
+    "amin": "torch.inf",
+}
 """Reductions, and the value that doesn't change the result of each."""
 
-_ELEMENTWISE = frozenset({"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid", "relu", "float", "detach"})
+_ELEMENTWISE = frozenset(
+    {"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid", "relu", "float", "detach"}
+)
 """Elementwise methods whose gradient is finite everywhere."""
 
 _FLATTENING = frozenset({"squeeze", "flatten", "view", "reshape", "ravel"})
@@ -36,7 +47,9 @@ _MASKS = cst.Name | cst.Attribute | cst.Comparison | cst.Call
 _OF_MASKS = cst.BitInvert | cst.BitAnd | cst.BitOr | cst.BitXor | cst.Multiply
 """Operators that masks are made with; `x[-1]` and `x[n - 1]` select by a position."""
 
-_BRACKETS = cst.Arg | cst.Assign | cst.AugAssign | cst.Return | cst.Element | cst.Index | cst.NamedExpr
+_BRACKETS = (
+    cst.Arg | cst.Assign | cst.AugAssign | cst.Return | cst.Element | cst.Index | cst.NamedExpr
+)
 """Statements and brackets around an expression."""
 
 _DIRECT = "the selected values are used directly"
@@ -55,28 +68,39 @@ class _Selection:
 
 @recipe("GD104")
 def mask_without_indexing(place: Place) -> Edit:
-    """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a ``torch.where`` as well.
+    """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a
+    ``torch.where`` as well.
 
-    Also for what ``torch.nonzero(mask)`` selects. Unsafe: it assumes that the mask has the shape of the tensor, or one
-    value for each row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where neither applies.
+    Also for what ``torch.nonzero(mask)`` selects. Unsafe: it assumes that the mask has the shape of
+    the tensor, or one value for each row, and sums add up in another order. Safe only for ``x[x >
+    0] *= 2``, where neither applies.
     """
     source = place.source
     found = place.pointed(
-        lambda node: _is_nonzero(source, node) or _is_masked(source, node), "a mask that selects values"
+        lambda node: _is_nonzero(source, node) or _is_masked(source, node),
+        "a mask that selects values",
     )
     title = f"Select with `torch.where` in place of `{source.shortened(found)}`"
     if _is_nonzero(source, found):
         return place.edit(title, *_without_places(source, found).items())
     selection = _selection(source, found)
     assert selection is not None  # pointed() says so
-    small = next((node for node in source.parents(found) if isinstance(node, cst.BaseSmallStatement)), None)
-    if isinstance(small, cst.Assign | cst.AugAssign) and (target := _target(source, small, selection.index)):
+    small = next(
+        (node for node in source.parents(found) if isinstance(node, cst.BaseSmallStatement)), None
+    )
+    if isinstance(small, cst.Assign | cst.AugAssign) and (
+        target := _target(source, small, selection.index)
+    ):
         return _assigned(place, small, target)
     return place.edit(title, _reduced(source, selection, selection.index))
 
 
-def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.CSTNode, cst.BaseExpression]:
-    """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and uses of it become reductions."""
+def _without_places(
+    source: SourceFile, found: cst.BaseExpression
+) -> dict[cst.CSTNode, cst.BaseExpression]:
+    """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and uses of it
+    become reductions.
+    """
     tensor = known(source.receiver(found), _INDICES)
     mask = as_operand(tensor) if is_boolean(tensor, source) else method_call(tensor, "bool")
     places, is_tuple = _places(source, need(found, cst.Call, _INDICES))
@@ -84,16 +108,28 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.C
     match source.parent(places):
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
             if not source.is_local(name) or len(source.values(name)) != 1:
-                raise DeclinedError("the indices where the mask is true are assigned more than once")
+                raise DeclinedError(
+                    "the indices where the mask is true are assigned more than once"
+                )
             around = [(read, _around(source, read)) for read in source.reads(name)]
-            used = [(read, selection) for read, selection in around if not _is_set_to_number(source, selection)]
+            used = [
+                (read, selection)
+                for read, selection in around
+                if not _is_set_to_number(source, selection)
+            ]
             changes: dict[cst.CSTNode, cst.BaseExpression] = dict(
                 _reduced(source, selection, read, is_rows=not is_tuple) for read, selection in used
             )
             is_plain = isinstance(mask, cst.Comparison) and not source.spans_lines(tensor)
             return {**changes, places: mask.with_changes(lpar=(), rpar=()) if is_plain else mask}
         case cst.Index() | cst.Arg():
-            return dict([_reduced(source, _around(source, places), mask, is_rows=not is_tuple, given=places)])
+            return dict(
+                [
+                    _reduced(
+                        source, _around(source, places), mask, is_rows=not is_tuple, given=places
+                    )
+                ]
+            )
     raise DeclinedError(_INDICES)
 
 
@@ -101,7 +137,9 @@ def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bo
     given = {keyword_of(argument): source.code(argument.value) for argument in found.args}
     user, outer = source.parent(found), source.parent(source.parent(found))
     if source.method_name(found) == "where" or given.get("as_tuple", "False") != "False":
-        first = matchers.Subscript(slice=[matchers.SubscriptElement(matchers.Index(matchers.Integer("0")))])
+        first = matchers.Subscript(
+            slice=[matchers.SubscriptElement(matchers.Index(matchers.Integer("0")))]
+        )
         is_first = isinstance(user, cst.Subscript) and matchers.matches(user, first)
         return (user, False) if is_first and isinstance(user, cst.Subscript) else (found, True)
     is_flat = isinstance(user, cst.Attribute) and user.attr.value in _FLATTENING
@@ -110,7 +148,9 @@ def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bo
 
 def _around(source: SourceFile, index: cst.CSTNode) -> _Selection:
     parent = next(
-        node for node in source.parents(index) if not isinstance(node, cst.Index | cst.SubscriptElement | cst.Arg)
+        node
+        for node in source.parents(index)
+        if not isinstance(node, cst.Index | cst.SubscriptElement | cst.Arg)
     )
     selection = _selection(source, parent)
     if selection is None or selection.index is not index:
@@ -134,16 +174,29 @@ def _reduced(
         if call is not None and source.method_name(call) in _NEUTRAL:
             break
         node = call if call is not None else user
-        decline_if(not isinstance(node, cst.Call | cst.BinaryOperation | cst.UnaryOperation), _DIRECT)
+        decline_if(
+            not isinstance(node, cst.Call | cst.BinaryOperation | cst.UnaryOperation), _DIRECT
+        )
     decline_if(has_comment(call), _COMMENT)
     name, axis = source.method_name(call), _axis(source, call)
     decline_if(is_rows and axis is None, "nothing shows that it selects rows of a matrix")
-    if axis is not None and isinstance(mask, cst.Comparison) and mask.left.deep_equals(selection.tensor):
+    if (
+        axis is not None
+        and isinstance(mask, cst.Comparison)
+        and mask.left.deep_equals(selection.tensor)
+    ):
         axis = None  # The mask has the tensor's shape, so the selected values have one dim.
-    uncast = mask.func.value if called(mask) == "bool" and isinstance(mask.func, cst.Attribute) else mask  # type: ignore[attr-defined]
+    uncast = (
+        mask.func.value if called(mask) == "bool" and isinstance(mask.func, cst.Attribute) else mask
+    )  # type: ignore[attr-defined]
     decline_if(name == "mean" and not is_repeatable(uncast), "the mask would be computed twice")
-    decline_if(axis is not None and name not in ("sum", "mean"), f"`{name}` over rows also returns their indices")
-    condition = expression("{mask}.unsqueeze(-1)", mask=as_operand(mask)) if axis is not None else mask
+    decline_if(
+        axis is not None and name not in ("sum", "mean"),
+        f"`{name}` over rows also returns their indices",
+    )
+    condition = (
+        expression("{mask}.unsqueeze(-1)", mask=as_operand(mask)) if axis is not None else mask
+    )
     picked = inner.with_changes(lpar=(), rpar=())
     text: cst.BaseExpression = expression(
         f"torch.where({{mask}}, {{picked}}, {_NEUTRAL[name]}).{'sum' if name == 'mean' else name}()",
@@ -153,7 +206,9 @@ def _reduced(
     if name == "mean":
         text = cst.BinaryOperation(text, cst.Divide(), method_call(mask, "sum"))
         around = source.parent(call)
-        is_sum = isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Add | cst.Subtract)
+        is_sum = isinstance(around, cst.BinaryOperation) and isinstance(
+            around.operator, cst.Add | cst.Subtract
+        )
         if call.lpar:
             text = text.with_changes(lpar=call.lpar, rpar=call.rpar)
         elif not is_sum and not isinstance(around, _BRACKETS):
@@ -171,7 +226,9 @@ def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
 
 
 def _picked(source: SourceFile, node: cst.CSTNode, index: str) -> cst.BaseExpression | None:
-    """A computation with the values that an index selects, on whole tensors; None if it isn't elementwise."""
+    """A computation with the values that an index selects, on whole tensors; None if it isn't
+    elementwise.
+    """
     selection = _selection(source, node)
     if selection is not None and source.code(selection.index) == index:
         return as_operand(selection.tensor)
@@ -187,9 +244,19 @@ def _picked(source: SourceFile, node: cst.CSTNode, index: str) -> cst.BaseExpres
             | cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply())
         ):
             left, right = _picked(source, node.left, index), _picked(source, node.right, index)
-            return node.with_changes(left=left, right=right) if left is not None and right is not None else None
-        case cst.Call(func=func) if source.method_name(node) in _ELEMENTWISE and not source.given_to(node):
-            inner = _picked(source, tensor, index) if (tensor := source.receiver(node)) is not None else None
+            return (
+                node.with_changes(left=left, right=right)
+                if left is not None and right is not None
+                else None
+            )
+        case cst.Call(func=func) if source.method_name(
+            node
+        ) in _ELEMENTWISE and not source.given_to(node):
+            inner = (
+                _picked(source, tensor, index)
+                if (tensor := source.receiver(node)) is not None
+                else None
+            )
             if inner is None:
                 return None
             if node.args:
@@ -212,18 +279,25 @@ def _assigned(place: Place, small: cst.Assign | cst.AugAssign, target: _Selectio
     picked = _picked(source, small.value, source.code(target.index))
     inner = known(picked, "the assigned values aren't selected by the same mask")
     if isinstance(small, cst.AugAssign):
-        operator = known(_OPERATORS.get(type(small.operator)), "the operator isn't `+=`, `-=`, `*=` or `/=`")
-        if isinstance(small.operator, cst.DivideAssign) and not isinstance(small.value, cst.BaseNumber):
+        operator = known(
+            _OPERATORS.get(type(small.operator)), "the operator isn't `+=`, `-=`, `*=` or `/=`"
+        )
+        if isinstance(small.operator, cst.DivideAssign) and not isinstance(
+            small.value, cst.BaseNumber
+        ):
             raise DeclinedError("it could divide by values that the mask leaves out")
         inner = cst.BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))
     else:
         decline_if(not is_repeatable(target.index), "the mask would be computed twice")
     kept = where(target.index, inner.with_changes(lpar=(), rpar=()), tensor)
-    # Other code may hold the same tensor, such as the caller that passed it in; then it has to change in place.
+    # Other code may hold the same tensor, such as the caller that passed it in; then it has to
+    # change in place.
     new = cst.Expr(cst.Call(cst.Attribute(as_operand(tensor), cst.Name("copy_")), [cst.Arg(kept)]))
     if isinstance(tensor, cst.Name) and _is_own(source, tensor):
         new = assigned(tensor.deep_clone(), kept).body[0]  # type: ignore[assignment]
-    is_scaled = isinstance(small, cst.AugAssign) and isinstance(small.value, cst.Integer | cst.Float)
+    is_scaled = isinstance(small, cst.AugAssign) and isinstance(
+        small.value, cst.Integer | cst.Float
+    )
     title = f"Select with `torch.where` in place of `{source.shortened(target.node)}`"
     change = small, new.with_changes(semicolon=small.semicolon)
     return place.edit(title, change, is_safe=is_scaled and _compares(target.index, tensor))
@@ -239,7 +313,9 @@ _OPERATORS: dict[type[cst.BaseAugOp], cst.BaseBinaryOp] = {
 
 def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
     match mask:
-        case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(comparator=cst.BaseNumber())]):
+        case cst.Comparison(
+            left=left, comparisons=[cst.ComparisonTarget(comparator=cst.BaseNumber())]
+        ):
             return isinstance(tensor, cst.Name) and left.deep_equals(tensor)
     return False
 
@@ -257,16 +333,26 @@ def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
         is_elsewhere = source.function_of(read) is not source.function_of(tensor)
         if is_elsewhere or is_viewed or (isinstance(user, holders) and not is_passed):
             return False
-    return all(isinstance(value, cst.BinaryOperation) or source.method_name(value) in FRESH for value in made if value)
+    return all(
+        isinstance(value, cst.BinaryOperation) or source.method_name(value) in FRESH
+        for value in made
+        if value
+    )
 
 
 _TAKERS = ("torch.where", "torch.sum", "torch.mean")
 _KEEPING = _ELEMENTWISE | set(_NEUTRAL) | {"shape", "dtype"}
 
 
-def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression) -> _Selection | None:
+def _target(
+    source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression
+) -> _Selection | None:
     targets = targets_of(small)
-    found = _selection(source, targets[0]) if isinstance(targets[0], cst.Subscript) and len(targets) == 1 else None
+    found = (
+        _selection(source, targets[0])
+        if isinstance(targets[0], cst.Subscript) and len(targets) == 1
+        else None
+    )
     return found if found is not None and source.code(found.index) == source.code(index) else None
 
 
@@ -278,15 +364,22 @@ def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
 
 def _selection(source: SourceFile, node: cst.CSTNode) -> _Selection | None:
     match node:
-        case cst.Subscript(value=tensor, slice=[cst.SubscriptElement(slice=cst.Index(value=index, star=None))]):
+        case cst.Subscript(
+            value=tensor, slice=[cst.SubscriptElement(slice=cst.Index(value=index, star=None))]
+        ):
             return _Selection(node, tensor, index)
         case cst.Call() if (name := source.method_name(node)) in ("masked_select", "index_select"):
-            taken, given = source.receiver(node), [argument.value for argument in source.given_to(node)]
+            taken, given = (
+                source.receiver(node),
+                [argument.value for argument in source.given_to(node)],
+            )
             if name == "index_select" and given and source.code(given[0]) == "0":
                 given = given[1:]
             elif name == "index_select":
                 return None
-            return _Selection(node, taken, given[0]) if taken is not None and len(given) == 1 else None
+            return (
+                _Selection(node, taken, given[0]) if taken is not None and len(given) == 1 else None
+            )
     return None
 
 

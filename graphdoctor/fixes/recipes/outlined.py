@@ -1,4 +1,6 @@
-"""Code that Dynamo can't compile, or compile well, beside code that it can: move one of them into its own function."""
+"""Code that Dynamo can't compile, or compile well, beside code that it can: move one of them into
+its own function.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,42 @@ from libcst import matchers
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.extraction import Run, call_of, not_traced, shell
 from graphdoctor.fixes.source.nodes import expression
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, known, need, parsed, walk
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    Statement,
+    decline_if,
+    known,
+    need,
+    parsed,
+    walk,
+)
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 
 _RESUMED = re.compile(
     r"torch\.(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|(amp|cuda\.amp|cpu\.amp)\.autocast)\b"
 )
-"""Context managers in which Dynamo can resume after a break (``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
+"""Context managers in which Dynamo can resume after a break
+(``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
 
-_PARTS = {"for": ("loop", "step"), "while": ("loop", "step"), "try": ("try", "attempt"), "with": ("with", "body")}
+_PARTS = {
+    "for": ("loop", "step"),
+    "while": ("loop", "step"),
+    "try": ("try", "attempt"),
+    "with": ("with", "body"),
+}
 
 
 @recipe("GD110", "GD111", removes=False)
 def own_function(place: Place) -> Edit:
-    """Moves the body of a loop, ``try`` or ``with`` that contains a break, and the block itself, into functions.
+    """Moves the body of a loop, ``try`` or ``with`` that contains a break, and the block itself,
+    into functions.
 
-    Dynamo skips a function if it can't resume after a break in it; the functions that call it break there and resume.
-    In its own function, the body is compiled before and after the break; without the block, so is the code around it.
-    The break stays, in the smallest possible function. Safe: the same statements run in the same order.
+    Dynamo skips a function if it can't resume after a break in it; the functions that call it break
+    there and resume. In its own function, the body is compiled before and after the break; without
+    the block, so is the code around it. The break stays, in the smallest possible function. Safe:
+    the same statements run in the same order.
     """
     statement, block = _start(place)
     keyword, line = _keyword(block), place.source.position(block).start.line
@@ -72,7 +91,11 @@ def _start(place: Place) -> tuple[Statement, _Block]:
         return statement, block
     # The break is in a function that the block calls: the rule names the block's line.
     for location in place.finding.related:
-        related = place.source.statement_at(location.line) if location.file == place.finding.location.file else None
+        related = (
+            place.source.statement_at(location.line)
+            if location.file == place.finding.location.file
+            else None
+        )
         if isinstance(related, _Block):
             return related, related
     raise DeclinedError("no loop, `try` or `with` is around the line")
@@ -88,7 +111,9 @@ def _block_around(source: SourceFile, statement: cst.CSTNode) -> _Block | None:
 
 
 def _is_resumed(source: SourceFile, block: _Block) -> bool:
-    return isinstance(block, cst.With) and all(_RESUMED.match(source.code(item.item)) for item in block.items)
+    return isinstance(block, cst.With) and all(
+        _RESUMED.match(source.code(item.item)) for item in block.items
+    )
 
 
 def _keyword(block: _Block) -> str:
@@ -107,11 +132,16 @@ def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
 
     With a counter on an object, torch would recompile the new function at every call.
     """
-    if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in walk(suite)):
+    if any(
+        isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute)
+        for node in walk(suite)
+    ):
         return False
     match suite.body:
         case [cst.SimpleStatementLine(body=[node])] | [cst.BaseSmallStatement() as node]:
-            return not isinstance(node, cst.Pass | cst.Expr | cst.Raise) and not _is_plain_call(node)
+            return not isinstance(node, cst.Pass | cst.Expr | cst.Raise) and not _is_plain_call(
+                node
+            )
     return True
 
 
@@ -119,19 +149,27 @@ def _is_plain_call(node: cst.CSTNode) -> bool:
     """``x = f(a, b)``: if the block isn't compiled, torch compiles ``f`` anyway."""
     plain = cst.Name | cst.Attribute | cst.BaseNumber | cst.SimpleString
     value = node.value if isinstance(node, cst.Assign | cst.Return) else None
-    return isinstance(value, cst.Call) and all(isinstance(argument.value, plain) for argument in value.args)
+    return isinstance(value, cst.Call) and all(
+        isinstance(argument.value, plain) for argument in value.args
+    )
 
 
 def _has_company(source: SourceFile, block: Statement) -> bool:
     suite = source.parent(block)
-    others = [node for node in suite.body if node is not block] if isinstance(suite, cst.IndentedBlock) else []
+    others = (
+        [node for node in suite.body if node is not block]
+        if isinstance(suite, cst.IndentedBlock)
+        else []
+    )
     return not all(map(_is_empty, others))
 
 
 def _is_empty(node: cst.CSTNode) -> bool:
     """A docstring, ``pass``, or ``return x``."""
     empty = matchers.Pass() | matchers.Expr(matchers.SimpleString())
-    returned = matchers.Return(value=None) | matchers.Return(value=matchers.Name() | matchers.Tuple())
+    returned = matchers.Return(value=None) | matchers.Return(
+        value=matchers.Name() | matchers.Tuple()
+    )
     return isinstance(node, cst.SimpleStatementLine) and all(
         matchers.matches(small, empty | returned) for small in node.body
     )
@@ -153,8 +191,9 @@ _OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Tuple)
 def narrow_lock(place: Place) -> Edit:
     """Moves statements that compute only with local variables out of ``with self.lock:``.
 
-    Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be compiled, and the
-    statements that need no lock are around it. Unsafe: another thread may write into a tensor that the variables hold.
+    Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be
+    compiled, and the statements that need no lock are around it. Unsafe: another thread may write
+    into a tensor that the variables hold.
     """
     source = place.source
     block = need(place.statement, cst.With, "the line doesn't begin a `with`")
@@ -165,7 +204,10 @@ def narrow_lock(place: Place) -> Edit:
     # What moved out contains no `with`, so the narrowed one has the same number among them.
     number = matchers.findall(source.tree, matchers.With()).index(block)
     found = need(matchers.findall(narrowed.tree, matchers.With())[number], cst.With, "")
-    return Edit(f"Hold `{lock}` only around shared state", Run.of_statement(narrowed, found).moved(name).content)
+    return Edit(
+        f"Hold `{lock}` only around shared state",
+        Run.of_statement(narrowed, found).moved(name).content,
+    )
 
 
 def _lock(place: Place, block: cst.With) -> str:
@@ -183,19 +225,26 @@ def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> 
     decline_if(all(is_free), "the code under the lock only computes")
     start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
     if stop - start == len(suite.body):
-        raise DeclinedError("the code under the lock neither begins nor ends with a computation on local variables")
+        raise DeclinedError(
+            "the code under the lock neither begins nor ends with a computation on local variables"
+        )
     kept = block.with_changes(body=suite.with_changes(body=suite.body[start:stop]))
     return source.changed((block, [*suite.body[:start], kept, *suite.body[stop:]]))
 
 
 def _is_computation(statement: cst.BaseStatement | cst.BaseSmallStatement) -> bool:
-    """``y = torch.relu(x) * 2``, or a ``return`` of it: local variables, torch's functions and tensor methods only."""
+    """``y = torch.relu(x) * 2``, or a ``return`` of it: local variables, torch's functions and
+    tensor methods only.
+    """
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(
         isinstance(small, ast.Return | ast.Assign)
         and small.value is not None
-        and all(isinstance(target, ast.Name) for target in (small.targets if isinstance(small, ast.Assign) else ()))
+        and all(
+            isinstance(target, ast.Name)
+            for target in (small.targets if isinstance(small, ast.Assign) else ())
+        )
         and _is_pure(small.value)
         for small in parsed([statement])
     )
@@ -207,7 +256,9 @@ def _is_pure(node: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or function.attr.endswith("_"):
             return False
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        return (_is_library(function.value) or _is_pure(function.value)) and all(map(_is_pure, arguments))
+        return (_is_library(function.value) or _is_pure(function.value)) and all(
+            map(_is_pure, arguments)
+        )
     if isinstance(node, ast.Name):
         return node.id not in ("self", "cls")
     return isinstance(node, _OPERATIONS) and all(
@@ -223,11 +274,13 @@ def _is_library(node: ast.expr) -> bool:
 
 @recipe("GD102", "GD103", "GD104", "GD105", "GD109")
 def statistics_outside(place: Place) -> Edit:
-    """Moves what comes before a closing ``with torch.no_grad():`` block into a method, the part that torch compiles.
+    """Moves what comes before a closing ``with torch.no_grad():`` block into a method, the part
+    that torch compiles.
 
-    Nothing that is returned depends on gradients there, so the block usually collects metrics, with shapes and numbers
-    that depend on values. Only for the method that torch.compile is given, because Dynamo breaks before a function that
-    it may not trace. Safe: the same statements run in the same order.
+    Nothing that is returned depends on gradients there, so the block usually collects metrics, with
+    shapes and numbers that depend on values. Only for the method that torch.compile is given,
+    because Dynamo breaks before a function that it may not trace. Safe: the same statements run in
+    the same order.
     """
     source, function = place.source, place.function
     if function.name.value != "forward" or function.decorators:
@@ -236,7 +289,9 @@ def statistics_outside(place: Place) -> Edit:
     block = _no_grad_block(source, place.statement, function)
     body = list(function.body.body)
     at = body.index(block)
-    names = matchers.Name() | matchers.Tuple(elements=[matchers.ZeroOrMore(matchers.Element(matchers.Name()))])
+    names = matchers.Name() | matchers.Tuple(
+        elements=[matchers.ZeroOrMore(matchers.Element(matchers.Name()))]
+    )
     returned = matchers.SimpleStatementLine([matchers.Return(value=names)])
     if not all(matchers.matches(line, returned) for line in body[at + 1 :]):
         raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
@@ -248,29 +303,39 @@ def statistics_outside(place: Place) -> Edit:
     return Edit(title, content, is_safe=True)
 
 
-def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef) -> cst.With:
+def _no_grad_block(
+    source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef
+) -> cst.With:
     around = [statement, *source.parents(statement)]
     outside = "the line isn't inside a `with torch.no_grad()` of the function"
     block = need(around[around.index(function.body) - 1], cst.With, outside)
-    is_off = all(isinstance(item.item, cst.Call) and source.is_without_grad(item.item) for item in block.items)
+    is_off = all(
+        isinstance(item.item, cst.Call) and source.is_without_grad(item.item)
+        for item in block.items
+    )
     decline_if(block.asynchronous is not None or not is_off, outside)
     return block
 
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
-"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls."""
+"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step
+calls."""
 
-_IS_TRAINING = matchers.Call(func=matchers.Attribute(attr=matchers.OneOf(*map(matchers.Name, _TRAINING))))
+_IS_TRAINING = matchers.Call(
+    func=matchers.Attribute(attr=matchers.OneOf(*map(matchers.Name, _TRAINING)))
+)
 _IS_STEP = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("step"))))
 _IS_BACKWARD = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("backward"))))
 
 
 @recipe("GD112")
 def backward_out_of_region(place: Place) -> Edit:
-    """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the rest.
+    """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the
+    rest.
 
-    Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the optimizer's step
-    run eagerly, without a break. Unsafe: the optimizer's step is no longer compiled, which the user has to decide.
+    Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the
+    optimizer's step run eagerly, without a break. Unsafe: the optimizer's step is no longer
+    compiled, which the user has to decide.
     """
     source, function = place.source, place.function
     if any("disable" in source.code(decorator) for decorator in function.decorators):
@@ -289,10 +354,14 @@ def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
     start = stop
     while start and not _is_between(body[start - 1]):
         start -= 1
-    decline_if(start == stop, "there is no forward pass and loss before `backward()` on their own lines")
+    decline_if(
+        start == stop, "there is no forward pass and loss before `backward()` on their own lines"
+    )
     run = Run(source, function, function.body, start, stop)
     if any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements):
-        raise DeclinedError("there are calls of the training step between the forward pass and the loss")
+        raise DeclinedError(
+            "there are calls of the training step between the forward pass and the loss"
+        )
     return run
 
 
@@ -308,9 +377,14 @@ def _is_between(statement: cst.CSTNode) -> bool:
 def _skipped(source: SourceFile, function: cst.FunctionDef) -> cst.FunctionDef:
     changed: cst.CSTNode = function
     for step in matchers.findall(function, _IS_STEP):
-        # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph break.
+        # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph
+        # break.
         func = need(need(step, cst.Expr, "").value, cst.Call, "").func
-        changed = changed.deep_replace(func, expression("torch.compiler.disable({func})", func=func))
+        changed = changed.deep_replace(
+            func, expression("torch.compiler.disable({func})", func=func)
+        )
     is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
     # `@torch.compile` on a method gets a function that isn't bound to an object yet.
-    return shell(need(changed, cst.FunctionDef, ""), is_method=is_method and not function.decorators)
+    return shell(
+        need(changed, cst.FunctionDef, ""), is_method=is_method and not function.decorators
+    )

@@ -1,4 +1,6 @@
-"""Lines that only record or report in the compiled ``forward``: run them after the part that is compiled."""
+"""Lines that only record or report in the compiled ``forward``: run them after the part that is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -72,22 +74,29 @@ _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
 
 @recipe("GD101", "GD102", "GD103", "GD105", "GD109")
 def record_outside(place: Place) -> Edit:
-    """Moves lines that log, print, warn or keep numbers behind the part of ``forward`` that torch compiles.
+    """Moves lines that log, print, warn or keep numbers behind the part of ``forward`` that torch
+    compiles.
 
-    ``forward`` becomes two methods: one computes and is compiled, and ``forward`` calls it, records, and runs eagerly.
-    All lines stay, in their order, with the values that they had; tensors that they need are computed where they were.
-    Only for the method that torch.compile is given, because Dynamo breaks before a function that it may not trace.
-    Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all of it.
+    ``forward`` becomes two methods: one computes and is compiled, and ``forward`` calls it,
+    records, and runs eagerly. All lines stay, in their order, with the values that they had;
+    tensors that they need are computed where they were. Only for the method that torch.compile is
+    given, because Dynamo breaks before a function that it may not trace.
+    Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all
+        of it.
     """
     line = call_of_part(place.source, place.function)
     if line is None and not place.is_outermost:
-        raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
+        raise DeclinedError(
+            "it isn't in the function that torch.compile was given, and Dynamo would break there"
+        )
     if line is not None and not returns_only(line, place.function):
         raise DeclinedError("more comes after the compiled part")
     split = _Split.of(place, place.function, is_part=line is not None)
     content = split.content()
     if line is not None:
-        content = without_part(SourceFile.parse(place.source.path, content), place.function.name.value)
+        content = without_part(
+            SourceFile.parse(place.source.path, content), place.function.name.value
+        )
     moved = operations_in(line.node for line in split.lines if line.role != "compute")
     title = f"Run the lines of `{place.function.name.value}` that record or report after its compiled part"
     if line is not None:
@@ -174,7 +183,9 @@ class _Split:
             case cst.SimpleStatementLine(body=[cst.Assert()]):
                 return True
             case cst.SimpleStatementLine(body=[cst.Assign() | cst.AugAssign() as small]):
-                return reads_tensor(self.source, small.value) or reads_clock(self.source, small.value)
+                return reads_tensor(self.source, small.value) or reads_clock(
+                    self.source, small.value
+                )
             case cst.If():
                 return _is_effect(self.source, line.node)
             case cst.For(body=body, orelse=None, iter=rows):
@@ -200,7 +211,9 @@ class _Split:
             if line.role == "compute" and not _starts_clock(self.source, line.node):
                 break
             line.role = "head"
-        timed = set[str]().union(*(line.flow.assigned for line in self.lines if reads_clock(self.source, line.node)))
+        timed = set[str]().union(
+            *(line.flow.assigned for line in self.lines if reads_clock(self.source, line.node))
+        )
         for line in reversed(self.lines):
             if line.role == "compute" and not _is_of_clock(self.source, line.node, timed):
                 break
@@ -218,9 +231,15 @@ class _Split:
                 return f"line {self._number(other)} computes with `{read[0]}`"
             if line.role == "record" and line.flow.assigned & other.flow.assigned:
                 return f"line {self._number(other)} sets the same name"
-            if line.role == "record" and self._everything(line.touched).conflicts(self._everything(other.touched)):
+            if line.role == "record" and self._everything(line.touched).conflicts(
+                self._everything(other.touched)
+            ):
                 return f"line {self._number(other)} may depend on it"
-            if line.role == "record" and _is_writing(self.source, line.node) and _is_writing(self.source, other.node):
+            if (
+                line.role == "record"
+                and _is_writing(self.source, line.node)
+                and _is_writing(self.source, other.node)
+            ):
                 return f"line {self._number(other)} reports too, and would do so before it"
         if line.role == "record" and later and reads_clock(self.source, line.node):
             return "it reads a clock, and would read it later"
@@ -235,7 +254,11 @@ class _Split:
         return sharing(self.source, [line.node for line in self.lines], self.owner)
 
     def _number(self, line: _Line) -> int:
-        return self.source.position(line.node).start.line if line.node in set(walk(self.function)) else 0
+        return (
+            self.source.position(line.node).start.line
+            if line.node in set(walk(self.function))
+            else 0
+        )
 
     @property
     def _result_value(self) -> cst.BaseExpression | None:
@@ -245,7 +268,9 @@ class _Split:
     def _result_computes(self) -> bool:
         simple = cst.Name | cst.Tuple | cst.List | cst.Dict | cst.SimpleString | cst.Integer
         parts = walk(self._result_value) if self._result_value is not None else ()
-        return any(isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts)
+        return any(
+            isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts
+        )
 
     def content(self) -> bytes:
         names = Names(self.source, self.function)
@@ -257,13 +282,21 @@ class _Split:
         for at, line in enumerate(self.lines):
             if line.role == "compute":
                 # The other part of an `if` that was in two has its test already.
-                test = [(old, new) for old, new in tested if isinstance(line.node, cst.If) and line.node.test is old]
+                test = [
+                    (old, new)
+                    for old, new in tested
+                    if isinstance(line.node, cst.If) and line.node.test is old
+                ]
                 inner.append(_put(line.node, test))
             elif line.role == "head":
                 head.append(line.node.deep_clone())
             else:
                 given, moved = _Values(self, line, at, names).taken()
-                if isinstance(line.node, cst.If) and isinstance(moved, cst.If) and isinstance(moved.test, cst.Name):
+                if (
+                    isinstance(line.node, cst.If)
+                    and isinstance(moved, cst.If)
+                    and isinstance(moved.test, cst.Name)
+                ):
                     tested.append((line.node.test, moved.test.deep_clone()))
                 inner += given
                 tail.append(moved)
@@ -276,10 +309,18 @@ class _Split:
             inner += given
             self.result = need(moved, cst.SimpleStatementLine, "")
             decline_if(self._result_computes(), "what is returned is computed from it")
-        elif self.result is not None and self._result_computes() and (value := self._result_value) is not None:
+        elif (
+            self.result is not None
+            and self._result_computes()
+            and (value := self._result_value) is not None
+        ):
             whole = names.fresh("result")
-            inner.append(assigned(whole, bracketed(value) if isinstance(value, cst.Tuple) else value))
-            self.result = self.result.with_changes(body=[self.result.body[0].with_changes(value=cst.Name(whole))])
+            inner.append(
+                assigned(whole, bracketed(value) if isinstance(value, cst.Tuple) else value)
+            )
+            self.result = self.result.with_changes(
+                body=[self.result.body[0].with_changes(value=cst.Name(whole))]
+            )
         result_lines = [self.result] if self.result is not None else []
         body = [*_plain([*doc, *head]), *inner, *_plain(tail), *result_lines]
         source, function = with_lines(self.source, self.function, body)
@@ -295,9 +336,13 @@ class _Split:
         result: str,
         name: str,
     ) -> bytes:
-        """The same, where each ``return`` of the compiled part gives what the moved lines need, too."""
+        """The same, where each ``return`` of the compiled part gives what the moved lines need,
+        too.
+        """
         last = need(self.result, cst.SimpleStatementLine, "the function returns in some cases only")
-        decline_if(self.bound_outside() & name_set(last, *inner), "what is returned is computed from it")
+        decline_if(
+            self.bound_outside() & name_set(last, *inner), "what is returned is computed from it"
+        )
         needed = sorted(flow(parsed(tail)).read_first & flow(parsed(inner)).assigned)
         part = cst.IndentedBlock([*inner, last]).visit(_Returns(needed))
         lines = [*_plain(before), *need(part, cst.IndentedBlock, "").body]
@@ -308,10 +353,17 @@ class _Split:
             value = need(need(call, cst.SimpleStatementLine, "").body[0], cst.Return, "").value
             assert value is not None  # what calls the part returns what it gives
             given = assigned(joined([cst.Name(one) for one in (result, *needed)]), value)
-            body = [*kept, given, *_plain(tail), cst.SimpleStatementLine([cst.Return(cst.Name(result))])]
+            body = [
+                *kept,
+                given,
+                *_plain(tail),
+                cst.SimpleStatementLine([cst.Return(cst.Name(result))]),
+            ]
             return not_traced(caller.with_changes(body=caller.body.with_changes(body=body)))
 
-        return Run(changed, function, function.body, len(before), len(lines)).moved_and(name, recording)
+        return Run(changed, function, function.body, len(before), len(lines)).moved_and(
+            name, recording
+        )
 
     def bound_outside(self) -> set[str]:
         return set().union(*(line.flow.assigned for line in self.lines if line.role != "compute"))
@@ -340,13 +392,17 @@ class _Returns(cst.CSTTransformer):
 class _Values:
     """The tensors that a moved line needs, computed where the line was."""
 
-    def __init__(self, split: _Split, line: _Line, at: int, names: Names, *, is_result: bool = False) -> None:
+    def __init__(
+        self, split: _Split, line: _Line, at: int, names: Names, *, is_result: bool = False
+    ) -> None:
         self._split = split
         self._line = line
         self._at = at
         self._is_result = is_result
         self._names = names
-        self._inside = set[str]().union(*(one.flow.assigned for one in split.lines[:at] if one.role == "compute"))
+        self._inside = set[str]().union(
+            *(one.flow.assigned for one in split.lines[:at] if one.role == "compute")
+        )
         self._outside = split.bound_outside()
         self._own = name_set(split.function.params) - {split.owner} | self._inside
         self._given: list[cst.BaseStatement] = []
@@ -354,12 +410,18 @@ class _Values:
 
     def taken(self) -> tuple[list[cst.BaseStatement], cst.BaseStatement]:
         node = self._line.node
-        changes: list[Change] = [(found, self._given_name(found)) for found in self._wanted(node, is_sure=True)]
+        changes: list[Change] = [
+            (found, self._given_name(found)) for found in self._wanted(node, is_sure=True)
+        ]
         replaced = _put(node, changes)
         again = flow(parsed([replaced])).read_first | name_set(replaced)
         known = {given for _, given in self._known}
         # A parameter that is set later would have its last value when the moved line runs.
-        needed = sorted(name for name in again & self._own - known if name in self._inside or self._is_set_later(name))
+        needed = sorted(
+            name
+            for name in again & self._own - known
+            if name in self._inside or self._is_set_later(name)
+        )
         for name in filter(self._is_set_later, needed):
             fresh = self._names.fresh(f"{name}_before")
             self._given.append(assigned(fresh, cst.Name(name)))
@@ -368,15 +430,27 @@ class _Values:
         return self._given, self._with_numbers(replaced)
 
     def _with_numbers(self, line: cst.BaseStatement) -> cst.BaseStatement:
-        """The line with numbers and text for a logger: Dynamo would trace the logger's methods if it got tensors."""
+        """The line with numbers and text for a logger: Dynamo would trace the logger's methods if
+        it got tensors.
+        """
         tensors = self._inside | {name for _, name in self._known}
         outputs = [call for call in calls_in(line) if is_output(self._split.source, call)]
-        given = [pair for call in outputs for pair in zip(call.args[1:], conversions(call), strict=False)]
-        values = [(argument.value, kind) for argument, kind in given if dotted(argument.value) in tensors]
-        return _put(line, [(value, expression(f"{kind}({{value}})", value=value)) for value, kind in values])
+        given = [
+            pair for call in outputs for pair in zip(call.args[1:], conversions(call), strict=False)
+        ]
+        values = [
+            (argument.value, kind) for argument, kind in given if dotted(argument.value) in tensors
+        ]
+        return _put(
+            line, [(value, expression(f"{kind}({{value}})", value=value)) for value, kind in values]
+        )
 
     def _is_set_later(self, name: str) -> bool:
-        return any(name in line.flow.assigned for line in self._split.lines[self._at + 1 :] if line.role == "compute")
+        return any(
+            name in line.flow.assigned
+            for line in self._split.lines[self._at + 1 :]
+            if line.role == "compute"
+        )
 
     def _given_name(self, found: cst.BaseExpression) -> cst.BaseExpression:
         for given, name in self._known:
@@ -386,7 +460,11 @@ class _Values:
         fresh = self._names.fresh("condition" if isinstance(found, cst.Comparison) else named)
         value = found.deep_clone().with_changes(lpar=(), rpar=())
         # A gradient could flow into it, for nothing: only its value is read.
-        is_reduced = isinstance(found, cst.Call) and not found.args and called(found) in REDUCED - {"all", "any"}
+        is_reduced = (
+            isinstance(found, cst.Call)
+            and not found.args
+            and called(found) in REDUCED - {"all", "any"}
+        )
         if not self._is_result and (is_reduced or _is_item(self._split.source, found)):
             value = method_call(value, "detach")
         self._given.append(assigned(fresh, value))
@@ -414,27 +492,41 @@ class _Values:
 
     def _is_tensor(self, node: cst.BaseExpression, *, is_sure: bool) -> bool:
         source = self._split.source
-        if not isinstance(node, cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation):
+        if not isinstance(
+            node, cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation
+        ):
             return False
         names = name_set(node)
         if not names & self._own or names & self._outside:
             return False
         is_computed = bool(names & self._inside or calls_in(node))
-        return is_computed and all(self._is_allowed(source, part, is_sure=is_sure) for part in walk(node))
+        return is_computed and all(
+            self._is_allowed(source, part, is_sure=is_sure) for part in walk(node)
+        )
 
     def _is_allowed(self, source: SourceFile, part: cst.CSTNode, *, is_sure: bool) -> bool:
         match part:
             case cst.Call():
-                if is_read(source, part) or is_in_place(part) or is_output(source, part) or called(part) == "numpy":
+                if (
+                    is_read(source, part)
+                    or is_in_place(part)
+                    or is_output(source, part)
+                    or called(part) == "numpy"
+                ):
                     return False
                 name = source.dotted_name(part)
-                is_own = not isinstance(part.func, cst.Attribute) or dotted(part.func.value) == self._split.owner
+                is_own = (
+                    not isinstance(part.func, cst.Attribute)
+                    or dotted(part.func.value) == self._split.owner
+                )
                 return name.startswith("torch.") or (not name and (not is_own or self._is_result))
             case cst.Subscript():
                 return is_sure
             case cst.Attribute(value=cst.Name(value=name), attr=attr) if name == self._split.owner:
                 path = f"{name}.{attr.value}"
-                moved = (line.touched.changed for line in self._split.lines if line.role != "compute")
+                moved = (
+                    line.touched.changed for line in self._split.lines if line.role != "compute"
+                )
                 return not any(path in changed for changed in moved)
         return not isinstance(part, _FORBIDDEN)
 
@@ -456,7 +548,9 @@ def _is_item(source: SourceFile, node: cst.CSTNode) -> bool:
 def _owner(source: SourceFile, function: cst.FunctionDef, *, is_part: bool) -> str:
     is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
     if not is_method or (function.name.value != "forward" and not is_part):
-        raise DeclinedError("only the `forward` of a module can be split into a compiled part and one that isn't")
+        raise DeclinedError(
+            "only the `forward` of a module can be split into a compiled part and one that isn't"
+        )
     decline_if(function.decorators, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     params = [*function.params.posonly_params, *function.params.params]
@@ -466,21 +560,43 @@ def _owner(source: SourceFile, function: cst.FunctionDef, *, is_part: bool) -> s
 
 def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLine | None:
     tree = parsed(statements)
-    decline_if(any(not isinstance(jump, ast.Return) for jump in jumps(tree)), "the function yields or awaits")
-    decline_if(captured(tree) & flow(tree).assigned, "an inner function shares names with the lines around it")
-    returns = [node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)]
+    decline_if(
+        any(not isinstance(jump, ast.Return) for jump in jumps(tree)),
+        "the function yields or awaits",
+    )
+    decline_if(
+        captured(tree) & flow(tree).assigned,
+        "an inner function shares names with the lines around it",
+    )
+    returns = [
+        node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)
+    ]
     last = statements[-1] if statements else None
-    is_last = matchers.matches(last, matchers.SimpleStatementLine([matchers.Return()])) if last is not None else False
+    is_last = (
+        matchers.matches(last, matchers.SimpleStatementLine([matchers.Return()]))
+        if last is not None
+        else False
+    )
     decline_if(returns and not is_last, "the function returns in some cases only")
     return last if is_last and isinstance(last, cst.SimpleStatementLine) else None
 
 
-def _separated(source: SourceFile, statements: Sequence[cst.BaseStatement]) -> Iterator[cst.BaseStatement]:
-    """The statements; an ``if`` on what was computed that both computes and reports becomes two, the report first."""
+def _separated(
+    source: SourceFile, statements: Sequence[cst.BaseStatement]
+) -> Iterator[cst.BaseStatement]:
+    """The statements; an ``if`` on what was computed that both computes and reports becomes two,
+    the report first.
+    """
     local = flow(parsed(statements)).assigned
     for statement in statements:
-        body = statement.body if isinstance(statement, cst.If) and statement.orelse is None else None
-        if isinstance(statement, cst.If) and isinstance(body, cst.IndentedBlock) and local & name_set(statement.test):
+        body = (
+            statement.body if isinstance(statement, cst.If) and statement.orelse is None else None
+        )
+        if (
+            isinstance(statement, cst.If)
+            and isinstance(body, cst.IndentedBlock)
+            and local & name_set(statement.test)
+        ):
             reports, rest = reports_apart(source, statement)
             if reports and rest:
                 yield statement.with_changes(body=body.with_changes(body=reports, footer=()))
@@ -500,7 +616,9 @@ def _has_effect(source: SourceFile, small: cst.CSTNode) -> bool:
         case cst.Expr(value=cst.Call() as call):
             return not is_in_place(call)
         case cst.Assign(value=value) | cst.AugAssign(value=value):
-            is_kept = all(isinstance(target, cst.Attribute | cst.Subscript) for target in targets_of(small))
+            is_kept = all(
+                isinstance(target, cst.Attribute | cst.Subscript) for target in targets_of(small)
+            )
             return is_kept or reads_tensor(source, value)
     return False
 
@@ -554,5 +672,9 @@ def _put(node: cst.BaseStatement, changes: Sequence[Change]) -> cst.BaseStatemen
 def _plain(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
     if not body:
         return []
-    lines = list(itertools.dropwhile(lambda line: line.comment is None, getattr(body[0], "leading_lines", ())))
+    lines = list(
+        itertools.dropwhile(
+            lambda line: line.comment is None, getattr(body[0], "leading_lines", ())
+        )
+    )
     return [body[0].with_changes(leading_lines=lines), *body[1:]]

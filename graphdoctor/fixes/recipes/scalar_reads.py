@@ -1,4 +1,6 @@
-"""A tensor's value read into Python, and everything that is computed from the number: keep the tensor."""
+"""A tensor's value read into Python, and everything that is computed from the number: keep the
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,50 @@ from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.extraction import call_of_part
-from graphdoctor.fixes.source.nodes import as_operand, has_comment, keyword_of, method_call, without_parentheses
+from graphdoctor.fixes.source.nodes import (
+    as_operand,
+    has_comment,
+    keyword_of,
+    method_call,
+    without_parentheses,
+)
 from graphdoctor.fixes.source.torch_names import FRESH, REDUCED
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need, walk
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    dotted,
+    known,
+    need,
+    walk,
+)
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
 _ANY_CAST = {*_CASTS, "builtins.bool"}
 _MATH = frozenset(
     f"math.{name}"
-    for name in ("sqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh")
+    for name in (
+        "sqrt",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "expm1",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "sinh",
+        "cosh",
+    )
 ) | {"math.atan"}
 """Functions of ``math`` that torch has under the same name, for one tensor."""
 
 _REDUCTIONS = REDUCED - {"all", "any", "prod", "sum"}
-"""Methods of a tensor that return one zero-dim tensor of the same dtype if they are called without arguments."""
+"""Methods of a tensor that return one zero-dim tensor of the same dtype if they are called without
+arguments."""
 
 _SAME_DTYPE = _REDUCTIONS | {"abs", "detach"}
 """Methods of a tensor whose result has the same dtype."""
@@ -33,7 +65,19 @@ _WHOLE = frozenset({"argmax", "argmin", "count_nonzero", "long", "int"})
 """Methods whose result is an integer, through which no gradient can flow."""
 
 _TAKES_TENSOR = frozenset(
-    {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow", "fmod"}
+    {
+        "add",
+        "sub",
+        "subtract",
+        "mul",
+        "multiply",
+        "div",
+        "divide",
+        "true_divide",
+        "floor_divide",
+        "pow",
+        "fmod",
+    }
     | {"remainder", "where", "lerp", "masked_fill", "eq", "ne", "lt", "le", "gt", "ge"}
 )
 """Functions and methods of torch that compute the same with a number and with a zero-dim tensor."""
@@ -41,8 +85,23 @@ _TAKES_TENSOR = frozenset(
 _BOUNDS = frozenset({"clamp", "clip"})
 """The same, as long as both bounds are tensors or one is missing."""
 
-_ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
-_COMPARING = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual, cst.Equal, cst.NotEqual)
+_ARITHMETIC = (
+    cst.Add,
+    cst.Subtract,
+    cst.Multiply,
+    cst.Divide,
+    cst.FloorDivide,
+    cst.Modulo,
+    cst.Power,
+)
+_COMPARING = (
+    cst.LessThan,
+    cst.LessThanEqual,
+    cst.GreaterThan,
+    cst.GreaterThanEqual,
+    cst.Equal,
+    cst.NotEqual,
+)
 _CHOOSING = (cst.If, cst.While, cst.Assert, cst.BooleanOperation, cst.UnaryOperation)
 
 _NEEDS: tuple[tuple[type[cst.CSTNode] | tuple[type[cst.CSTNode], ...], str], ...] = (
@@ -59,9 +118,9 @@ _NEEDS: tuple[tuple[type[cst.CSTNode] | tuple[type[cst.CSTNode], ...], str], ...
 def keep_tensor(place: Place) -> Edit:
     """``y / y.max().item()`` becomes ``y / y.max().detach()``.
 
-    ``detach()`` keeps gradients as they are, because a number has none; it is left out if no gradient can flow. Safe
-    only for a maximum, a mean and the like of the same tensor that the number is combined with, so that the dtype stays
-    the same.
+    ``detach()`` keeps gradients as they are, because a number has none; it is left out if no
+    gradient can flow. Safe only for a maximum, a mean and the like of the same tensor that the
+    number is combined with, so that the dtype stays the same.
     """
     read = _Read(place)
     kept = "a detached tensor" if read.needs_detach else "the tensor"
@@ -85,7 +144,9 @@ def equal_number(place: Place) -> Edit:
     Unsafe: other inputs may have others.
     """
     source = place.source
-    first = place.pointed(lambda node: source.read_of(node, _CASTS) is not None, "`.item()` or `int(…)`")
+    first = place.pointed(
+        lambda node: source.read_of(node, _CASTS) is not None, "`.item()` or `int(…)`"
+    )
     outer = [node for node in source.parents(first) if isinstance(node, cst.BaseExpression)]
     found = [node for node in (first, *outer) if place.equal_to(node) is not None]
     decline_if(not found, "no size or number in scope equals it")
@@ -96,12 +157,16 @@ def equal_number(place: Place) -> Edit:
 
 @recipe("GD103", "GD119")
 def keep_number(place: Place) -> Edit:
-    """``data["mode"] = torch.tensor(1)`` becomes ``data["mode"] = 1``, where it's only read by ``.item()`` and casts.
+    """``data["mode"] = torch.tensor(1)`` becomes ``data["mode"] = 1``, where it's only read by
+    ``.item()`` and casts.
 
-    The same for attributes of ``self`` and for variables. Unsafe: other files may read a tensor there.
+    The same for attributes of ``self`` and for variables. Unsafe: other files may read a tensor
+    there.
     """
     source = place.source
-    first = place.pointed(lambda node: source.read_of(node, _ANY_CAST) is not None, "`.item()`, `int(…)` or `bool(…)`")
+    first = place.pointed(
+        lambda node: source.read_of(node, _ANY_CAST) is not None, "`.item()`, `int(…)` or `bool(…)`"
+    )
     kept = known(source.read_of(first, _ANY_CAST))
     while (inner := source.read_of(kept, _ANY_CAST)) is not None:
         kept = inner
@@ -109,26 +174,41 @@ def keep_number(place: Place) -> Edit:
     is_set = any(isinstance(source.parent(node), cst.AssignTarget) for node in same)
     decline_if(not is_set, "nothing in the file sets it to a tensor of one number")
     changes = [change for node in same for change in _as_number(source, node)]
-    return place.edit(f"Keep the number itself in `{source.shortened(kept)}`, in place of a tensor of it", *changes)
+    return place.edit(
+        f"Keep the number itself in `{source.shortened(kept)}`, in place of a tensor of it",
+        *changes,
+    )
 
 
 def _same(source: SourceFile, node: cst.BaseExpression) -> list[cst.CSTNode]:
-    """Where the file names what a node stands for: an item of any dictionary, an attribute of ``self``, a variable."""
+    """Where the file names what a node stands for: an item of any dictionary, an attribute of
+    ``self``, a variable.
+    """
     match node:
         case cst.Name():
-            set_ = [found.node for found in source.assignments(node) if isinstance(found, Assignment)]
+            set_ = [
+                found.node for found in source.assignments(node) if isinstance(found, Assignment)
+            ]
             return [*set_, *source.reads(node)]
         case cst.Attribute(value=cst.Name("self")):
             owner = known(source.class_of(node), "the attribute isn't of a class in the file")
-            return [one for one in walk(owner) if isinstance(one, cst.Attribute) and dotted(one) == dotted(node)]
-        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString(value=key)))]):
+            return [
+                one
+                for one in walk(owner)
+                if isinstance(one, cst.Attribute) and dotted(one) == dotted(node)
+            ]
+        case cst.Subscript(
+            slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString(value=key)))]
+        ):
             items = [one for one in walk(source.tree) if isinstance(one, cst.Subscript)]
             return [one for one in items if matchers.matches(one, _item(ast.literal_eval(key)))]
     raise DeclinedError("it isn't an item, an attribute or a variable")
 
 
 def _item(key: object) -> matchers.Subscript:
-    is_key: matchers.MatchIfTrue[str] = matchers.MatchIfTrue(lambda text: ast.literal_eval(text) == key)
+    is_key: matchers.MatchIfTrue[str] = matchers.MatchIfTrue(
+        lambda text: ast.literal_eval(text) == key
+    )
     index = matchers.Index(value=matchers.SimpleString(value=is_key))
     return matchers.Subscript(slice=[matchers.SubscriptElement(slice=index)])
 
@@ -178,7 +258,8 @@ class _Read:
             while (inner := self._tensor_of(self._tensor)) is not None:
                 self._tensor = inner
         self._chain: list[cst.Call] = []
-        """The calls that produce the tensor, last first: ``max`` and ``abs`` for ``y.abs().max()``."""
+        """The calls that produce the tensor, last first: ``max`` and ``abs`` for
+        ``y.abs().max()``."""
         node: cst.BaseExpression | None = self._tensor
         while isinstance(node, cst.Call):
             self._chain.append(node)
@@ -192,11 +273,13 @@ class _Read:
         self._follow(self._call)
 
     def _read_by(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
-        """What a node reads: a tensor, or what ``math.sqrt(x)`` takes unless it is a number already."""
+        """What a node reads: a tensor, or what ``math.sqrt(x)`` takes unless it is a number
+        already.
+        """
         match node:
-            case cst.Call(args=[cst.Arg(value=value, keyword=None, star="")]) if self._source.dotted_name(
-                node
-            ) in _MATH and not _is_number(self._source, value):
+            case cst.Call(args=[cst.Arg(value=value, keyword=None, star="")]) if (
+                self._source.dotted_name(node) in _MATH and not _is_number(self._source, value)
+            ):
                 return value
         return self._tensor_of(node)
 
@@ -214,21 +297,30 @@ class _Read:
         for call, name in zip(self._chain, self._methods, strict=True):
             if name in _WHOLE | {"detach"}:
                 return False
-            if not all(_is_number(self._source, given.value) for given in self._source.given_to(call)):
+            if not all(
+                _is_number(self._source, given.value) for given in self._source.given_to(call)
+            ):
                 return True  # through another argument
         return True
 
     def _is_under_no_grad(self) -> bool:
         for parent in self._source.parents(self._call):
-            if isinstance(parent, cst.With) and any(self._source.is_without_grad(item.item) for item in parent.items):
+            if isinstance(parent, cst.With) and any(
+                self._source.is_without_grad(item.item) for item in parent.items
+            ):
                 return True
             if isinstance(parent, cst.FunctionDef):
-                return any(self._source.is_without_grad(decorator.decorator) for decorator in parent.decorators)
+                return any(
+                    self._source.is_without_grad(decorator.decorator)
+                    for decorator in parent.decorators
+                )
         return False
 
     def changes(self, *, is_detached: bool) -> list[Change]:
         source, tensor, user = self._source, self._tensor, self._source.parent(self._call)
-        decline_if(has_comment(self._call) and not has_comment(tensor), "a comment inside it would be lost")
+        decline_if(
+            has_comment(self._call) and not has_comment(tensor), "a comment inside it would be lost"
+        )
         names = ["detach"] if is_detached and self.needs_detach else []
         is_whole = bool(_WHOLE.intersection(self._methods))
         if self._cast == "int" and not is_whole:
@@ -253,7 +345,9 @@ class _Read:
         match parent:
             case cst.BinaryOperation(operator=operator) if isinstance(operator, _ARITHMETIC):
                 other = parent.right if parent.left is node else parent.left
-                decline_if(isinstance(other, cst.BaseString | cst.List | cst.Tuple), "it isn't arithmetic")
+                decline_if(
+                    isinstance(other, cst.BaseString | cst.List | cst.Tuple), "it isn't arithmetic"
+                )
                 if other in self._seen or _is_number(self._source, other):
                     self._seen.add(parent)
                     self._follow(parent)
@@ -286,13 +380,25 @@ class _Read:
 
     def _follow_comparison(self, comparison: cst.CSTNode, node: cst.CSTNode) -> None:
         user = self._source.parent(comparison)
-        is_truth = isinstance(user, _CHOOSING) or (isinstance(user, cst.IfExp) and user.test is comparison)
+        is_truth = isinstance(user, _CHOOSING) or (
+            isinstance(user, cst.IfExp) and user.test is comparison
+        )
         match comparison:
-            case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
+            case cst.Comparison(
+                left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]
+            ):
                 other = right if left is node else left
-                if is_truth and isinstance(node, cst.Name) and isinstance(user, cst.If | cst.IfExp | cst.Assert):
+                if (
+                    is_truth
+                    and isinstance(node, cst.Name)
+                    and isinstance(user, cst.If | cst.IfExp | cst.Assert)
+                ):
                     return  # the branch on the tensor is the next break to fix
-                if isinstance(operator, _COMPARING) and not is_truth and not _is_number(self._source, other):
+                if (
+                    isinstance(operator, _COMPARING)
+                    and not is_truth
+                    and not _is_number(self._source, other)
+                ):
                     return
         raise DeclinedError("the number is compared in Python")
 
@@ -309,7 +415,9 @@ class _Read:
         decline_if(name and not name.startswith("torch."), f"`{code}` needs a Python number")
         keywords = set(map(keyword_of, call.args))
         is_bound = method in _BOUNDS and len(self._source.given_to(call)) == 1
-        if not is_bound and (method not in _TAKES_TENSOR or keywords & {"alpha", "rounding_mode", "out"}):
+        if not is_bound and (
+            method not in _TAKES_TENSOR or keywords & {"alpha", "rounding_mode", "out"}
+        ):
             raise DeclinedError(f"`{code}` may need a Python number")
 
     def _follow_name(self, target: cst.BaseExpression) -> None:
@@ -321,13 +429,19 @@ class _Read:
             self._follow(read)
 
     def _received(self, element: cst.CSTNode) -> cst.Name | None:
-        """The name that gets a value which a compiled part returns beside others; None if it's no such value."""
+        """The name that gets a value which a compiled part returns beside others; None if it's no
+        such value.
+        """
         values, function = self._source.parent(element), self._source.function_of(element)
-        if not isinstance(function, cst.FunctionDef) or not isinstance(self._source.parent(values), cst.Return):
+        if not isinstance(function, cst.FunctionDef) or not isinstance(
+            self._source.parent(values), cst.Return
+        ):
             return None
         line = call_of_part(self._source, function)
         match values, line and line.body[0]:
-            case cst.Tuple(elements=given), cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple(elements=taken))]):
+            case cst.Tuple(elements=given), cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Tuple(elements=taken))]
+            ):
                 found = [to.value for one, to in zip(given, taken, strict=True) if one is element]
                 return need(found[0], cst.Name, "the number is stored")
         return None
@@ -335,9 +449,19 @@ class _Read:
     @property
     def keeps_dtype(self) -> bool:
         root, methods = self._root, self._methods
-        if self._cast or self._is_math or self._math or not methods or not isinstance(root, cst.Name):
+        if (
+            self._cast
+            or self._is_math
+            or self._math
+            or not methods
+            or not isinstance(root, cst.Name)
+        ):
             return False
-        if methods[0] not in _REDUCTIONS or not _SAME_DTYPE.issuperset(methods) or len(self._source.values(root)) != 1:
+        if (
+            methods[0] not in _REDUCTIONS
+            or not _SAME_DTYPE.issuperset(methods)
+            or len(self._source.values(root)) != 1
+        ):
             return False
         users = [self._source.parent(node) for node in self._seen]
         users = [user for user in users if not isinstance(user, cst.AssignTarget | cst.Assign)]
@@ -347,7 +471,9 @@ class _Read:
 
 def _is_with(user: cst.CSTNode, name: str) -> bool:
     match user:
-        case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply() | cst.Divide()):
+        case cst.BinaryOperation(
+            operator=cst.Add() | cst.Subtract() | cst.Multiply() | cst.Divide()
+        ):
             return name in (dotted(user.left), dotted(user.right))
     return False
 
@@ -360,18 +486,27 @@ def _is_number(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> 
             return _is_number(source, node.expression, depth)
         case cst.BinaryOperation():
             return _is_number(source, node.left, depth) and _is_number(source, node.right, depth)
-        case cst.Subscript(value=cst.Attribute(attr=cst.Name("shape"))) | cst.Attribute(attr=cst.Name("ndim")):
+        case (
+            cst.Subscript(value=cst.Attribute(attr=cst.Name("shape")))
+            | cst.Attribute(attr=cst.Name("ndim"))
+        ):
             return True
         case cst.Call():
             name = source.dotted_name(node)
-            is_builtin = name in {"builtins.len", "builtins.round", *_CASTS} or name.startswith("math.")
+            is_builtin = name in {"builtins.len", "builtins.round", *_CASTS} or name.startswith(
+                "math."
+            )
             return is_builtin or source.method_name(node) in {"item", "numel", "size", "dim"}
         case cst.Name() if (given := source.parameter(node)) is not None:
-            annotation = dotted(given.annotation.annotation) if given.annotation is not None else None
+            annotation = (
+                dotted(given.annotation.annotation) if given.annotation is not None else None
+            )
             return annotation in ("float", "int") or isinstance(given.default, cst.BaseNumber)
         case cst.Name() | cst.Attribute() if depth < 4:
             if source.dotted_name(node).startswith("math."):
                 return True
             bound = source.bound_to(node)
-            return bool(bound) and all(value is not None and _is_number(source, value, depth + 1) for value in bound)
+            return bool(bound) and all(
+                value is not None and _is_number(source, value, depth + 1) for value in bound
+            )
     return False

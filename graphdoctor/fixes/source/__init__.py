@@ -1,4 +1,5 @@
 """Reading and editing source, which recipes and lint share.
 
-``program``, ``values``, ``flow`` and ``torch_names`` stand on ``ast`` and start quickly, the others on libcst.
+``program``, ``values``, ``flow`` and ``torch_names`` stand on ``ast`` and start quickly, the others
+on libcst.
 """

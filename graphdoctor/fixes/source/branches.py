@@ -1,4 +1,6 @@
-"""The branches of an ``if`` as lists of assignments with their comments, and lines to write in place of an ``if``."""
+"""The branches of an ``if`` as lists of assignments with their comments, and lines to write in
+place of an ``if``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from graphdoctor.fixes.source.nodes import after_lines, comments_in, enclosed, r
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if
 
 RETURNED = "return"
-"""The target of a ``return``, where other targets are names; it's a keyword, so no name can be equal to it."""
+"""The target of a ``return``, where other targets are names; it's a keyword, so no name can be
+equal to it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,9 @@ class Comments:
         """Both; if both have one beside the line, the second goes above."""
         if self.beside is not None and other.beside is not None:
             return Comments((*self.above, *other.above, other.beside), self.beside)
-        return Comments((*self.above, *other.above), self.beside if self.beside is not None else other.beside)
+        return Comments(
+            (*self.above, *other.above), self.beside if self.beside is not None else other.beside
+        )
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Branch:
-    """What one branch does: its steps in order, a ``return`` last; and the statements that they were read from."""
+    """What one branch does: its steps in order, a ``return`` last; and the statements that they
+    were read from.
+    """
 
     steps: tuple[Step, ...] = ()
     nodes: tuple[cst.CSTNode, ...] = ()
@@ -55,13 +62,17 @@ class Branch:
             return self
         first = replace(self.steps[0], comments=Comments(above).joined(self.steps[0].comments))
         *steps, last = (first, *self.steps[1:])
-        return replace(self, steps=(*steps, replace(last, comments=last.comments.joined(Comments(below)))))
+        return replace(
+            self, steps=(*steps, replace(last, comments=last.comments.joined(Comments(below))))
+        )
 
 
 def branch_of(body: cst.BaseSuite | Sequence[cst.BaseStatement]) -> Branch:
     """A body, or some lines, as a branch."""
     if isinstance(body, cst.SimpleStatementSuite):
-        return replace(_branch([(body.body, _comments((), body.trailing_whitespace))]), nodes=tuple(body.body))
+        return replace(
+            _branch([(body.body, _comments((), body.trailing_whitespace))]), nodes=tuple(body.body)
+        )
     lines = body.body if isinstance(body, cst.BaseSuite) else body
     found: list[tuple[Sequence[cst.BaseSmallStatement], Comments]] = []
     for line in lines:
@@ -89,7 +100,9 @@ def _branch(lines: Sequence[tuple[Sequence[cst.BaseSmallStatement], Comments]]) 
 
 
 def _comments(above: Sequence[cst.EmptyLine], beside: cst.TrailingWhitespace) -> Comments:
-    return Comments(comments_in(above), beside.comment.value if beside.comment is not None else None)
+    return Comments(
+        comments_in(above), beside.comment.value if beside.comment is not None else None
+    )
 
 
 def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]:
@@ -97,7 +110,9 @@ def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
             return name, value.deep_clone()
         case cst.AugAssign(target=cst.Name(value=name), operator=operator, value=value):
-            plain = getattr(cst, type(operator).__name__.removesuffix("Assign"))  # ``AddAssign`` and ``Add``
+            plain = getattr(
+                cst, type(operator).__name__.removesuffix("Assign")
+            )  # ``AddAssign`` and ``Add``
             return name, cst.BinaryOperation(cst.Name(name), plain(), enclosed(value.deep_clone()))
         case cst.Return(value=cst.BaseExpression() as value):
             return RETURNED, value.deep_clone()
@@ -131,9 +146,14 @@ def is_elif(source: SourceFile, statement: cst.CSTNode) -> bool:
 
 
 def lines_for(
-    source: SourceFile, statement: cst.If, lines: Sequence[cst.BaseStatement], *, also: Sequence[cst.CSTNode] = ()
+    source: SourceFile,
+    statement: cst.If,
+    lines: Sequence[cst.BaseStatement],
+    *,
+    also: Sequence[cst.CSTNode] = (),
 ) -> list[Change]:
-    """The changes that put lines in place of an ``if``, and of lines that go with it; for an ``elif``, as its ``else``.
+    """The changes that put lines in place of an ``if``, and of lines that go with it; for an
+    ``elif``, as its ``else``.
 
     Declines if a comment would be lost.
     """
@@ -143,4 +163,7 @@ def lines_for(
         above = [line.deep_clone() for line in statement.leading_lines]
         new = [cst.Else(cst.IndentedBlock(lines, indent=indent), leading_lines=above)]
     refuse_lost_comments([statement, *also], new)
-    return [(statement, new[0] if is_elif(source, statement) else new), *((line, ()) for line in also)]
+    return [
+        (statement, new[0] if is_elif(source, statement) else new),
+        *((line, ()) for line in also),
+    ]

@@ -1,4 +1,5 @@
-"""Which statements only record or report what was computed, what they touch, and which names may share memory.
+"""Which statements only record or report what was computed, what they touch, and which names may
+share memory.
 
 Names decide, so a recipe that moves a record must also compare what the statements around it touch.
 """
@@ -17,12 +18,21 @@ from graphdoctor.fixes.source.tree import SourceFile, dotted, names_in, walk
 
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
-_OUTPUT = frozenset({"builtins.print", "warnings.warn", "sys.stdout.write", "sys.stderr.write", "pprint.pprint"})
+_OUTPUT = frozenset(
+    {"builtins.print", "warnings.warn", "sys.stdout.write", "sys.stderr.write", "pprint.pprint"}
+)
 _KEEPS = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 """Methods of containers that keep a value."""
 
 _SHOWS = frozenset(
-    {"set_postfix", "set_postfix_str", "set_description", "set_description_str", "refresh", "add_scalar"}
+    {
+        "set_postfix",
+        "set_postfix_str",
+        "set_description",
+        "set_description_str",
+        "refresh",
+        "add_scalar",
+    }
     | {"add_scalars", "add_histogram", "log_metric", "log_metrics", "log_dict"}
 )
 """Methods of progress bars and of writers of metrics."""
@@ -30,11 +40,29 @@ _SHOWS = frozenset(
 _READS = frozenset({"item", "tolist"})
 _CASTS = frozenset({"builtins.float", "builtins.int"})
 CLOCKS = frozenset(
-    f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")
+    f"time.{name}{unit}"
+    for name in ("time", "perf_counter", "monotonic", "process_time")
+    for unit in ("", "_ns")
 ) | {f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")}
 _CONVERSION = re.compile(r"%(\(|[^a-zA-Z%]*\*)?[#0\- +]*\d*(?:\.\d+)?[hlL]?([diouxXeEfFgGcrsa%])")
-_KINDS = {**dict.fromkeys("dioxXuc", "int"), **dict.fromkeys("eEfFgG", "float"), "s": "str", "r": "repr", "a": "repr"}
-_MUTATES = _KEEPS | {"clear", "pop", "popitem", "popleft", "remove", "discard", "insert", "sort", "reverse"}
+_KINDS = {
+    **dict.fromkeys("dioxXuc", "int"),
+    **dict.fromkeys("eEfFgG", "float"),
+    "s": "str",
+    "r": "repr",
+    "a": "repr",
+}
+_MUTATES = _KEEPS | {
+    "clear",
+    "pop",
+    "popitem",
+    "popleft",
+    "remove",
+    "discard",
+    "insert",
+    "sort",
+    "reverse",
+}
 
 
 def is_output(source: SourceFile, call: cst.CSTNode) -> bool:
@@ -43,18 +71,27 @@ def is_output(source: SourceFile, call: cst.CSTNode) -> bool:
         case cst.Call() if source.dotted_name(call) in _OUTPUT:
             return True
         case cst.Call(func=cst.Attribute(value=logger, attr=cst.Name(value=name))):
-            return _LOG.fullmatch(name) is not None and _LOGGER.search(source.code(logger)) is not None
+            return (
+                _LOG.fullmatch(name) is not None and _LOGGER.search(source.code(logger)) is not None
+            )
     return False
 
 
 def conversions(call: cst.Call) -> list[str]:
-    """What a logger's message makes of each argument after it: ``float`` for ``%.3f``, ``int``, ``str`` or ``repr``.
+    """What a logger's message makes of each argument after it: ``float`` for ``%.3f``, ``int``,
+    ``str`` or ``repr``.
 
     Empty if the message isn't a plain string or takes arguments in another way.
     """
     message = call.args[0].value if call.args else None
-    text = message.evaluated_value if isinstance(message, cst.SimpleString | cst.ConcatenatedString) else None
-    if not isinstance(text, str) or any(argument.star or argument.keyword for argument in call.args[:1]):
+    text = (
+        message.evaluated_value
+        if isinstance(message, cst.SimpleString | cst.ConcatenatedString)
+        else None
+    )
+    if not isinstance(text, str) or any(
+        argument.star or argument.keyword for argument in call.args[:1]
+    ):
         return []
     found = [match.groups() for match in _CONVERSION.finditer(text)]
     if any(special for special, _ in found):
@@ -63,7 +100,9 @@ def conversions(call: cst.Call) -> list[str]:
 
 
 def reads_tensor(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether it contains a read of a tensor's value: ``x.item()``, ``x.tolist()``, ``float(x.mean())``."""
+    """Whether it contains a read of a tensor's value: ``x.item()``, ``x.tolist()``,
+    ``float(x.mean())``.
+    """
     return any(is_read(source, call) for call in calls_in(node))
 
 
@@ -72,7 +111,9 @@ def is_read(source: SourceFile, call: cst.CSTNode) -> bool:
     match call:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=args) if name in _READS:
             return not args
-        case cst.Call(args=[cst.Arg(value=value)]) if not isinstance(value, cst.BaseString | cst.BaseNumber):
+        case cst.Call(args=[cst.Arg(value=value)]) if not isinstance(
+            value, cst.BaseString | cst.BaseNumber
+        ):
             return source.dotted_name(call) in _CASTS
     return False
 
@@ -83,7 +124,9 @@ def reads_clock(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def smalls_under(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The small statements of a line, or of all branches of an ``if``; any other statement is one of them."""
+    """The small statements of a line, or of all branches of an ``if``; any other statement is one
+    of them.
+    """
     match node:
         case cst.If(body=body, orelse=orelse):
             for inner in (*body.body, *([orelse] if orelse is not None else [])):
@@ -100,12 +143,16 @@ def smalls_under(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def is_report(source: SourceFile, statement: cst.CSTNode) -> bool:
     """Whether a statement does nothing but print, log or warn, perhaps under an ``if``."""
     return all(
-        isinstance(small, cst.Expr) and is_output(source, small.value) and not assigns_a_name(small.value)
+        isinstance(small, cst.Expr)
+        and is_output(source, small.value)
+        and not assigns_a_name(small.value)
         for small in smalls_under(statement)
     )
 
 
-def reports_apart(source: SourceFile, choice: cst.If) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
+def reports_apart(
+    source: SourceFile, choice: cst.If
+) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
     """The lines of a branch that only report and can come before the others, and the others."""
     lines = [line for line in choice.body.body if isinstance(line, cst.BaseStatement)]
     reports = [line for line in lines if is_report(source, line)]
@@ -115,7 +162,9 @@ def reports_apart(source: SourceFile, choice: cst.If) -> tuple[list[cst.BaseStat
 
 
 def is_record(source: SourceFile, statement: cst.CSTNode) -> bool:
-    """Whether a statement reports, or keeps a number that it reads from a tensor, perhaps under an ``if``."""
+    """Whether a statement reports, or keeps a number that it reads from a tensor, perhaps under an
+    ``if``.
+    """
     return all(_is_record(source, small) for small in smalls_under(statement))
 
 
@@ -138,7 +187,9 @@ def _is_kept(source: SourceFile, call: cst.Call) -> bool:
 
 @dataclass(frozen=True)
 class Touched:
-    """The objects that a statement reads or changes, as dotted names, and those of them that it changes."""
+    """The objects that a statement reads or changes, as dotted names, and those of them that it
+    changes.
+    """
 
     read: frozenset[str]
     changed: frozenset[str]
@@ -148,7 +199,9 @@ class Touched:
         return bool(self.changed & later.read or self.read & later.changed)
 
     def shared(self, groups: Mapping[str, frozenset[str]]) -> Touched:
-        """The same, under every name that the changed objects may have; ``groups`` as of ``sharing``."""
+        """The same, under every name that the changed objects may have; ``groups`` as of
+        ``sharing``.
+        """
         changed = self.changed.union(*(groups.get(name, ()) for name in self.changed))
         return Touched(self.read | changed, changed)
 
@@ -165,7 +218,11 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
         match found:
             case cst.AugAssign(target=cst.Name(value=name)):
                 changed.add(name)
-            case cst.AssignTarget(target=target) | cst.AugAssign(target=target) | cst.AnnAssign(target=target):
+            case (
+                cst.AssignTarget(target=target)
+                | cst.AugAssign(target=target)
+                | cst.AnnAssign(target=target)
+            ):
                 changed.update(_changed(target, owner))
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))):
                 if name in _MUTATES | _SHOWS or (name.endswith("_") and not name.endswith("__")):
@@ -175,12 +232,16 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
     return Touched(read | changed, frozenset(changed))
 
 
-def reaching(source: SourceFile, function: cst.FunctionDef, owner: str | None, found: Touched) -> Touched:
+def reaching(
+    source: SourceFile, function: cst.FunctionDef, owner: str | None, found: Touched
+) -> Touched:
     """What is touched, with the attributes of the object that its methods touch."""
     around = source.class_of(function)
     if around is None or owner is None:
         return found
-    methods = {node.name.value: node for node in around.body.body if isinstance(node, cst.FunctionDef)}
+    methods = {
+        node.name.value: node for node in around.body.body if isinstance(node, cst.FunctionDef)
+    }
     seen: set[str] = set()
     waiting = [name.removeprefix(f"{owner}.") for name in found.read]
     while waiting:
@@ -211,7 +272,12 @@ def _changed(target: cst.BaseExpression, owner: str | None) -> Iterator[str]:
 def _root(node: cst.BaseExpression, owner: str | None) -> Iterator[str]:
     while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
         name = dotted(node)
-        if name is not None and owner is not None and name.count(".") == 1 and name.startswith(f"{owner}."):
+        if (
+            name is not None
+            and owner is not None
+            and name.count(".") == 1
+            and name.startswith(f"{owner}.")
+        ):
             yield name
             return
         node = node.func if isinstance(node, cst.Call) else node.value
@@ -221,17 +287,27 @@ def _root(node: cst.BaseExpression, owner: str | None) -> Iterator[str]:
 
 def _objects(node: cst.CSTNode, owner: str | None) -> Iterator[str]:
     for found in walk(node):
-        if isinstance(found, cst.Attribute) and isinstance(found.value, cst.Name) and found.value.value == owner:
+        if (
+            isinstance(found, cst.Attribute)
+            and isinstance(found.value, cst.Name)
+            and found.value.value == owner
+        ):
             yield f"{owner}.{found.attr.value}"
     yield from (name.value for name in names_in(node) if name.value != owner)
 
 
-_PASSING = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
+_PASSING = frozenset(
+    f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip")
+)
 """Functions whose results hold what they are given."""
-_FRESH_BUILTINS = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "range", "repr", "str"))
+_FRESH_BUILTINS = frozenset(
+    f"builtins.{name}" for name in ("bool", "float", "int", "len", "range", "repr", "str")
+)
 
 
-def sharing(source: SourceFile, statements: Sequence[cst.CSTNode], owner: str | None) -> dict[str, frozenset[str]]:
+def sharing(
+    source: SourceFile, statements: Sequence[cst.CSTNode], owner: str | None
+) -> dict[str, frozenset[str]]:
     """The names that may share memory, by name; ``self.cache`` is a name like any other."""
     groups: dict[str, set[str]] = {}
     for statement in statements:
@@ -256,15 +332,25 @@ def _bindings(statement: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExp
                 yield target, value
             case cst.WithItem(item=value, asname=cst.AsName(name=target)):
                 yield target, value
-            case cst.Call(func=cst.Attribute(value=holder, attr=cst.Name(value=name))) if name not in FRESH:
+            case cst.Call(func=cst.Attribute(value=holder, attr=cst.Name(value=name))) if (
+                name not in FRESH
+            ):
                 # What is appended to a list is in the list.
                 yield from ((holder, argument.value) for argument in node.args)
 
 
-def _old(source: SourceFile, value: cst.BaseExpression, owner: str | None) -> Iterator[cst.BaseExpression]:
+def _old(
+    source: SourceFile, value: cst.BaseExpression, owner: str | None
+) -> Iterator[cst.BaseExpression]:
     """The parts of a value that it may be, contain or share memory with."""
     match value:
-        case cst.BinaryOperation() | cst.UnaryOperation() | cst.Comparison() | cst.BaseNumber() | cst.BaseString():
+        case (
+            cst.BinaryOperation()
+            | cst.UnaryOperation()
+            | cst.Comparison()
+            | cst.BaseNumber()
+            | cst.BaseString()
+        ):
             return
         case cst.Call() if _is_fresh(source, value, owner):
             return
@@ -282,5 +368,7 @@ def _is_fresh(source: SourceFile, call: cst.Call, owner: str | None) -> bool:
     match call.func:
         # `self.norm(x)` is a layer.
         case cst.Attribute(value=value):
-            return called(call) in FRESH and not (isinstance(value, cst.Name) and value.value == owner)
+            return called(call) in FRESH and not (
+                isinstance(value, cst.Name) and value.value == owner
+            )
     return False

@@ -1,4 +1,6 @@
-"""What an expression certainly is, and a test as a tensor: ``and``, ``or`` and ``not`` become operations of torch."""
+"""What an expression certainly is, and a test as a tensor: ``and``, ``or`` and ``not`` become
+operations of torch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from graphdoctor.fixes.source.nodes import (
     with_parentheses_of,
 )
 from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, INTEGER_METHODS, REDUCED
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, bound_by, decline_if, dotted, walk
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    bound_by,
+    decline_if,
+    dotted,
+    walk,
+)
 
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
@@ -29,13 +38,17 @@ _TIGHTER_THAN_BITS = (
 
 
 def as_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
-    """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``."""
+    """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) &
+    torch.logical_not(b)``.
+    """
     match test:
         case cst.BooleanOperation():
             return _joined(test, source)
         case cst.UnaryOperation(operator=cst.Not()):
             return with_parentheses_of(test, negated(test.expression, source))
-        case cst.Call(func=cst.Name(value="bool"), args=[cst.Arg(keyword=None, star="", value=value)]):
+        case cst.Call(
+            func=cst.Name(value="bool"), args=[cst.Arg(keyword=None, star="", value=value)]
+        ):
             return as_tensor(value, source)
     for node in walk(test):
         _refuse(node)
@@ -44,7 +57,9 @@ def as_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpressio
     # `a < b < c` becomes two comparisons.
     lefts = [test.left, *(target.comparator for target in test.comparisons)]
     both = zip(lefts, test.comparisons, strict=False)
-    pairs = [bracketed(cst.Comparison(left.deep_clone(), [right.deep_clone()])) for left, right in both]
+    pairs = [
+        bracketed(cst.Comparison(left.deep_clone(), [right.deep_clone()])) for left, right in both
+    ]
     joined: cst.BaseExpression = pairs[0]
     for pair in pairs[1:]:
         joined = cst.BinaryOperation(joined, cst.BitAnd(), pair)
@@ -53,23 +68,35 @@ def as_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpressio
 
 _OF_PYTHON = (
     matchers.Comparison(comparisons=[matchers.ComparisonTarget(matchers.Is() | matchers.IsNot())])
-    | matchers.Call(func=matchers.Name("isinstance") | matchers.Name("hasattr") | matchers.Name("callable"))
+    | matchers.Call(
+        func=matchers.Name("isinstance") | matchers.Name("hasattr") | matchers.Name("callable")
+    )
     | matchers.Attribute(attr=matchers.Name("training"))
 )
 """What Python answers whatever a tensor's values are."""
 
 
-def without_python(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
-    """What a test asks Python first, None if nothing, and the rest: ``m is not None and m.any()``."""
+def without_python(
+    test: cst.BaseExpression,
+) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
+    """What a test asks Python first, None if nothing, and the rest: ``m is not None and
+    m.any()``.
+    """
     operands = list(_anded(test))
     of_python = _OF_PYTHON | matchers.UnaryOperation(operator=matchers.Not(), expression=_OF_PYTHON)
-    count = next((at for at, operand in enumerate(operands) if not matchers.matches(operand, of_python)), 0)
+    count = next(
+        (at for at, operand in enumerate(operands) if not matchers.matches(operand, of_python)), 0
+    )
     return (_all_of(operands[:count]), _all_of(operands[count:])) if count else (None, test)
 
 
 def _anded(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """The operands of a chain of ``and`` without parentheses, in order."""
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not test.lpar:
+    if (
+        isinstance(test, cst.BooleanOperation)
+        and isinstance(test.operator, cst.And)
+        and not test.lpar
+    ):
         yield from _anded(test.left)
         yield from _anded(test.right)
     else:
@@ -92,27 +119,40 @@ def as_boolean_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseE
 
 
 def negated(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
-    """The opposite of a test: another comparison, ``~`` if it is certainly boolean, otherwise ``torch.logical_not``.
+    """The opposite of a test: another comparison, ``~`` if it is certainly boolean, otherwise
+    ``torch.logical_not``.
 
-    With NaN, ``a < b`` and ``a >= b`` are both false, so one takes the place of the other among integers only.
+    With NaN, ``a < b`` and ``a >= b`` are both false, so one takes the place of the other among
+    integers only.
     """
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return as_boolean_tensor(test.expression, source)
     tensor = as_tensor(test, source)
     match test:
-        case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right) as pair]):
+        case cst.Comparison(
+            left=left,
+            comparisons=[cst.ComparisonTarget(operator=operator, comparator=right) as pair],
+        ):
             opposite = _OPPOSITE.get(type(operator))
             if opposite is None and is_integer(left, source) and is_integer(right, source):
                 opposite = _OPPOSITE_OF_INTEGERS.get(type(operator))
             if opposite is not None:
-                spaces = {name: getattr(operator, name) for name in ("whitespace_before", "whitespace_after")}
-                return test.with_changes(comparisons=[pair.with_changes(operator=opposite(**spaces))])
+                spaces = {
+                    name: getattr(operator, name)
+                    for name in ("whitespace_before", "whitespace_after")
+                }
+                return test.with_changes(
+                    comparisons=[pair.with_changes(operator=opposite(**spaces))]
+                )
     if is_boolean(test, source):
         return cst.UnaryOperation(cst.BitInvert(), enclosed(tensor, (cst.UnaryOperation,)))
     return torch_call("logical_not", [tensor])
 
 
-_OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {cst.Equal: cst.NotEqual, cst.NotEqual: cst.Equal}
+_OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
+    cst.Equal: cst.NotEqual,
+    cst.NotEqual: cst.Equal,
+}
 _OPPOSITE_OF_INTEGERS: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
     cst.LessThan: cst.GreaterThanEqual,
     cst.LessThanEqual: cst.GreaterThan,
@@ -121,14 +161,18 @@ _OPPOSITE_OF_INTEGERS: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
 }
 
 
-def is_integer(value: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
+def is_integer(
+    value: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()
+) -> bool:
     """Whether it certainly has no NaN, being integers or bools."""
     match value:
         case cst.Integer():
             return True
         case cst.UnaryOperation(operator=cst.Minus() | cst.Plus(), expression=expression):
             return is_integer(expression, source, within)
-        case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right):
+        case cst.BinaryOperation(
+            operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right
+        ):
             return is_integer(left, source, within) and is_integer(right, source, within)
         case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=name))):
             is_count = name == "sum" and not value.args and is_boolean(base, source)
@@ -140,14 +184,18 @@ def is_integer(value: cst.BaseExpression, source: SourceFile, within: frozenset[
     return is_boolean(value, source, within)
 
 
-def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
+def is_boolean(
+    test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()
+) -> bool:
     """Whether the test's tensor certainly has dtype bool."""
     match test:
         case cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             return True
         case cst.UnaryOperation(operator=cst.BitInvert(), expression=expression):
             return is_boolean(expression, source, within)
-        case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr() | cst.BitXor(), left=left, right=right):
+        case cst.BinaryOperation(
+            operator=cst.BitAnd() | cst.BitOr() | cst.BitXor(), left=left, right=right
+        ):
             return is_boolean(left, source, within) and is_boolean(right, source, within)
         case cst.Call():
             return called(test) in BOOLEAN_METHODS | {"all", "any"}
@@ -156,16 +204,25 @@ def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[s
     return False
 
 
-def is_one_number(test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
-    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at once."""
+def is_one_number(
+    test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at
+    once.
+    """
     match test:
         case cst.Comparison(left=left, comparisons=comparisons):
             parts = [left, *(item.comparator for item in comparisons)]
-        case cst.BooleanOperation(left=left, right=right) | cst.BinaryOperation(left=left, right=right):
+        case (
+            cst.BooleanOperation(left=left, right=right)
+            | cst.BinaryOperation(left=left, right=right)
+        ):
             parts = [left, right]
         case cst.UnaryOperation(expression=expression):
             parts = [expression]
-        case cst.Call(func=cst.Attribute(value=cst.Name(value="torch"), attr=cst.Name(value=name)), args=[_]):
+        case cst.Call(
+            func=cst.Attribute(value=cst.Name(value="torch"), attr=cst.Name(value=name)), args=[_]
+        ):
             return name in REDUCED
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[]):
             return name in REDUCED
@@ -178,13 +235,15 @@ def is_one_number(test: cst.BaseExpression, source: SourceFile, within: frozense
 
 
 def is_evaluated_alike(tests: Sequence[cst.BaseExpression]) -> bool:
-    """Whether evaluating all of it, some of it twice, does no more than Python's evaluation in order.
+    """Whether evaluating all of it, some of it twice, does no more than Python's evaluation in
+    order.
 
     Python stops as soon as it knows the result; what it then leaves out must be harmless.
     """
     parts = [part for test in tests for part in walk(test)]
     is_plain = len(tests) == 1 and not any(
-        isinstance(part, cst.BooleanOperation) or (isinstance(part, cst.Comparison) and len(part.comparisons) > 1)
+        isinstance(part, cst.BooleanOperation)
+        or (isinstance(part, cst.Comparison) and len(part.comparisons) > 1)
         for part in parts
     )
     harmless = {"all", "any", "isfinite", "isinf", "isnan", "mean", "sum", "abs"}
@@ -193,12 +252,17 @@ def is_evaluated_alike(tests: Sequence[cst.BaseExpression]) -> bool:
 
 
 def tests_for_finite(test: cst.BaseExpression) -> bool:
-    """Whether the test is for infinity or NaN: they may occur, and gradients of the other branch may become NaN."""
+    """Whether the test is for infinity or NaN: they may occur, and gradients of the other branch
+    may become NaN.
+    """
     names = {"isfinite", "isinf", "isnan", "isposinf", "isneginf", "inf", "nan"}
     return any(
         (isinstance(part, cst.Name) and part.value in names)
         or isinstance(part, cst.SimpleString)  # float("inf")
-        or (isinstance(part, cst.Comparison) and part.left.deep_equals(part.comparisons[0].comparator))
+        or (
+            isinstance(part, cst.Comparison)
+            and part.left.deep_equals(part.comparisons[0].comparator)
+        )
         for part in walk(test)
     )
 
@@ -210,7 +274,11 @@ def _joined(test: cst.BooleanOperation, source: SourceFile) -> cst.BaseExpressio
         return torch_call("logical_and" if is_and else "logical_or", [left, right])
     before, after = _space(test.operator.whitespace_before), _space(test.operator.whitespace_after)
     operator: cst.BaseBinaryOp = cst.BitAnd(before, after) if is_and else cst.BitOr(before, after)
-    tighter = (cst.BitAnd, *_TIGHTER_THAN_BITS) if is_and else (cst.BitOr, cst.BitAnd, *_TIGHTER_THAN_BITS)
+    tighter = (
+        (cst.BitAnd, *_TIGHTER_THAN_BITS)
+        if is_and
+        else (cst.BitOr, cst.BitAnd, *_TIGHTER_THAN_BITS)
+    )
     sides = (
         side
         if isinstance(side, cst.BinaryOperation) and isinstance(side.operator, tighter)
@@ -226,20 +294,30 @@ def _refuse(node: cst.CSTNode) -> None:
             raise DeclinedError("part of the condition is about Python objects, not tensors")
         case cst.Call(func=cst.Name(value=name)) if name in _PYTHON_CALLS:
             raise DeclinedError(f"`{name}(…)` in the condition doesn't return a tensor")
-        case cst.Attribute(attr=cst.Name(value="training")) | cst.Name(value="None" | "True" | "False"):
+        case (
+            cst.Attribute(attr=cst.Name(value="training"))
+            | cst.Name(value="None" | "True" | "False")
+        ):
             raise DeclinedError("part of the condition isn't a tensor")
         case cst.NamedExpr():
             raise DeclinedError("the condition assigns a name")
         case cst.Await() | cst.Yield():
             raise DeclinedError("the condition awaits or yields")
-        case cst.IfExp() | cst.Lambda() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
+        case (
+            cst.IfExp()
+            | cst.Lambda()
+            | cst.BooleanOperation()
+            | cst.UnaryOperation(operator=cst.Not())
+        ):
             raise DeclinedError("the condition contains a nested choice")
     decline_if(is_in_place(node), "the condition changes a tensor in place")
 
 
 def is_literal_number(node: cst.BaseExpression | None) -> bool:
     """Whether it is a number as Python writes it, perhaps with a sign."""
-    return isinstance(node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer | cst.Float)
+    return isinstance(
+        node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer | cst.Float
+    )
 
 
 def _space(whitespace: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
@@ -247,15 +325,43 @@ def _space(whitespace: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesiz
 
 
 _TOTAL = frozenset(
-    {"abs", "add", "atan", "clamp", "cos", "erf", "hardtanh", "leaky_relu", "maximum", "minimum", "mul", "neg"}
+    {
+        "abs",
+        "add",
+        "atan",
+        "clamp",
+        "cos",
+        "erf",
+        "hardtanh",
+        "leaky_relu",
+        "maximum",
+        "minimum",
+        "mul",
+        "neg",
+    }
     | {"negative", "relu", "relu6", "sigmoid", "silu", "sin", "square", "sub", "tanh"}
 )
 """Elementwise, defined for every finite number, with finite gradients."""
 _PARTIAL = frozenset(
-    {"acos", "acosh", "arccos", "arcsin", "asin", "atanh", "digamma", "erfinv", "exp", "exp2", "expm1", "lgamma", "log"}
+    {
+        "acos",
+        "acosh",
+        "arccos",
+        "arcsin",
+        "asin",
+        "atanh",
+        "digamma",
+        "erfinv",
+        "exp",
+        "exp2",
+        "expm1",
+        "lgamma",
+        "log",
+    }
     | {"log10", "log1p", "log2", "logit", "pow", "reciprocal", "rsqrt", "sqrt", "std", "tan"}
 )
-"""Elementwise but for ``std``, with values or gradients that aren't finite for some finite number."""
+"""Elementwise but for ``std``, with values or gradients that aren't finite for some finite
+number."""
 _NOT_NEGATIVE = frozenset({"abs", "norm", "relu", "sigmoid", "softmax", "square"})
 _WITH_ARGUMENTS = frozenset({"pow", "std"})
 """Those of them that take arguments as methods of a tensor."""
@@ -263,8 +369,32 @@ _NUMPY = frozenset({"math", "np", "numpy"})
 _DIVIDING = frozenset({"div", "divide", "fmod", "floor_divide", "remainder", "true_divide"})
 _MODULES = frozenset({"torch", "F", "torch.nn.functional", "functional"})
 _EFFECTS = frozenset(
-    {"append", "backward", "clear", "exec", "eval", "extend", "input", "insert", "next", "open", "pop", "popitem"}
-    | {"popleft", "print", "register_hook", "remove", "setattr", "setdefault", "step", "update", "warn", "write"}
+    {
+        "append",
+        "backward",
+        "clear",
+        "exec",
+        "eval",
+        "extend",
+        "input",
+        "insert",
+        "next",
+        "open",
+        "pop",
+        "popitem",
+    }
+    | {
+        "popleft",
+        "print",
+        "register_hook",
+        "remove",
+        "setattr",
+        "setdefault",
+        "step",
+        "update",
+        "warn",
+        "write",
+    }
 )
 _CONTAINERS = cst.BaseList | cst.BaseSet | cst.BaseDict | cst.Tuple | cst.GeneratorExp | cst.Lambda
 
@@ -280,7 +410,10 @@ def refuse_unless_tensor(value: cst.BaseExpression) -> None:
             raise DeclinedError("a branch yields `...`, not a tensor")
         case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             raise DeclinedError("a branch yields a Python bool, not a tensor")
-    decline_if(isinstance(value, _CONTAINERS), "a branch yields several values or a container, not one tensor")
+    decline_if(
+        isinstance(value, _CONTAINERS),
+        "a branch yields several values or a container, not one tensor",
+    )
     for node in walk(value):
         decline_if(isinstance(node, cst.NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, cst.Await | cst.Yield), "a branch awaits or yields")
@@ -289,7 +422,9 @@ def refuse_unless_tensor(value: cst.BaseExpression) -> None:
 
 
 def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
-    """Whether computing an unused value changes nothing: it can't fail, and its gradients are finite."""
+    """Whether computing an unused value changes nothing: it can't fail, and its gradients are
+    finite.
+    """
     match value:
         case cst.Integer() | cst.Float():
             return True
@@ -297,19 +432,29 @@ def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
             return dotted(value) is not None
         case cst.UnaryOperation(operator=cst.Minus() | cst.Plus(), expression=expression):
             return is_harmless(expression, source)
-        case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right):
+        case cst.BinaryOperation(
+            operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right
+        ):
             return is_harmless(left, source) and is_harmless(right, source)
         case cst.Call(func=cst.Attribute(value=base)) if called(value) in _TOTAL:
-            is_known = dotted(base) in _MODULES or (not _is_imported(base, source) and is_harmless(base, source))
-            return is_known and all(is_harmless(arg.value, source) and not arg.star for arg in value.args)
+            is_known = dotted(base) in _MODULES or (
+                not _is_imported(base, source) and is_harmless(base, source)
+            )
+            return is_known and all(
+                is_harmless(arg.value, source) and not arg.star for arg in value.args
+            )
     return False
 
 
-def guarded(value: cst.BaseExpression, condition: cst.BaseExpression, *, is_if: bool) -> cst.BaseExpression:
-    """A value that is only chosen if a condition is true, or false, without what makes gradients of others NaN.
+def guarded(
+    value: cst.BaseExpression, condition: cst.BaseExpression, *, is_if: bool
+) -> cst.BaseExpression:
+    """A value that is only chosen if a condition is true, or false, without what makes gradients of
+    others NaN.
 
-    The gradient of a value that isn't chosen is 0, and 0 times that of ``1 / 0`` or of ``exp`` of a large number is
-    NaN. So ``x / y`` becomes ``x / torch.where(condition, y, 1)``. The value itself if there is nothing to guard.
+    The gradient of a value that isn't chosen is 0, and 0 times that of ``1 / 0`` or of ``exp`` of a
+    large number is NaN. So ``x / y`` becomes ``x / torch.where(condition, y, 1)``. The value itself
+    if there is nothing to guard.
     """
     return value.visit(_Guard(condition, is_if=is_if))  # type: ignore[return-value]
 
@@ -324,7 +469,9 @@ class _Guard(cst.CSTTransformer):
     ) -> cst.BinaryOperation:
         if isinstance(updated_node.operator, cst.Divide | cst.FloorDivide | cst.Modulo):
             return updated_node.with_changes(right=self._guarded(updated_node.right))
-        if isinstance(updated_node.operator, cst.Power) and not isinstance(original_node.right, cst.Integer):
+        if isinstance(updated_node.operator, cst.Power) and not isinstance(
+            original_node.right, cst.Integer
+        ):
             return updated_node.with_changes(left=self._guarded(updated_node.left))
         return updated_node
 
@@ -339,7 +486,9 @@ class _Guard(cst.CSTTransformer):
         if name in _PARTIAL and is_function and updated_node.args:
             return self._with_argument(updated_node, 0)
         if name in _PARTIAL and not is_function:
-            return updated_node.with_changes(func=func.with_changes(value=self._guarded(func.value)))
+            return updated_node.with_changes(
+                func=func.with_changes(value=self._guarded(func.value))
+            )
         if name in _DIVIDING and len(updated_node.args) > is_function:
             return self._with_argument(updated_node, int(is_function))
         return updated_node
@@ -360,7 +509,9 @@ def _is_positive(value: cst.BaseExpression) -> bool:
     """Whether it is certainly larger than 0: what is never negative, and a number."""
     match value:
         case cst.BinaryOperation(operator=cst.Add(), left=left, right=cst.Integer() | cst.Float()):
-            is_square = matchers.matches(left, matchers.BinaryOperation(operator=matchers.Power(), right=_TWO))
+            is_square = matchers.matches(
+                left, matchers.BinaryOperation(operator=matchers.Power(), right=_TWO)
+            )
             return is_square or called(left) in _NOT_NEGATIVE
     return False
 

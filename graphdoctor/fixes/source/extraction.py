@@ -1,4 +1,6 @@
-"""Moves a run of statements into its own function or method, unless that could change what the program does."""
+"""Moves a run of statements into its own function or method, unless that could change what the
+program does.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ class Run:
     @classmethod
     def of_statement(cls, source: SourceFile, statement: Statement) -> Run:
         """One statement."""
-        suite = need(source.parent(statement), cst.IndentedBlock, "the statement shares its line with other statements")
+        suite = need(
+            source.parent(statement),
+            cst.IndentedBlock,
+            "the statement shares its line with other statements",
+        )
         at = suite.body.index(statement)
         return cls(source, _function_around(source, suite), suite, at, at + 1)
 
@@ -90,8 +96,12 @@ class Run:
 
     @cached_property
     def _around(self) -> list[_Level]:
-        """What is around the run, innermost first: its body on the way there, and what is before and after in it."""
-        parents = {child: node for node in ast.walk(self._tree) for child in ast.iter_child_nodes(node)}
+        """What is around the run, innermost first: its body on the way there, and what is before
+        and after in it.
+        """
+        parents = {
+            child: node for node in ast.walk(self._tree) for child in ast.iter_child_nodes(node)
+        }
         found: list[_Level] = []
         first: ast.AST = self.parsed[0]
         last: ast.AST = self.parsed[-1]
@@ -113,7 +123,9 @@ class Run:
 
     @cached_property
     def _foreign(self) -> set[str]:
-        declared = [node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+        declared = [
+            node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)
+        ]
         return {name for node in declared for name in node.names}
 
     @cached_property
@@ -127,7 +139,9 @@ class Run:
     @cached_property
     def read_after(self) -> set[str]:
         """Names that may be read once the run has ended."""
-        return set().union(*[_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around])
+        return set().union(
+            *[_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around]
+        )
 
     def check(self) -> None:
         """Decline if the run can't be moved."""
@@ -135,7 +149,9 @@ class Run:
             if isinstance(node, ast.Return):
                 decline_if(self.flow.ends, "it returns from the function only in some cases")
             elif isinstance(node, ast.Break | ast.Continue):
-                raise DeclinedError(f"it has a `{type(node).__name__.lower()}` of the loop around it")
+                raise DeclinedError(
+                    f"it has a `{type(node).__name__.lower()}` of the loop around it"
+                )
             else:
                 raise DeclinedError("it yields or awaits")
         for inner in (node for statement in self.parsed for node in ast.walk(statement)):
@@ -154,7 +170,9 @@ class Run:
             decline_if(shared, reason.format(min(shared, default="")))
 
     def _stale(self) -> set[str]:
-        """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
+        """Names that something reads after the run raised, and that would lack what the run had
+        assigned to them.
+        """
         read: set[str] = set()
         later: set[str] = set()
         for outer, body, _, after in reversed(self._around):
@@ -169,12 +187,17 @@ class Run:
         """Names that it binds and that are read after it."""
         found = sorted(self.flow.assigned & self.read_after & self.local_names, key=self._order)
         for name in found:
-            decline_if(not self.flow.has(name) and name not in self.bound_before, f"`{name}` may be unset after it")
+            decline_if(
+                not self.flow.has(name) and name not in self.bound_before,
+                f"`{name}` may be unset after it",
+            )
         return found if self.flow.ends else []
 
     @cached_property
     def _bound_elsewhere(self) -> set[str]:
-        """Local variables that can have a value when the run begins, be it from an earlier turn of a loop."""
+        """Local variables that can have a value when the run begins, be it from an earlier turn of
+        a loop.
+        """
         if any(isinstance(outer, ast.For | ast.AsyncFor | ast.While) for outer, *_ in self._around):
             return self.local_names
         rest = self.function.deep_replace(self.suite, self._with(cst.parse_statement("pass")))
@@ -200,11 +223,15 @@ class Run:
         return (*min(places, default=(0, 0)), name)
 
     def moved(self, name: str) -> SourceFile:
-        """The file with the run in its own function, unless that could change what the program does."""
+        """The file with the run in its own function, unless that could change what the program
+        does.
+        """
         self.check()
         owner = self._owner()
         parameters = [parameter for parameter in self.parameters if parameter != owner]
-        function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, self.returns)
+        function = _definition(
+            name, [owner, *parameters] if owner else parameters, self.statements, self.returns
+        )
         if owner is None and isinstance(self.source.parent(self.function), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
         has_return = any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
@@ -217,8 +244,12 @@ class Run:
         caller = self.function.deep_replace(self.suite, self._with(cst.parse_statement(call)))
         return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
 
-    def moved_and(self, name: str, change: Callable[[SourceFile, cst.FunctionDef], cst.FunctionDef]) -> bytes:
-        """The file with the run in its own function, and with a change of the function that it was in."""
+    def moved_and(
+        self, name: str, change: Callable[[SourceFile, cst.FunctionDef], cst.FunctionDef]
+    ) -> bytes:
+        """The file with the run in its own function, and with a change of the function that it was
+        in.
+        """
         at = functions_in(self.source).index(self.function)
         moved = self.moved(name)
         # The new function comes after the one that calls it, which keeps its number.
@@ -229,11 +260,18 @@ class Run:
         """The name of a method's object, such as ``self``; None for a function."""
         suite = self.source.parent(self.function)
         if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
-            decline_if(any(names(statement) & {"super", "__class__"} for statement in self.parsed), "it calls `super`")
+            decline_if(
+                any(names(statement) & {"super", "__class__"} for statement in self.parsed),
+                "it calls `super`",
+            )
             return None
-        decorators = [self.source.code(decorator.decorator) for decorator in self.function.decorators]
+        decorators = [
+            self.source.code(decorator.decorator) for decorator in self.function.decorators
+        ]
         if any(decorator in ("staticmethod", "classmethod") for decorator in decorators):
-            raise DeclinedError("a static or class method has no object whose methods it could call")
+            raise DeclinedError(
+                "a static or class method has no object whose methods it could call"
+            )
         parameters = [*self._tree.args.posonlyargs, *self._tree.args.args]
         decline_if(not parameters, "the method has no parameter for its object")
         owner = parameters[0].arg
@@ -242,7 +280,11 @@ class Run:
 
     def _with(self, call: cst.BaseStatement) -> cst.BaseSuite:
         blank = _blank(getattr(self.statements[0], "leading_lines", ()))
-        body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
+        body = [
+            *self.suite.body[: self.start],
+            call.with_changes(leading_lines=blank),
+            *self.suite.body[self.stop :],
+        ]
         if isinstance(self.suite, cst.IndentedBlock):
             # Comments after its last line stay: they could be about any of the lines.
             return self.suite.with_changes(body=body)
@@ -252,7 +294,9 @@ class Run:
 def call_of(source: SourceFile, name: str) -> Statement:
     """The statement that calls a function that ``moved`` created."""
     call = next(call for call in calls_in(source.tree) if called(call) == name)
-    return next(outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine))
+    return next(
+        outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine)
+    )
 
 
 @lru_cache(maxsize=8)
@@ -265,22 +309,27 @@ def with_lines(
     source: SourceFile, function: cst.FunctionDef, lines: Sequence[cst.BaseStatement]
 ) -> tuple[SourceFile, cst.FunctionDef]:
     """The file with other lines in a function, and the function in it."""
-    changed = source.changed((function, function.with_changes(body=function.body.with_changes(body=lines))))
+    changed = source.changed(
+        (function, function.with_changes(body=function.body.with_changes(body=lines)))
+    )
     return changed, functions_in(changed)[functions_in(source).index(function)]
 
 
 def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.FunctionDef:
     """A function that Dynamo doesn't trace, while it compiles what the function calls."""
-    added = cst.Decorator(cst.parse_expression(decorator or "torch.compiler.disable(recursive=False)"))
+    added = cst.Decorator(
+        cst.parse_expression(decorator or "torch.compiler.disable(recursive=False)")
+    )
     return function.with_changes(decorators=[*function.decorators, added])
 
 
 def shell(function: cst.FunctionDef, *, is_method: bool) -> cst.FunctionDef:
     """The function that torch.compile is given as one that isn't traced: it calls what is compiled.
 
-    ``torch.compile`` looks through ``torch.compiler.disable`` on a function that isn't a method and compiles what is
-    in it (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), and breaks in any other wrapper that the
-    function could get. No public name does what ``skip`` does there.
+    ``torch.compile`` looks through ``torch.compiler.disable`` on a function that isn't a method and
+    compiles what is in it (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), and
+    breaks in any other wrapper that the function could get. No public name does what ``skip`` does
+    there.
     """
     return not_traced(function, None if is_method else "torch._dynamo.decorators.skip")
 
@@ -297,7 +346,10 @@ def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
 
 def splits(before: bytes, after: bytes) -> bool:
     """Whether an edit makes a function one that Dynamo doesn't trace."""
-    return any(after.count(marker) > before.count(marker) for marker in [marker.encode() for marker in _NOT_TRACED])
+    return any(
+        after.count(marker) > before.count(marker)
+        for marker in [marker.encode() for marker in _NOT_TRACED]
+    )
 
 
 def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:
@@ -307,12 +359,15 @@ def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleSta
         if not is_not_traced(source, source.function_of(call)):
             continue
         decline_if(len(found) != 1, "several lines call the compiled part")
-        around = next((one for one in source.parents(call) if isinstance(one, cst.BaseStatement)), None)
+        around = next(
+            (one for one in source.parents(call) if isinstance(one, cst.BaseStatement)), None
+        )
         line = need(around, cst.SimpleStatementLine, "the call isn't on a line")
         names = [dotted(argument.value) for argument in call.args]
         params = [param.name.value for param in function.params.params]
         decline_if(
-            names != params[len(params) - len(names) :], "the compiled part gets other values than its names say"
+            names != params[len(params) - len(names) :],
+            "the compiled part gets other values than its names say",
         )
         return line
     return None
@@ -332,7 +387,9 @@ def leaves(line: cst.CSTNode) -> bool:
 
 
 def without_part(source: SourceFile, part: str) -> bytes:
-    """The file with a part of a function back in the one that calls it, which isn't traced and only returns it."""
+    """The file with a part of a function back in the one that calls it, which isn't traced and only
+    returns it.
+    """
     function = next(found for found in functions_in(source) if found.name.value == part)
     line = call_of_part(source, function)
     assert line is not None  # it is such a part
@@ -341,9 +398,14 @@ def without_part(source: SourceFile, part: str) -> bytes:
 
 
 def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
-    """The name of a method's object; None for a function of the module. Declines if it can't be such a shell."""
+    """The name of a method's object; None for a function of the module. Declines if it can't be
+    such a shell.
+    """
     decorators = [one.decorator for one in function.decorators]
-    is_plain = all(source.is_without_grad(one) or source.dotted_name(one) == "torch.enable_grad" for one in decorators)
+    is_plain = all(
+        source.is_without_grad(one) or source.dotted_name(one) == "torch.enable_grad"
+        for one in decorators
+    )
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     owner = None
@@ -352,11 +414,18 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
         params = [*function.params.posonly_params, *function.params.params]
         decline_if(not is_method or not params, "it isn't in a method or a function of the module")
         owner = params[0].name.value
-    # After a break, Dynamo begins with a function that the compiled one calls as if it had been given that.
+    # After a break, Dynamo begins with a function that the compiled one calls as if it had been
+    # given that.
     name = function.name.value if owner is None else f"{owner}.{function.name.value}"
-    callers = [source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name]
-    is_called = any(one not in (None, function) and not is_not_traced(source, one) for one in callers)
-    decline_if(is_called, f"`{function.name.value}` is called by another function, which would break there")
+    callers = [
+        source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name
+    ]
+    is_called = any(
+        one not in (None, function) and not is_not_traced(source, one) for one in callers
+    )
+    decline_if(
+        is_called, f"`{function.name.value}` is called by another function, which would break there"
+    )
     return owner
 
 
@@ -393,7 +462,9 @@ def _entered(node: ast.AST, body: list[ast.stmt]) -> set[str]:
         case ast.For() | ast.AsyncFor() if body is node.body:
             return targets(node.target)
         case ast.With() | ast.AsyncWith():
-            return set().union(*(targets(item.optional_vars) for item in node.items if item.optional_vars))
+            return set().union(
+                *(targets(item.optional_vars) for item in node.items if item.optional_vars)
+            )
         case ast.ExceptHandler(name=str(name)):
             return {name}
         case ast.Try() | ast.TryStar() if body is node.orelse:
@@ -408,7 +479,9 @@ def _read_next(node: ast.AST) -> set[str]:
         case ast.Try() | ast.TryStar():
             later = [*(statement for handler in node.handlers for statement in handler.body)]
             types = set().union(*(flow_of(handler.type).read_first for handler in node.handlers))
-            return types | set().union(*(flow([s]).read_first for s in [*later, *node.orelse, *node.finalbody]))
+            return types | set().union(
+                *(flow([s]).read_first for s in [*later, *node.orelse, *node.finalbody])
+            )
     return set()
 
 
@@ -432,12 +505,17 @@ def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
 
 
 def _definition(
-    name: str, parameters: Sequence[str], statements: Sequence[cst.BaseStatement], returns: Sequence[str]
+    name: str,
+    parameters: Sequence[str],
+    statements: Sequence[cst.BaseStatement],
+    returns: Sequence[str],
 ) -> cst.FunctionDef:
     first, *rest = statements
     leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
     above = [line.deep_clone() for line in leading[len(_blank(leading)) :]]
     ending = [cst.parse_statement(f"return {', '.join(returns)}")] if returns else []
-    function = need(cst.parse_statement(f"def {name}({', '.join(parameters)}): pass"), cst.FunctionDef, "")
+    function = need(
+        cst.parse_statement(f"def {name}({', '.join(parameters)}): pass"), cst.FunctionDef, ""
+    )
     body = cst.IndentedBlock([first.with_changes(leading_lines=above), *rest, *ending])
     return function.with_changes(body=body, leading_lines=[cst.EmptyLine(indent=False)])

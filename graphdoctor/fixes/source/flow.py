@@ -1,7 +1,8 @@
-"""Which parts of a function certainly run while torch traces it, and which names statements read and bind in order.
+"""Which parts of a function certainly run while torch traces it, and which names statements read
+and bind in order.
 
-A loop's body counts as run. If the order of reads and bindings is uncertain, a name counts as read, and as possibly
-unbound.
+A loop's body counts as run. If the order of reads and bindings is uncertain, a name counts as read,
+and as possibly unbound.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ _Certain = Iterator[tuple[ast.AST, Surrounding]]
 
 
 def certain_nodes(scope: Scope, program: Program) -> _Certain:
-    """The statements and expressions that certainly run when a function is called, as Python gets to them.
+    """The statements and expressions that certainly run when a function is called, as Python gets
+    to them.
 
-    An expression comes after its parts, a statement after its expressions and before the statements in it.
+    An expression comes after its parts, a statement after its expressions and before the statements
+    in it.
     """
     walk = _Walk(scope, program)
     if isinstance(scope.node, ast.Lambda):
@@ -110,16 +113,22 @@ class _Walk:
             case ast.ListComp() | ast.SetComp() | ast.DictComp():
                 parts = [node.generators[0].iter]
                 if len(node.generators) == 1 and not node.generators[0].ifs:
-                    parts += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+                    parts += (
+                        [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+                    )
             case ast.Compare(left=left, comparators=[first, *_]):
                 parts = [left, first]
             case ast.Call(func=func, args=args, keywords=keywords):
                 parts = [func, *args, *(keyword.value for keyword in keywords)]
             case _:
                 parts = _heads(node)
-        keeps = isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+        keeps = isinstance(node, ast.BoolOp) or (
+            isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        )
         for part in parts:
-            is_test = (place.is_test and keeps) or (isinstance(node, ast.IfExp) and part is node.test)
+            is_test = (place.is_test and keeps) or (
+                isinstance(node, ast.IfExp) and part is node.test
+            )
             yield from self.expression(part, replace(place, is_test=is_test))
         yield node, place
 
@@ -139,12 +148,20 @@ class _Walk:
                 return (not decisive) if all(value is not None for value in known) else None
             case ast.Call(func=func):
                 dotted = self.program.dotted(func, self.scope) or ""
-                name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+                name = (
+                    func.attr
+                    if isinstance(func, ast.Attribute)
+                    else func.id
+                    if isinstance(func, ast.Name)
+                    else ""
+                )
                 if dotted in _TRUE_WHILE_TRACING or name in _COMPILING_ENDS:
                     return True
                 return False if dotted in _FALSE_WHILE_TRACING else None
             case ast.Name() | ast.Attribute():
-                return False if self.program.dotted(test, self.scope) in _FALSE_WHILE_TRACING else None
+                return (
+                    False if self.program.dotted(test, self.scope) in _FALSE_WHILE_TRACING else None
+                )
         return None
 
 
@@ -162,7 +179,9 @@ def _heads(node: ast.AST) -> list[ast.expr]:
 
 
 def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
-    if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+    if isinstance(node, ast.Return) or (
+        isinstance(node, (ast.Break, ast.Continue)) and not in_loop
+    ):
         return True
     if isinstance(node, (*_SCOPES, ast.expr)):
         return False
@@ -256,14 +275,24 @@ def targets(node: ast.AST) -> set[str]:
                 found.add(inner.id)
             case ast.alias():
                 found.add((inner.asname or inner.name).partition(".")[0])
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
                 found.add(name)
     return found
 
 
 def parameter_names(parameters: ast.arguments) -> set[str]:
     """Names of a function's parameters."""
-    every = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs, parameters.vararg, parameters.kwarg]
+    every = [
+        *parameters.posonlyargs,
+        *parameters.args,
+        *parameters.kwonlyargs,
+        parameters.vararg,
+        parameters.kwarg,
+    ]
     return {parameter.arg for parameter in every if parameter is not None}
 
 
@@ -277,16 +306,22 @@ def jumps(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.AS
     for node in nodes:
         if isinstance(node, _SCOPES):
             continue
-        is_jump = isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith)
+        is_jump = isinstance(
+            node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith
+        )
         if is_jump or (isinstance(node, ast.Break | ast.Continue) and not in_loop):
             yield node
         body = node.body if isinstance(node, ast.For | ast.While) else []
         yield from jumps(body, in_loop=True)
-        yield from jumps((child for child in ast.iter_child_nodes(node) if child not in body), in_loop=in_loop)
+        yield from jumps(
+            (child for child in ast.iter_child_nodes(node) if child not in body), in_loop=in_loop
+        )
 
 
 def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
-    """Whether a generator expression is the only argument of a call, which reads it at once: ``sum(x for x in xs)``."""
+    """Whether a generator expression is the only argument of a call, which reads it at once:
+    ``sum(x for x in xs)``.
+    """
     return isinstance(scope, ast.GeneratorExp) and any(
         isinstance(call, ast.Call) and call.args == [scope] and isinstance(call.func, ast.Name)
         for call in ast.walk(around)
@@ -302,7 +337,9 @@ def _own_parameters(scope: ast.AST) -> set[str]:
 
 
 def _reading(node: ast.AST) -> Flow:
-    """An expression: everything it reads counts as read first, and what a ``:=`` in it binds as possibly unbound."""
+    """An expression: everything it reads counts as read first, and what a ``:=`` in it binds as
+    possibly unbound.
+    """
     read: set[str] = set()
     assigned: set[str] = set()
     _read(node, frozenset(), read, assigned)
@@ -369,7 +406,11 @@ def _statement(node: ast.stmt) -> Flow:
             whole = Flow()
             for item in node.items:
                 whole = whole.then(_reading(item.context_expr))
-                whole = whole.then(_binding(item.optional_vars)) if item.optional_vars is not None else whole
+                whole = (
+                    whole.then(_binding(item.optional_vars))
+                    if item.optional_vars is not None
+                    else whole
+                )
             body = flow(node.body)
             return whole.then(body.perhaps() if any(map(swallows, node.items)) else body)
         case ast.Try() | ast.TryStar():
@@ -378,7 +419,9 @@ def _statement(node: ast.stmt) -> Flow:
             whole = _reading(node.subject)
             cases = Flow()
             for case in node.cases:
-                cases = cases.either(_binding(case.pattern).then(flow_of(case.guard)).then(flow(case.body)))
+                cases = cases.either(
+                    _binding(case.pattern).then(flow_of(case.guard)).then(flow(case.body))
+                )
             return whole.then(cases)
         case _:
             return _reading(node)
@@ -398,7 +441,11 @@ def _try(node: ast.Try | ast.TryStar) -> Flow:
         inside = Flow(caught.read_first - {handler.name or ""}, caught.bound, caught.assigned)
         handled = begun.then(inside)
         if handler.name is not None and handled.bound is not None:
-            handled = Flow(handled.read_first, handled.bound - {handler.name}, handled.assigned | {handler.name})
+            handled = Flow(
+                handled.read_first,
+                handled.bound - {handler.name},
+                handled.assigned | {handler.name},
+            )
         ended = ended.either(handled)
     last = flow(node.finalbody)
     # What the last part reads may be unbound: it also runs if the body raised.

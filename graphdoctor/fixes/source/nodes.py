@@ -1,4 +1,6 @@
-"""Reading and building single nodes: names and calls in them, expressions from text, parentheses, comments."""
+"""Reading and building single nodes: names and calls in them, expressions from text, parentheses,
+comments.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,15 @@ def calls_in(node: cst.CSTNode) -> list[cst.Call]:
 
 
 def is_in_place(node: cst.CSTNode) -> bool:
-    """Whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x, inplace=True)``, ``out=``."""
+    """Whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x,
+    inplace=True)``, ``out=``.
+    """
     name = called(node)
     if name.endswith("_") and not name.endswith("__"):
         return True
-    given = {arg.keyword.value: arg.value for arg in getattr(node, "args", ()) if arg.keyword is not None}
+    given = {
+        arg.keyword.value: arg.value for arg in getattr(node, "args", ()) if arg.keyword is not None
+    }
     return isinstance(node, cst.Call) and (
         "out" in given or ("inplace" in given and dotted(given["inplace"]) != "False")
     )
@@ -76,8 +82,12 @@ def torch_call(name: str, arguments: Iterable[cst.BaseExpression]) -> cst.Call:
     return cst.Call(func, [cst.Arg(without_parentheses(argument)) for argument in arguments])
 
 
-def where(condition: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> cst.Call:
-    """``torch.where(condition, yes, no)`` with copies of them, and without ``~`` before the condition."""
+def where(
+    condition: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression
+) -> cst.Call:
+    """``torch.where(condition, yes, no)`` with copies of them, and without ``~`` before the
+    condition.
+    """
     match condition:
         case cst.UnaryOperation(operator=cst.BitInvert(), expression=opposite):
             return where(opposite, no, yes)
@@ -103,7 +113,9 @@ def keyword_of(argument: cst.Arg) -> str:
     return argument.keyword.value if argument.keyword is not None else ""
 
 
-def by_name(given: Sequence[cst.Arg], parameters: Sequence[str], reason: str) -> dict[str, cst.BaseExpression]:
+def by_name(
+    given: Sequence[cst.Arg], parameters: Sequence[str], reason: str
+) -> dict[str, cst.BaseExpression]:
     """Arguments by the parameter that they are passed for; declines if one isn't certain."""
     found: dict[str, cst.BaseExpression] = {}
     for number, argument in enumerate(given):
@@ -117,15 +129,25 @@ def targets_of(node: cst.CSTNode) -> list[cst.BaseExpression]:
     """What an assignment sets or changes, as written; empty for other nodes."""
     if isinstance(node, cst.Assign):
         return [target.target for target in node.targets]
-    return [node.target] if isinstance(node, cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.For) else []
+    return (
+        [node.target]
+        if isinstance(node, cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.For)
+        else []
+    )
 
 
 def joined(values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
     """``a, b``, or the only one of them."""
-    return values[0] if len(values) == 1 else cst.Tuple([cst.Element(value) for value in values], lpar=[], rpar=[])
+    return (
+        values[0]
+        if len(values) == 1
+        else cst.Tuple([cst.Element(value) for value in values], lpar=[], rpar=[])
+    )
 
 
-def assigned(target: str | cst.BaseExpression, value: cst.BaseExpression) -> cst.SimpleStatementLine:
+def assigned(
+    target: str | cst.BaseExpression, value: cst.BaseExpression
+) -> cst.SimpleStatementLine:
     """A line that sets a name, or what another target stands for."""
     to = cst.Name(target) if isinstance(target, str) else target
     return cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(to)], value)])  # type: ignore[arg-type]
@@ -149,26 +171,40 @@ def after_lines(first: cst.BaseStatement, above: Iterable[cst.EmptyLine]) -> cst
     return first.with_changes(leading_lines=[line.deep_clone() for line in (*above, *leading)])
 
 
-def below_new(source: SourceFile, old: cst.CSTNode, new: cst.CSTNode, added: cst.BaseStatement) -> Change:
-    """The change that replaces a node, and adds a statement above the module's statement that contains it."""
+def below_new(
+    source: SourceFile, old: cst.CSTNode, new: cst.CSTNode, added: cst.BaseStatement
+) -> Change:
+    """The change that replaces a node, and adds a statement above the module's statement that
+    contains it.
+    """
     statement = list(source.parents(old))[-2]
     assert isinstance(statement, cst.BaseStatement)  # a line of a module
     leading = list(getattr(statement, "leading_lines", ()))
-    spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
+    spaces = next(
+        (number for number, line in enumerate(leading) if line.comment is not None), len(leading)
+    )
     blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
     below = cast("cst.BaseStatement", after_lines(statement, blank[spaces:]).deep_replace(old, new))
     is_line = isinstance(added, cst.SimpleStatementLine)
-    above = leading[: min(spaces, 1)] if is_line else [] if source.tree.body[0] is statement else blank
+    above = (
+        leading[: min(spaces, 1)] if is_line else [] if source.tree.body[0] is statement else blank
+    )
     return statement, [after_lines(added, above), below]
 
 
-def skipped_while_compiling(lines: Sequence[cst.BaseStatement], test: cst.BaseExpression | None = None) -> cst.If:
-    """Lines under ``if not torch.compiler.is_compiling() and test:``, which doesn't look at the test in a graph."""
+def skipped_while_compiling(
+    lines: Sequence[cst.BaseStatement], test: cst.BaseExpression | None = None
+) -> cst.If:
+    """Lines under ``if not torch.compiler.is_compiling() and test:``, which doesn't look at the
+    test in a graph.
+    """
     guard = cst.parse_expression("not torch.compiler.is_compiling()")
     if test is not None:
         is_or = isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or)
         is_loose = is_or or isinstance(test, cst.IfExp | cst.Lambda | cst.NamedExpr)
-        guard = cst.BooleanOperation(guard, cst.And(), enclosed(test.deep_clone()) if is_loose else test.deep_clone())
+        guard = cst.BooleanOperation(
+            guard, cst.And(), enclosed(test.deep_clone()) if is_loose else test.deep_clone()
+        )
     return cst.If(guard, cst.IndentedBlock([line.deep_clone() for line in lines]))
 
 
@@ -183,7 +219,9 @@ def enclosed(node: _Expression, but_not: tuple[type[cst.CSTNode], ...] = ()) -> 
 
 
 def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
-    """A copy that a method can be called on or an operator applied to, in parentheses if it needs them."""
+    """A copy that a method can be called on or an operator applied to, in parentheses if it needs
+    them.
+    """
     copy = node.deep_clone()
     is_whole = isinstance(copy, (*ATOMS, cst.List, cst.Dict)) and not _spans_lines(copy)
     return copy if is_whole else bracketed(copy)
@@ -191,7 +229,9 @@ def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def _spans_lines(node: cst.CSTNode) -> bool:
     while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
-        if isinstance(node, cst.Attribute) and any(isinstance(d, cst.ParenthesizedWhitespace) for d in walk(node.dot)):
+        if isinstance(node, cst.Attribute) and any(
+            isinstance(d, cst.ParenthesizedWhitespace) for d in walk(node.dot)
+        ):
             return True
         node = node.func if isinstance(node, cst.Call) else node.value
     return False
@@ -201,13 +241,18 @@ def with_parentheses_of(old: cst.BaseExpression, new: _Expression) -> _Expressio
     """An expression in another one's parentheses, unless it has its own."""
     if not old.lpar or new.lpar:
         return new
-    lpar, rpar = [paren.deep_clone() for paren in old.lpar], [paren.deep_clone() for paren in old.rpar]
+    lpar, rpar = (
+        [paren.deep_clone() for paren in old.lpar],
+        [paren.deep_clone() for paren in old.rpar],
+    )
     return new.with_changes(lpar=lpar, rpar=rpar)
 
 
 def without_parentheses(node: _Expression) -> _Expression:
     """An expression to use between commas; parentheses that contain a comment stay."""
-    is_kept = isinstance(node, cst.Tuple | cst.GeneratorExp) or any(map(has_comment, (*node.lpar, *node.rpar)))
+    is_kept = isinstance(node, cst.Tuple | cst.GeneratorExp) or any(
+        map(has_comment, (*node.lpar, *node.rpar))
+    )
     return node if is_kept else node.with_changes(lpar=[], rpar=[])
 
 
@@ -224,7 +269,9 @@ def comments_in(lines: Iterable[cst.EmptyLine]) -> tuple[str, ...]:
 def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
     """Decline if a comment of the old nodes isn't in the new ones."""
     had, has = (
-        Counter(part.value for node in nodes for part in walk(node) if isinstance(part, cst.Comment))
+        Counter(
+            part.value for node in nodes for part in walk(node) if isinstance(part, cst.Comment)
+        )
         for nodes in (old, new)
     )
     decline_if(had - has, "a comment would be lost")

@@ -1,4 +1,6 @@
-"""One file's syntax tree as scopes, classes and the names bound in them, and what of it torch.compile is given."""
+"""One file's syntax tree as scopes, classes and the names bound in them, and what of it
+torch.compile is given.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 BindingKind = Literal[
-    "parameter", "rest", "value", "element", "item", "buffer", "import", "function", "class", "opaque"
+    "parameter",
+    "rest",
+    "value",
+    "element",
+    "item",
+    "buffer",
+    "import",
+    "function",
+    "class",
+    "opaque",
 ]
 
 _HARMLESS_CLASS_DECORATORS = frozenset((
@@ -29,9 +40,9 @@ class Binding:
     """One place where a name gets a value.
 
     Args:
-        kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a loop over it yields;
-            ``rest``: the parameter ``*args``; ``buffer``: what ``register_buffer`` is given; ``opaque``: something
-            that isn't followed.
+        kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a
+            loop over it yields; ``rest``: the parameter ``*args``; ``buffer``: what
+            ``register_buffer`` is given; ``opaque``: something that isn't followed.
         is_comprehension: Whether a comprehension binds it, which has a scope of its own in Python.
         end: Line and column of the statement's end, after which the name has the value.
     """
@@ -72,7 +83,10 @@ class Scope:
         """A method's name for its object, usually ``self``."""
         if self.owner is None or isinstance(self.node, (ast.Module, ast.Lambda)):
             return None
-        if any(isinstance(one, ast.Name) and one.id in ("staticmethod", "classmethod") for one in self.decorators):
+        if any(
+            isinstance(one, ast.Name) and one.id in ("staticmethod", "classmethod")
+            for one in self.decorators
+        ):
             return None
         arguments = [*self.node.args.posonlyargs, *self.node.args.args]
         return arguments[0].arg if arguments else None
@@ -123,9 +137,11 @@ class Program:
         _Binder(self, self.module).visit(tree.body)
 
     def dotted(self, node: ast.expr, scope: Scope) -> str | None:
-        """The full name that an expression refers to: ``torch.nn.Linear`` for ``nn.Linear``, ``builtins.print``.
+        """The full name that an expression refers to: ``torch.nn.Linear`` for ``nn.Linear``,
+        ``builtins.print``.
 
-        None if it isn't an imported or built-in name, or if the name has another value somewhere in the file.
+        None if it isn't an imported or built-in name, or if the name has another value somewhere in
+        the file.
         """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -142,7 +158,9 @@ class Program:
         return None if root is None else ".".join((root, *reversed(parts)))
 
     def definition(self, name: str, scope: Scope) -> Scope | ClassInfo | None:
-        """The function or class that a name certainly refers to, unless a decorator may have replaced the class."""
+        """The function or class that a name certainly refers to, unless a decorator may have
+        replaced the class.
+        """
         found = scope.lookup(name)
         if found is None or len(found[1]) != 1:
             return None
@@ -150,14 +168,19 @@ class Program:
         if isinstance(node, ast.ClassDef):
             info = self.classes[node]
             return info if self.is_certain(info) else None
-        return self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
+        return (
+            self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
+        )
 
     def is_certain(self, info: ClassInfo) -> bool:
-        """Whether a class does what its source says: no decorator or metaclass can have replaced it or its methods."""
+        """Whether a class does what its source says: no decorator or metaclass can have replaced it
+        or its methods.
+        """
         if info not in self._certain:
             self._certain[info] = False  # while it depends on itself
             are_plain = all(
-                keyword.arg == "metaclass" and self.dotted(keyword.value, info.scope) == "abc.ABCMeta"
+                keyword.arg == "metaclass"
+                and self.dotted(keyword.value, info.scope) == "abc.ABCMeta"
                 for keyword in info.node.keywords
             )
             self._certain[info] = are_plain and all(
@@ -181,7 +204,9 @@ class Program:
         """The classes of the file that derive from a class, however indirectly."""
         if self._descendants is None:
             self._descendants = grouped(
-                (ancestor, one) for one in self.classes.values() for ancestor in list(self.ancestors(one))[1:]
+                (ancestor, one)
+                for one in self.classes.values()
+                for ancestor in list(self.ancestors(one))[1:]
             )
         return self._descendants.get(info, [])
 
@@ -196,20 +221,25 @@ class Program:
             seen.append(one)
             yield one
             bases = [
-                self.definition(base.id, one.scope) if isinstance(base, ast.Name) else None for base in one.node.bases
+                self.definition(base.id, one.scope) if isinstance(base, ast.Name) else None
+                for base in one.node.bases
             ]
             waiting += [base for base in bases if isinstance(base, ClassInfo)]
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
         """The method that a class's objects have, inherited or not."""
-        return next((one.methods[name] for one in self.ancestors(info) if name in one.methods), None)
+        return next(
+            (one.methods[name] for one in self.ancestors(info) if name in one.methods), None
+        )
 
     def is_module_class(self, info: ClassInfo) -> bool:
         """Whether a class certainly derives from a class of ``torch.nn``."""
         return self.derives(info, "torch.nn.")
 
     def derives(self, info: ClassInfo, start: str) -> bool:
-        """Whether a class certainly derives from an imported one whose full name begins with a text."""
+        """Whether a class certainly derives from an imported one whose full name begins with a
+        text.
+        """
         return any(
             (self.dotted(base, one.scope) or "").startswith(start)
             for one in self.ancestors(info)
@@ -255,7 +285,9 @@ class _Binder:
                 owner.attributes.setdefault(name, []).append((self.scope, Binding("opaque")))
             else:
                 owner.methods[name] = inner
-            self.visit(filter(None, (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)))
+            self.visit(
+                filter(None, (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults))
+            )
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             inner.bind(argument.arg, Binding("parameter", argument))
@@ -263,7 +295,9 @@ class _Binder:
             inner.bind(arguments.vararg.arg, Binding("rest", arguments.vararg))
         if arguments.kwarg is not None:
             inner.bind(arguments.kwarg.arg, Binding("opaque"))
-        _Binder(self.program, inner, names).visit([node.body] if isinstance(node, ast.Lambda) else node.body)
+        _Binder(self.program, inner, names).visit(
+            [node.body] if isinstance(node, ast.Lambda) else node.body
+        )
         if owner is not None:
             self._note_attributes(inner, owner)
 
@@ -272,7 +306,9 @@ class _Binder:
         self.program.classes[node] = info
         if self.owner is None:
             self.scope.bind(node.name, Binding("class", node, end=_end(node)))
-        self.visit((*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)))
+        self.visit(
+            (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords))
+        )
         replace(self, names=(*self.names, node.name), owner=info).visit(node.body)
 
     def _note_attributes(self, method: Scope, owner: ClassInfo) -> None:
@@ -282,11 +318,18 @@ class _Binder:
         for node in ast.walk(method.node):
             match node:
                 case ast.Call(
-                    func=ast.Attribute(attr="register_buffer"), args=[ast.Constant(value=str(attribute)), value, *_]
+                    func=ast.Attribute(attr="register_buffer"),
+                    args=[ast.Constant(value=str(attribute)), value, *_],
                 ) if getattr(value, "value", value) is not None:
-                    owner.attributes.setdefault(attribute, []).append((method, Binding("buffer", value)))
+                    owner.attributes.setdefault(attribute, []).append(
+                        (method, Binding("buffer", value))
+                    )
             for target, binding in _targets(node):
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == name:
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == name
+                ):
                     owner.attributes.setdefault(target.attr, []).append((method, binding))
 
     def _bind(self, node: ast.AST) -> None:
@@ -298,7 +341,9 @@ class _Binder:
                 owner.statics.add(target.id)
                 owner.attributes.setdefault(target.id, []).append((scope, binding))
             elif isinstance(target, ast.Attribute):
-                self.program.stores.setdefault(target.attr, []).append(Store(target, scope, binding))
+                self.program.stores.setdefault(target.attr, []).append(
+                    Store(target, scope, binding)
+                )
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -312,7 +357,11 @@ class _Binder:
                 for name in names:
                     scope.bind(name, Binding("opaque"))
                     self.program.module.bind(name, Binding("opaque"))
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
                 scope.bind(name, Binding("opaque"))
             case ast.MatchMapping(rest=str(name)):
                 scope.bind(name, Binding("opaque"))
@@ -327,26 +376,40 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, Binding("value", value, end=end)
         case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, op=op, value=value):
-            yield target, Binding("value", ast.copy_location(ast.BinOp(target, op, value), node), end=end)
+            yield (
+                target,
+                Binding("value", ast.copy_location(ast.BinOp(target, op, value), node), end=end),
+            )
         case ast.NamedExpr(target=target, value=value):
             yield target, Binding("value", value, end=end)
         case ast.For(target=target, iter=iterated) | ast.AsyncFor(target=target, iter=iterated):
             yield from _looped(target, iterated)
         case ast.comprehension(target=target, iter=iterated):
-            yield from ((name, replace(one, is_comprehension=True)) for name, one in _looped(target, iterated))
+            yield from (
+                (name, replace(one, is_comprehension=True))
+                for name, one in _looped(target, iterated)
+            )
         case ast.withitem(optional_vars=ast.expr() as target):
-            yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))
+            yield from (
+                (name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name)
+            )
         case ast.Delete(targets=targets):
             for target in targets:
                 yield from _opaque(target)
 
 
-def _unpacked(target: ast.expr, value: ast.expr, end: tuple[int, int]) -> Iterator[tuple[ast.expr, Binding]]:
+def _unpacked(
+    target: ast.expr, value: ast.expr, end: tuple[int, int]
+) -> Iterator[tuple[ast.expr, Binding]]:
     if not isinstance(target, (ast.Tuple, ast.List)):
         yield target, Binding("value", value, end=end)
         return
     is_plain = not any(isinstance(one, ast.Starred) for one in target.elts)
-    if is_plain and isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+    if (
+        is_plain
+        and isinstance(value, (ast.Tuple, ast.List))
+        and len(value.elts) == len(target.elts)
+    ):
         for one, part in zip(target.elts, value.elts, strict=True):
             yield from _unpacked(one, part, end)
         return
@@ -361,7 +424,9 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
     match target, iterated:
         case ast.Name(), _:
             yield target, Binding("item", iterated, end=_end(iterated))
-        case ast.Tuple(elts=[count, ast.Name() as item]), ast.Call(func=ast.Name(id="enumerate"), args=[source, *_]):
+        case ast.Tuple(elts=[count, ast.Name() as item]), ast.Call(
+            func=ast.Name(id="enumerate"), args=[source, *_]
+        ):
             yield count, Binding("opaque")
             yield item, Binding("item", source, end=_end(iterated))
         case ast.Tuple(elts=[key, ast.Name() as item]), ast.Call(
@@ -375,7 +440,11 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
 
 
 def _opaque(target: ast.expr) -> Iterator[tuple[ast.expr, Binding]]:
-    return ((node, Binding("opaque")) for node in ast.walk(target) if isinstance(node, (ast.Name, ast.Attribute)))
+    return (
+        (node, Binding("opaque"))
+        for node in ast.walk(target)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
 
 
 def _end(node: ast.AST) -> tuple[int, int]:
@@ -383,23 +452,39 @@ def _end(node: ast.AST) -> tuple[int, int]:
 
 
 def _returns_its_argument(scope: Scope) -> bool:
-    """Whether a class decorator certainly hands back the class as it got it: ``def register(cls): …; return cls``."""
-    if not isinstance(scope.node, ast.FunctionDef) or scope.decorators or len(scope.node.args.args) != 1:
+    """Whether a class decorator certainly hands back the class as it got it: ``def register(cls):
+    …; return cls``.
+    """
+    if (
+        not isinstance(scope.node, ast.FunctionDef)
+        or scope.decorators
+        or len(scope.node.args.args) != 1
+    ):
         return False
     name = scope.node.args.args[0].arg
     parents = {child: node for node in ast.walk(scope.node) for child in ast.iter_child_nodes(node)}
     returns = [node for node in ast.walk(scope.node) if isinstance(node, ast.Return)]
     uses = [node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == name]
-    is_returned = bool(returns) and all(isinstance(one.value, ast.Name) and one.value.id == name for one in returns)
-    return is_returned and len(scope.bindings[name]) == 1 and all(_is_kept(use, parents) for use in uses)
+    is_returned = bool(returns) and all(
+        isinstance(one.value, ast.Name) and one.value.id == name for one in returns
+    )
+    return (
+        is_returned
+        and len(scope.bindings[name]) == 1
+        and all(_is_kept(use, parents) for use in uses)
+    )
 
 
 def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a use of a class can't change it: it's returned, stored in a container, or its name is read."""
+    """Whether a use of a class can't change it: it's returned, stored in a container, or its name
+    is read.
+    """
     match parents[use]:
         case ast.Return():
             return True
-        case ast.Attribute(attr="__name__" | "__qualname__" | "__module__" | "__doc__", ctx=ast.Load()):
+        case ast.Attribute(
+            attr="__name__" | "__qualname__" | "__module__" | "__doc__", ctx=ast.Load()
+        ):
             return True
         case ast.Assign(targets=[ast.Subscript()], value=value):
             return value is use
@@ -411,9 +496,15 @@ def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
 def _returned_function(scope: Scope) -> ast.FunctionDef | None:
     if not isinstance(scope.node, ast.FunctionDef) or scope.decorators:
         return None
-    body = [one for one in scope.node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    body = [
+        one
+        for one in scope.node.body
+        if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
     match body:
-        case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if name == returned:
+        case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if (
+            name == returned
+        ):
             return inner
     return None
 
@@ -424,7 +515,18 @@ _HARMLESS = (
     "torch.no_grad", "torch.enable_grad", "torch.autograd.no_grad", "builtins.staticmethod", "builtins.classmethod",
     "typing.override", "typing_extensions.override", "abc.abstractmethod",
 )  # fmt: skip
-UNWRAPPED = ("to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_")
+UNWRAPPED = (
+    "to",
+    "cuda",
+    "cpu",
+    "eval",
+    "train",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "requires_grad_",
+)
 """Methods of a module that return the module itself."""
 
 
@@ -442,7 +544,9 @@ class Compilers:
         return isinstance(node, ast.Name) and self._named(node.id, scope) is not None
 
     def compiler(self, node: ast.expr, scope: Scope) -> ast.Call | None:
-        """The call with the arguments of an expression that compiles what it's applied to; None for others."""
+        """The call with the arguments of an expression that compiles what it's applied to; None for
+        others.
+        """
         if isinstance(node, ast.Call):
             partial = self._partial(node, scope)
             if partial is not None:
@@ -464,7 +568,9 @@ class Compilers:
         return None
 
     def is_wrapping(self, value: ast.AST | None, target: ast.expr, scope: Scope) -> bool:
-        """Whether a target's new value is its old one, compiled or moved: ``model = torch.compile(model.cuda())``."""
+        """Whether a target's new value is its old one, compiled or moved: ``model =
+        torch.compile(model.cuda())``.
+        """
         is_wrapped = False
         while isinstance(value, ast.Call):
             compiled = self.compiled(value, scope)
@@ -475,20 +581,27 @@ class Compilers:
             else:
                 return False
             is_wrapped = True
-        return is_wrapped and isinstance(value, ast.expr) and ast.unparse(value) == ast.unparse(target)
+        return (
+            is_wrapped and isinstance(value, ast.expr) and ast.unparse(value) == ast.unparse(target)
+        )
 
     def is_plain(self, scope: Scope) -> bool:
-        """Whether calling a function runs its body: only torch.compile and harmless decorators, no generator."""
+        """Whether calling a function runs its body: only torch.compile and harmless decorators, no
+        generator.
+        """
         if scope not in self._plain:
             outer = scope.parent or scope
             self._plain[scope] = (
                 not isinstance(scope.node, ast.AsyncFunctionDef)
                 and all(
                     self.compiler(one, outer) is not None
-                    or self._program.dotted(one.func if isinstance(one, ast.Call) else one, outer) in _HARMLESS
+                    or self._program.dotted(one.func if isinstance(one, ast.Call) else one, outer)
+                    in _HARMLESS
                     for one in scope.decorators
                 )
-                and not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node))
+                and not any(
+                    isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node)
+                )
             )
         return self._plain[scope]
 
@@ -503,8 +616,16 @@ class Compilers:
 
     def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
         """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""
-        if isinstance(node, ast.Call) and self._program.dotted(node.func, scope) == _PARTIAL and node.args:
-            return node if self._program.dotted(node.args[0], scope) in _COMPILE and not is_off(node) else None
+        if (
+            isinstance(node, ast.Call)
+            and self._program.dotted(node.func, scope) == _PARTIAL
+            and node.args
+        ):
+            return (
+                node
+                if self._program.dotted(node.args[0], scope) in _COMPILE and not is_off(node)
+                else None
+            )
         return None
 
 
@@ -514,7 +635,9 @@ def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def is_off(call: ast.Call) -> bool:
-    """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before it."""
+    """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before
+    it.
+    """
     for keyword in call.keywords:
         if keyword.arg is None:
             return False

@@ -1,7 +1,9 @@
-"""Names in torch that say what a value is: what returns one tensor, what takes a tensor, which modules return one.
+"""Names in torch that say what a value is: what returns one tensor, what takes a tensor, which
+modules return one.
 
-From the stubs and sources of 2.13: ``torch/_C/_VariableFunctions.pyi``, ``torch/_C/__init__.pyi`` (``TensorBase``),
-``torch/nn/functional.py``. Lists only what returns one tensor under every overload; anything else is unknown.
+From the stubs and sources of 2.13: ``torch/_C/_VariableFunctions.pyi``, ``torch/_C/__init__.pyi``
+(``TensorBase``), ``torch/nn/functional.py``. Lists only what returns one tensor under every
+overload; anything else is unknown.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ _ONLY_TENSORS = """
     new_tensor new_empty requires_grad_ is_floating_point amax unsqueeze_ squeeze_ masked_select index_copy addmm
     baddbmm logical_not bernoulli detach_ zero_ copy_ clamp_min clamp_max narrow nan_to_num movedim
 """
-_REDUCTIONS = "sum mean std var max min amax amin any all argmax argmin cumsum cumprod norm softmax sort"
+_REDUCTIONS = (
+    "sum mean std var max min amax amin any all argmax argmin cumsum cumprod norm softmax sort"
+)
 _REDUCED = "all amax amin any max mean median min norm prod std sum var"
 _FRESH = """
     abs argmax argmin cat clamp clone cos count_nonzero cumsum dim div eq exp ge gelu gt isfinite isinf isnan item le
@@ -89,7 +93,14 @@ BOOLEAN_FUNCTIONS = _in("torch", _BOOLEAN)
 """Functions that return a boolean tensor."""
 
 TENSOR_FUNCTIONS = (
-    _in("torch", _BOOLEAN, _POINTWISE, _SHAPED, _FACTORIES, "dropout embedding layer_norm conv1d conv2d conv3d")
+    _in(
+        "torch",
+        _BOOLEAN,
+        _POINTWISE,
+        _SHAPED,
+        _FACTORIES,
+        "dropout embedding layer_norm conv1d conv2d conv3d",
+    )
     | _in("torch.linalg", _LINALG)
     | _OF_FUNCTIONAL
 )
@@ -103,12 +114,17 @@ TENSOR_TAKERS = (
 """Functions that fail unless their first argument is a tensor."""
 
 BOOLEAN_METHODS = frozenset((*_BOOLEAN.split(), "bool"))
-"""Tensor methods that return a boolean tensor. ``all`` and ``any`` return a scalar one, which isn't a mask."""
+"""Tensor methods that return a boolean tensor. ``all`` and ``any`` return a scalar one, which isn't
+a mask."""
 
-INTEGER_METHODS = frozenset(("long", "int", "short", "argmax", "argmin", "argsort", "count_nonzero"))
+INTEGER_METHODS = frozenset(
+    ("long", "int", "short", "argmax", "argmin", "argsort", "count_nonzero")
+)
 """Tensor methods that return integers."""
 
-TENSOR_METHODS = frozenset(name for part in (_BOOLEAN, _POINTWISE, _SHAPED, _CASTS, _IN_PLACE) for name in part.split())
+TENSOR_METHODS = frozenset(
+    name for part in (_BOOLEAN, _POINTWISE, _SHAPED, _CASTS, _IN_PLACE) for name in part.split()
+)
 """Tensor methods that return one tensor."""
 
 ONLY_TENSOR_METHODS = frozenset(_ONLY_TENSORS.split())

@@ -1,4 +1,5 @@
-"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments.
+"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting
+and comments.
 
 What names mean comes from libcst's scopes. A name that could mean two things means nothing here.
 """
@@ -81,7 +82,8 @@ _MODULES = ("torch", "numpy", "random")
 """Modules that edits use."""
 
 _DEEPEST = 100
-"""Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack limit is 1000."""
+"""Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack
+limit is 1000."""
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -113,12 +115,21 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
-    """Statements as Python's own syntax tree; declines if this version of Python doesn't know the syntax."""
-    lines = [node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node]) for node in statements]
+    """Statements as Python's own syntax tree; declines if this version of Python doesn't know the
+    syntax.
+    """
+    lines = [
+        node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node])
+        for node in statements
+    ]
     if not lines:
         return []
     try:
-        return ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines)))).body[0].body  # type: ignore[attr-defined, no-any-return]
+        return (
+            ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines))))
+            .body[0]
+            .body
+        )  # type: ignore[attr-defined, no-any-return]
     except SyntaxError:
         raise DeclinedError("this version of Python can't parse it") from None
 
@@ -128,7 +139,11 @@ def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:
     return cast("cst.CSTNode", node.visit(_Replacement(changes, None, ())))
 
 
-_TENSOR_FUNCTIONS = TENSOR_FUNCTIONS | {"torch.where", "torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+_TENSOR_FUNCTIONS = TENSOR_FUNCTIONS | {
+    "torch.where",
+    "torch.nn.Parameter",
+    "torch.nn.parameter.Parameter",
+}
 _TENSOR_METHODS = TENSOR_METHODS - {"cpu", "cuda", "to"}
 """Those that a module doesn't have."""
 
@@ -161,7 +176,14 @@ class SourceFile:
             raise DeclinedError(f"{path.name} has a null byte")
         try:
             tree = cst.parse_module(content)
-        except (cst.ParserSyntaxError, UnicodeDecodeError, LookupError, SyntaxError, ValueError, RecursionError):
+        except (
+            cst.ParserSyntaxError,
+            UnicodeDecodeError,
+            LookupError,
+            SyntaxError,
+            ValueError,
+            RecursionError,
+        ):
             raise DeclinedError(f"{path.name} can't be parsed") from None
         source = cls(path, content, tree)
         if source.edited(tree) != content:
@@ -175,20 +197,32 @@ class SourceFile:
         return mark + tree.code.encode(encoding)
 
     def replaced(self, *changes: Change, imports: Sequence[str] = ()) -> bytes:
-        """The file's bytes with nodes of the tree replaced; UnicodeEncodeError for a character that its encoding lacks.
+        """The file's bytes with nodes of the tree replaced; UnicodeEncodeError for a character that
+        its encoding lacks.
 
-        If the new nodes name a module of ``_MODULES`` that the old ones don't, and that the file doesn't import, an
-        ``import`` line is added after the last import above the first change. No old node is inside another; new nodes
-        are new or a ``deep_clone()``: one node must not be in a tree twice.
+        If the new nodes name a module of ``_MODULES`` that the old ones don't, and that the file
+        doesn't import, an ``import`` line is added after the last import above the first change. No
+        old node is inside another; new nodes are new or a ``deep_clone()``: one node must not be in
+        a tree twice.
         """
-        had, has = _named(old for old, _ in changes), _named(node for _, new in changes for node in _listed(new))
+        had, has = (
+            _named(old for old, _ in changes),
+            _named(node for _, new in changes for node in _listed(new)),
+        )
         needed = [*imports, *(name for name in _MODULES if has[name] > had[name])]
         missing = [name for name in dict.fromkeys(needed) if not self.imports(name)]
         first = min((self.position(old).start.line for old, _ in changes), default=None)
-        lines = [line for line in reversed(self.tree.body) if isinstance(line, cst.SimpleStatementLine)]
+        lines = [
+            line for line in reversed(self.tree.body) if isinstance(line, cst.SimpleStatementLine)
+        ]
         lines = [line for line in lines if isinstance(line.body[0], cst.Import | cst.ImportFrom)]
-        anchor = next((line for line in lines if first is None or self.position(line).end.line < first), None)
-        added = [cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])]) for name in missing]
+        anchor = next(
+            (line for line in lines if first is None or self.position(line).end.line < first), None
+        )
+        added = [
+            cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])])
+            for name in missing
+        ]
         tree = self.tree.visit(_Replacement(changes, anchor if added else None, added))
         if added and anchor is None:
             at = 1 if self.tree.get_docstring() is not None else 0
@@ -196,7 +230,9 @@ class SourceFile:
         return self.edited(self._without_unused_imports(tree, had.keys() - has.keys()))
 
     def _without_unused_imports(self, tree: cst.Module, gone: Collection[str]) -> cst.Module:
-        """An edited tree without the file's own imports of names that the edited code no longer uses."""
+        """An edited tree without the file's own imports of names that the edited code no longer
+        uses.
+        """
         unused = set(gone).difference(_used(tree)) if gone else set()
         # A text may name it, as ``__all__`` and annotations do.
         unused -= {name for name in unused if re.search(rf"['\"#].*\b{name}\b", tree.code)}
@@ -210,7 +246,9 @@ class SourceFile:
         return SourceFile.parse(self.path, self.replaced(*changes))
 
     def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
-        """A name that neither the file nor ``given`` has: ``wanted`` itself, or ``wanted_2`` and so on."""
+        """A name that neither the file nor ``given`` has: ``wanted`` itself, or ``wanted_2`` and so
+        on.
+        """
         taken = {*re.findall(r"\w+", self.tree.code), *given}
         name, number = wanted, 1
         while name in taken:
@@ -237,7 +275,9 @@ class SourceFile:
 
     @cached_property
     def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
-        return cast("dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider)))
+        return cast(
+            "dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider))
+        )
 
     @cached_property
     def scopes(self) -> dict[cst.CSTNode, Scope | None]:
@@ -245,7 +285,9 @@ class SourceFile:
         return cast("dict[cst.CSTNode, Scope | None]", dict(self._wrapper.resolve(ScopeProvider)))
 
     def position(self, node: cst.CSTNode) -> CodeRange:
-        """The position of a node of the tree: 1-based lines, 0-based columns, without the comments before it."""
+        """The position of a node of the tree: 1-based lines, 0-based columns, without the comments
+        before it.
+        """
         return self._positions[node]
 
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -269,11 +311,20 @@ class SourceFile:
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Lambda | None:
         """The innermost function around a node."""
-        return next((found for found in self.parents(node) if isinstance(found, cst.FunctionDef | cst.Lambda)), None)
+        return next(
+            (
+                found
+                for found in self.parents(node)
+                if isinstance(found, cst.FunctionDef | cst.Lambda)
+            ),
+            None,
+        )
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """The innermost class around a node."""
-        return next((found for found in self.parents(node) if isinstance(found, cst.ClassDef)), None)
+        return next(
+            (found for found in self.parents(node) if isinstance(found, cst.ClassDef)), None
+        )
 
     def code(self, node: cst.CSTNode) -> str:
         """A node as source text."""
@@ -285,18 +336,25 @@ class SourceFile:
         return text if len(text) <= 40 else text[:39] + "…"
 
     def statement_at(self, line: int) -> Statement | None:
-        """The innermost statement that a line belongs to; a decorator's line belongs to what it decorates."""
+        """The innermost statement that a line belongs to; a decorator's line belongs to what it
+        decorates.
+        """
         around: list[tuple[int, int, Statement]] = []
         for node, place in self._positions.items():
             if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-                decorators = node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
+                decorators = (
+                    node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
+                )
                 start = self.position(decorators[0]).start if decorators else place.start
                 if start.line <= line <= place.end.line:
                     around.append((place.end.line - start.line, -start.column, node))
         return min(around, key=lambda found: found[:2])[2] if around else None
 
-    def expression_at(self, line: int, column: int, end_column: int | None) -> cst.BaseExpression | None:
-        """The outermost expression at a position; lines and columns are 1-based, and the end is exclusive.
+    def expression_at(
+        self, line: int, column: int, end_column: int | None
+    ) -> cst.BaseExpression | None:
+        """The outermost expression at a position; lines and columns are 1-based, and the end is
+        exclusive.
 
         Without ``end_column``, the outermost one that begins there and ends on another line.
         """
@@ -304,16 +362,20 @@ class SourceFile:
         for node, place in self._positions.items():
             if isinstance(node, cst.BaseExpression) and self.start(node) == (line, column - 1):
                 is_on_line = place.end.line == line
-                if (end_column is None and not is_on_line) or (is_on_line and end_column == place.end.column + 1):
+                if (end_column is None and not is_on_line) or (
+                    is_on_line and end_column == place.end.column + 1
+                ):
                     found.append(((place.end.line, place.end.column), node))
-        # Of equal positions, the first is the outermost: metadata lists parents before their children.
+        # Of equal positions, the first is the outermost: metadata lists parents before their
+        # children.
         return max(found, key=lambda item: item[0])[1] if found else None
 
     def dotted_name(self, node: cst.CSTNode) -> str:
-        """The full name of something imported or built in, or of what a call calls; an empty string for others.
+        """The full name of something imported or built in, or of what a call calls; an empty string
+        for others.
 
-        With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is ``torch.nn.functional.one_hot``;
-        ``float`` is ``builtins.float``.
+        With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is
+        ``torch.nn.functional.one_hot``; ``float`` is ``builtins.float``.
         """
         node = node.func if isinstance(node, cst.Call) else node
         scope, root = self.scopes.get(node), node
@@ -322,10 +384,16 @@ class SourceFile:
         if scope is None or not isinstance(root, cst.Name):
             return ""
         names = list(scope.get_qualified_names_for(node))
-        return names[0].name if len(names) == 1 and names[0].source is not QualifiedNameSource.LOCAL else ""
+        return (
+            names[0].name
+            if len(names) == 1 and names[0].source is not QualifiedNameSource.LOCAL
+            else ""
+        )
 
     def method_name(self, call: cst.CSTNode) -> str:
-        """``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for ``self.max(x)`` and all else."""
+        """``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for ``self.max(x)``
+        and all else.
+        """
         match call:
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))):
                 return "" if dotted(value) == "self" else name
@@ -334,10 +402,14 @@ class SourceFile:
         return ""
 
     def receiver(self, call: cst.CSTNode) -> cst.BaseExpression | None:
-        """What a method is called on, or the first argument of a function of torch: ``x`` in both examples above."""
+        """What a method is called on, or the first argument of a function of torch: ``x`` in both
+        examples above.
+        """
         match call:
             case cst.Call(args=args) if self.dotted_name(call).startswith("torch."):
-                return args[0].value if args and args[0].keyword is None and not args[0].star else None
+                return (
+                    args[0].value if args and args[0].keyword is None and not args[0].star else None
+                )
             case cst.Call(func=cst.Attribute(value=value)):
                 return value
         return None
@@ -347,23 +419,32 @@ class SourceFile:
         return call.args[1:] if self.dotted_name(call) else call.args
 
     def read_of(self, node: cst.CSTNode, casts: Collection[str]) -> cst.BaseExpression | None:
-        """The tensor whose value a node reads: ``x.max()`` for ``x.max().item()``, and for casts: ``float(…)``."""
+        """The tensor whose value a node reads: ``x.max()`` for ``x.max().item()``, and for casts:
+        ``float(…)``.
+        """
         match node:
             case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
                 return tensor
-            case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if self.dotted_name(node) in casts:
+            case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if (
+                self.dotted_name(node) in casts
+            ):
                 return tensor
         return None
 
     def bound_to(self, node: cst.Name | cst.Attribute) -> Sequence[cst.BaseExpression | None]:
-        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and the like.
+        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and
+        the like.
 
         A buffer counts as set to the tensor that it is registered with.
         """
         if isinstance(node, cst.Name):
             return self.values(node)
         owner = self.class_of(node)
-        return _set_in(owner, node.attr.value) if owner is not None and dotted(node.value) == "self" else []
+        return (
+            _set_in(owner, node.attr.value)
+            if owner is not None and dotted(node.value) == "self"
+            else []
+        )
 
     def assignments(self, name: cst.Name) -> list[BaseAssignment]:
         """Every binding of the variable that a name stands for."""
@@ -371,9 +452,13 @@ class SourceFile:
         return list(scope[name.value]) if scope is not None else []
 
     def is_local(self, name: cst.Name) -> bool:
-        """Whether the variable belongs to the function around the name, and no inner or outer function shares it."""
+        """Whether the variable belongs to the function around the name, and no inner or outer
+        function shares it.
+        """
         found = self.assignments(name)
-        return bool(found) and all(assignment.scope is self.scopes.get(name) for assignment in found)
+        return bool(found) and all(
+            assignment.scope is self.scopes.get(name) for assignment in found
+        )
 
     def reads(self, name: cst.Name) -> list[cst.Name]:
         """Where the variable that a name stands for is read, in file order."""
@@ -391,7 +476,9 @@ class SourceFile:
         return next(self.parents(holder), None) if isinstance(holder, cst.AssignTarget) else holder
 
     def values(self, name: cst.Name) -> list[cst.BaseExpression | None]:
-        """What the variable is set to or changed by, for each binding; None for a parameter, a loop and the like."""
+        """What the variable is set to or changed by, for each binding; None for a parameter, a loop
+        and the like.
+        """
         settings = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr
         found = [self._setting(assignment) for assignment in self.assignments(name)]
         return [holder.value if isinstance(holder, settings) else None for holder in found]
@@ -399,7 +486,11 @@ class SourceFile:
     def set_values(self, name: cst.Name) -> list[cst.BaseExpression]:
         """All values that a variable is set to by ``=`` alone; empty if anything else binds it."""
         found = [self._setting(assignment) for assignment in self.assignments(name)]
-        plain = [holder.value for holder in found if isinstance(holder, cst.Assign) and len(holder.targets) == 1]
+        plain = [
+            holder.value
+            for holder in found
+            if isinstance(holder, cst.Assign) and len(holder.targets) == 1
+        ]
         return plain if len(plain) == len(found) else []
 
     def parameter(self, name: cst.CSTNode) -> cst.Param | None:
@@ -409,7 +500,9 @@ class SourceFile:
         return node if isinstance(node, cst.Param) else None
 
     def is_in_scope(self, node: cst.CSTNode, name: str) -> bool:
-        """Whether a name can be read at a node: a parameter, or a variable that was set to a single value before."""
+        """Whether a name can be read at a node: a parameter, or a variable that was set to a single
+        value before.
+        """
         scope = self.scopes.get(node)
         found = scope[name] if scope is not None else ()
         return bool(found) and all(self._is_set_before(assignment, node) for assignment in found)
@@ -419,35 +512,51 @@ class SourceFile:
         if isinstance(target, cst.Param):
             return target.default is None or dotted(target.default) != "None"
         holder = self._setting(assignment) if isinstance(target, cst.Name) else None
-        if not isinstance(holder, cst.Assign | cst.AnnAssign) or holder.value is None or not _is_one(holder.value):
+        if (
+            not isinstance(holder, cst.Assign | cst.AnnAssign)
+            or holder.value is None
+            or not _is_one(holder.value)
+        ):
             return False
         is_elsewhere = assignment.scope is not self.scopes.get(node)
         return is_elsewhere or self.position(holder).end.line < self.position(node).start.line
 
     def own_attributes(self, node: cst.CSTNode) -> set[str]:
-        """Attributes of ``self`` that the class around a node only sets to single values; empty without ``self``."""
+        """Attributes of ``self`` that the class around a node only sets to single values; empty
+        without ``self``.
+        """
         owner = self.class_of(node)
         if owner is None or not self.is_in_scope(node, "self"):
             return set()
         names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
-        targets = [found.target for found in walk(owner.body) if isinstance(found, cst.AssignTarget)]
+        targets = [
+            found.target for found in walk(owner.body) if isinstance(found, cst.AssignTarget)
+        ]
         names |= {target.value for target in targets if isinstance(target, cst.Name)}
-        return {name for name in names if (found := _set_in(owner, name)) and all(map(_is_one, found))}
+        return {
+            name for name in names if (found := _set_in(owner, name)) and all(map(_is_one, found))
+        }
 
     def is_target(self, name: cst.CSTNode) -> bool:
         """Whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
-        return isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is name)
+        return isinstance(parent, cst.AssignTarget) or (
+            isinstance(parent, cst.AugAssign) and parent.target is name
+        )
 
     def is_tensor(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether it is certainly one tensor, or a parameter of a module."""
         match node:
             case cst.Call():
                 name = self.dotted_name(node)
-                return name in _TENSOR_FUNCTIONS if name else self.method_name(node) in _TENSOR_METHODS
+                return (
+                    name in _TENSOR_FUNCTIONS if name else self.method_name(node) in _TENSOR_METHODS
+                )
             case cst.Name() | cst.Attribute() if depth < 4:
                 bound = self.bound_to(node)
-                return bool(bound) and all(value is not None and self.is_tensor(value, depth + 1) for value in bound)
+                return bool(bound) and all(
+                    value is not None and self.is_tensor(value, depth + 1) for value in bound
+                )
         return False
 
     def is_without_grad(self, node: cst.CSTNode) -> bool:
@@ -466,20 +575,39 @@ def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
     for node in walk(owner):
         match node:
             case cst.Assign(targets=targets, value=value):
-                found += [value] if any(dotted(target.target) == f"self.{name}" for target in targets) else []
+                found += (
+                    [value]
+                    if any(dotted(target.target) == f"self.{name}" for target in targets)
+                    else []
+                )
             case cst.AnnAssign(target=target, value=cst.BaseExpression() as value):
                 found += [value] if dotted(target) == f"self.{name}" else []
-            case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text), cst.Arg(value=value), *_]):
-                found += [value] if dotted(node.func) == "self.register_buffer" and text.evaluated_value == name else []
-    smalls = [small for line in owner.body.body if isinstance(line, cst.SimpleStatementLine) for small in line.body]
+            case cst.Call(
+                args=[cst.Arg(value=cst.SimpleString() as text), cst.Arg(value=value), *_]
+            ):
+                found += (
+                    [value]
+                    if dotted(node.func) == "self.register_buffer" and text.evaluated_value == name
+                    else []
+                )
+    smalls = [
+        small
+        for line in owner.body.body
+        if isinstance(line, cst.SimpleStatementLine)
+        for small in line.body
+    ]
     for small in smalls:
-        if isinstance(small, cst.Assign) and any(dotted(target.target) == name for target in small.targets):
+        if isinstance(small, cst.Assign) and any(
+            dotted(target.target) == name for target in small.targets
+        ):
             found.append(small.value)
     return found
 
 
 def _is_too_deep(content: bytes) -> bool:
-    """Whether the text is nested so deeply that libcst would run out of stack, or end the process."""
+    """Whether the text is nested so deeply that libcst would run out of stack, or end the
+    process.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -510,8 +638,12 @@ def _used(tree: cst.Module) -> Iterator[str]:
 
 def _without_names(line: _Line, unused: Container[str]) -> _Line | None:
     """A line of a module without what it imports under some names; None if nothing is left."""
-    statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
-    if not isinstance(statement, cst.Import | cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+    statement = (
+        line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+    )
+    if not isinstance(statement, cst.Import | cst.ImportFrom) or isinstance(
+        statement.names, cst.ImportStar
+    ):
         return line
     names = [alias for alias in statement.names if bound_by(alias) not in unused]
     if len(names) == len(statement.names):
@@ -536,7 +668,10 @@ class _Replacement(cst.CSTTransformer):
     """Replaces nodes, found by identity, and adds lines after one of them."""
 
     def __init__(
-        self, changes: Sequence[Change], anchor: cst.CSTNode | None, added: Sequence[cst.SimpleStatementLine]
+        self,
+        changes: Sequence[Change],
+        anchor: cst.CSTNode | None,
+        added: Sequence[cst.SimpleStatementLine],
     ) -> None:
         super().__init__()
         self._changes = changes
@@ -546,7 +681,11 @@ class _Replacement(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
         for old, new in self._changes:
             if old is original_node:
-                return new if isinstance(new, cst.CSTNode) else cast("cst.CSTNode", cst.FlattenSentinel(new))
+                return (
+                    new
+                    if isinstance(new, cst.CSTNode)
+                    else cast("cst.CSTNode", cst.FlattenSentinel(new))
+                )
         if original_node is self._anchor:
             return cast("cst.CSTNode", cst.FlattenSentinel([updated_node, *self._added]))
         return updated_node

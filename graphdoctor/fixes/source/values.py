@@ -1,7 +1,9 @@
-"""What an expression certainly is: a tensor, a layer, an object of a class, a function. Unknown if there is any doubt.
+"""What an expression certainly is: a tensor, a layer, an object of a class, a function. Unknown if
+there is any doubt.
 
-The order of statements is ignored: a name is a tensor if everything that is ever bound to it in its scope is one. A
-parameter that doesn't show what it is by its use is what the calls in the file pass.
+The order of statements is ignored: a name is a tensor if everything that is ever bound to it in its
+scope is one. A parameter that doesn't show what it is by its use is what the calls in the file
+pass.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _MAX_EFFORT = 20_000
 
 
 class Solver:
-    """Resolves values by key, each once; those that depend on each other, again and again until none changes."""
+    """Resolves values by key, each once; those that depend on each other, again and again until
+    none changes.
+    """
 
     def __init__(self) -> None:
         self._settled: dict[object, Any] = {}
@@ -45,7 +49,9 @@ class Solver:
         self._round = 0
 
     def value(self, key: object, evaluate: Callable[[], T], bottom: T, *, unknown: T) -> T:
-        """The value of a key, which is ``bottom`` as long as it's only known to depend on itself."""
+        """The value of a key, which is ``bottom`` as long as it's only known to depend on
+        itself.
+        """
         if key in self._settled or key in self._seen:
             found: T = self._settled[key] if key in self._settled else self._assumed[key]
             return found
@@ -84,10 +90,12 @@ class Value:
     """What is known about a value.
 
     Args:
-        kind: What it certainly is. ``bottom`` only while names that depend on each other are being resolved.
-            ``compared`` is a tensor's ``==`` with anything: a mask, or False.
-        classes: The file's classes that it's one of, an instance of, or holds instances of (``layers``).
-        parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes and functions.
+        kind: What it certainly is. ``bottom`` only while names that depend on each other are being
+            resolved. ``compared`` is a tensor's ``==`` with anything: a mask, or False.
+        classes: The file's classes that it's one of, an instance of, or holds instances of
+            (``layers``).
+        parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes
+            and functions.
         keys: A dictionary's constant keys, as many as ``parts``.
     """
 
@@ -121,7 +129,10 @@ _MADE = {
 """What calls return, whatever they are given."""
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _EQUAL = (ast.Eq, ast.NotEq)
-_TENSORS_OF = {"tensors": ("values", "indices"), "tensor": ("T", "mT", "H", "mH", "data", "real", "imag")}
+_TENSORS_OF = {
+    "tensors": ("values", "indices"),
+    "tensor": ("T", "mT", "H", "mH", "data", "real", "imag"),
+}
 _SEQUENTIAL = "torch.nn.Sequential"
 _MODULE_LIST = "torch.nn.ModuleList"
 _FOLLOWED = ("instance", "function", "class", "items", "bottom")
@@ -162,12 +173,16 @@ class Values:
         return self._value((info, name), lambda: self._attribute(info, name))
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
-        """The method that a class's objects certainly have, inherited or not; None if something is assigned over it."""
+        """The method that a class's objects certainly have, inherited or not; None if something is
+        assigned over it.
+        """
         is_kept = not self._assigned(info, name)
         return self._program.method(info, name) if is_kept else None
 
     def methods_of_family(self, info: ClassInfo, name: str) -> list[Method]:
-        """The methods that an object of a class, or of one derived from it in the file, may have under a name."""
+        """The methods that an object of a class, or of one derived from it in the file, may have
+        under a name.
+        """
         found: dict[Scope, ClassInfo | None] = {}
         for one in (info, *self._program.descendants(info)):
             method = self.method(one, name)
@@ -194,11 +209,15 @@ class Values:
             if argument is not None:
                 found.append(self._of(argument, caller))
             else:
-                found.append(UNKNOWN if default is None or is_unpacked else self._of(default, scope))
+                found.append(
+                    UNKNOWN if default is None or is_unpacked else self._of(default, scope)
+                )
         return found
 
     def _index_calls(self) -> None:
-        """Note who calls each function of the file. What is found on the way is forgotten: no parameter was known."""
+        """Note who calls each function of the file. What is found on the way is forgotten: no
+        parameter was known.
+        """
         calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         for call, caller in self._program.calls:
             callees = [method for method, _ in self.called(call.func, caller)]
@@ -210,10 +229,13 @@ class Values:
         self._solver = Solver()
         self._calls = calls
 
-    def called(self, func: ast.expr, scope: Scope, receiver: ClassInfo | None = None) -> list[Method]:
+    def called(
+        self, func: ast.expr, scope: Scope, receiver: ClassInfo | None = None
+    ) -> list[Method]:
         """The functions of the file that a call of an expression may run.
 
-        ``receiver`` is the class of the method's own object, if more is known of it than where the method is defined.
+        ``receiver`` is the class of the method's own object, if more is known of it than where the
+        method is defined.
         """
         if isinstance(func, ast.Attribute):
             owner = self.owner(func.value, scope)
@@ -223,7 +245,11 @@ class Values:
                 value = self._of(func.value, scope)
                 if value.kind != "instance":
                     return []
-                found = [(one, info) for info in value.classes if (one := self.method(info, func.attr)) is not None]
+                found = [
+                    (one, info)
+                    for info in value.classes
+                    if (one := self.method(info, func.attr)) is not None
+                ]
             if found:
                 return found
         itself = self.owner(func, scope)
@@ -234,7 +260,9 @@ class Values:
     def run_by(self, value: Value) -> list[Method]:
         """The functions of the file that calling a value may run."""
         classes = value.classes if value.kind == "instance" else ()
-        found: list[Method] = [(method, info) for info in classes if (method := self._runs(info)) is not None]
+        found: list[Method] = [
+            (method, info) for info in classes if (method := self._runs(info)) is not None
+        ]
         return found + [(function, None) for function in value.functions]
 
     def _value(self, key: object, evaluate: Callable[[], Value]) -> Value:
@@ -261,7 +289,9 @@ class Values:
         return [*self._program.ancestors(info), *self._program.descendants(info)]
 
     def _assigned(self, info: ClassInfo, name: str) -> list[tuple[Binding, Scope]]:
-        """What is assigned to an attribute of a class's objects in the file, but for its own compiled value."""
+        """What is assigned to an attribute of a class's objects in the file, but for its own
+        compiled value.
+        """
         family = self._family(info)
         found: list[tuple[Binding, Scope]] = []
         for one in family:
@@ -286,7 +316,9 @@ class Values:
             and not flow(scope.node.body).ends
         ):
             returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
-            return _joined([UNKNOWN if one.value is None else self._of(one.value, scope) for one in returns])
+            return _joined(
+                [UNKNOWN if one.value is None else self._of(one.value, scope) for one in returns]
+            )
         return UNKNOWN
 
     def _of(self, node: ast.expr, scope: Scope) -> Value:
@@ -301,7 +333,9 @@ class Values:
                 return self._operation(left, right, node.op, scope)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 value = self._of(operand, scope)
-                return value if value.kind in ("bottom", "number", "compared", "tensor") else UNKNOWN
+                return (
+                    value if value.kind in ("bottom", "number", "compared", "tensor") else UNKNOWN
+                )
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._comparison(left, right, op, scope)
             case ast.Subscript(value=inner):
@@ -324,14 +358,24 @@ class Values:
         return UNKNOWN
 
     def _items(self, elts: list[ast.expr], scope: Scope) -> Value:
-        """A list or dictionary. It may hold other things later, so only what is followed is known of it."""
+        """A list or dictionary. It may hold other things later, so only what is followed is known
+        of it.
+        """
         values = [UNKNOWN if isinstance(one, ast.Starred) else self._of(one, scope) for one in elts]
-        return Value("items", parts=tuple(one if one.kind in _FOLLOWED else UNKNOWN for one in values))
+        return Value(
+            "items", parts=tuple(one if one.kind in _FOLLOWED else UNKNOWN for one in values)
+        )
 
     @staticmethod
     def _part(value: Value, index: ast.expr) -> Value:
         constant = index.value if isinstance(index, ast.Constant) else None
-        at = value.keys.index(constant) if constant in value.keys else None if value.keys else constant
+        at = (
+            value.keys.index(constant)
+            if constant in value.keys
+            else None
+            if value.keys
+            else constant
+        )
         part = value.parts[at] if isinstance(at, int) and 0 <= at < len(value.parts) else None
         match value.kind:
             case "tensors":
@@ -351,14 +395,22 @@ class Values:
         if found is None:
             return UNKNOWN
         holder, bindings = found
-        if any(one.is_comprehension for one in bindings) and holder.parent and holder.parent.lookup(name):
+        if (
+            any(one.is_comprehension for one in bindings)
+            and holder.parent
+            and holder.parent.lookup(name)
+        ):
             return UNKNOWN  # which of the two a use means depends on where it stands
         if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
             return self._bound(bindings[0], holder)
         return self._value((holder, name), lambda: self._joined_bindings(name, bindings, holder))
 
     def _joined_bindings(self, name: str, bindings: Sequence[Binding], scope: Scope) -> Value:
-        others = (one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), scope))
+        others = (
+            one
+            for one in bindings
+            if not self.compilers.is_wrapping(one.node, ast.Name(name), scope)
+        )
         return _joined([self._bound_name(name, one, scope) for one in others])
 
     def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value:
@@ -422,32 +474,44 @@ class Values:
         return self._program.dotted(annotation, scope)
 
     def _tensors_demanded(self, scope: Scope) -> frozenset[str]:
-        """The parameters that a function certainly uses in a way that fails for anything but a tensor.
+        """The parameters that a function certainly uses in a way that fails for anything but a
+        tensor.
 
-        Only code before a name's first other binding counts, because the name is the parameter until then.
+        Only code before a name's first other binding counts, because the name is the parameter
+        until then.
         """
         if isinstance(scope.node, (ast.Module, ast.Lambda)):
             return frozenset()
         empty: frozenset[str] = frozenset()
-        return self._solver.value(("demands", scope), lambda: frozenset(self._demanded_in(scope)), empty, unknown=empty)
+        return self._solver.value(
+            ("demands", scope), lambda: frozenset(self._demanded_in(scope)), empty, unknown=empty
+        )
 
     def _demanded_in(self, scope: Scope) -> Iterator[str]:
         limits = {
-            name: min((one.end for one in bindings if one.kind != "parameter"), default=(1 << 30, 0))
+            name: min(
+                (one.end for one in bindings if one.kind != "parameter"), default=(1 << 30, 0)
+            )
             for name, bindings in scope.bindings.items()
             if any(one.kind == "parameter" for one in bindings)
         }
         for node, _ in certain_nodes(scope, self._program):
             if isinstance(node, ast.Call):
                 place = (node.lineno, node.col_offset)
-                yield from (name for name in self._demanded(node, scope) if place < limits.get(name, (0, 0)))
+                yield from (
+                    name for name in self._demanded(node, scope) if place < limits.get(name, (0, 0))
+                )
 
     def _demanded(self, call: ast.Call, scope: Scope) -> Iterator[str]:
         first = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
         if isinstance(call.func, ast.Attribute):
             receiver = call.func.value
             is_proof = call.func.attr in self._only_tensors or self._has_dim(call)
-            if isinstance(receiver, ast.Name) and is_proof and self._program.dotted(receiver, scope) is None:
+            if (
+                isinstance(receiver, ast.Name)
+                and is_proof
+                and self._program.dotted(receiver, scope) is None
+            ):
                 yield receiver.id
                 return
             owner = self.owner(receiver, scope)
@@ -459,7 +523,9 @@ class Values:
             yield first
 
     def _has_dim(self, call: ast.Call) -> bool:
-        """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``; NumPy calls it axis."""
+        """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``;
+        NumPy calls it axis.
+        """
         assert isinstance(call.func, ast.Attribute)
         dim = keyword_value(call, "dim")
         return call.func.attr in self._reductions and dim is not None and _is_dimension(dim)
@@ -481,7 +547,11 @@ class Values:
     def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
         found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
         method = found.pop() if len(found) == 1 else None
-        return Value("function", functions=(method,)) if method and self.compilers.is_plain(method) else None
+        return (
+            Value("function", functions=(method,))
+            if method and self.compilers.is_plain(method)
+            else None
+        )
 
     def _called(self, node: ast.Call, scope: Scope) -> Value:
         compiled = self.compilers.compiled(node, scope)
@@ -502,25 +572,34 @@ class Values:
         return value if value == _BOTTOM else TENSOR if value.kind == "layer" else UNKNOWN
 
     def _runs(self, info: ClassInfo) -> Scope | None:
-        is_own = self._program.method(info, "__call__") is not None or not self._program.is_module_class(info)
+        is_own = self._program.method(
+            info, "__call__"
+        ) is not None or not self._program.is_module_class(info)
         return self.method(info, "__call__" if is_own else "forward")
 
     def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value:
         if dotted in _MADE:
             return _MADE[dotted]
-        if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
+        if dotted in torch_names.TENSOR_FUNCTIONS or dotted in (
+            "torch.nn.Parameter",
+            "torch.nn.Buffer",
+        ):
             return TENSOR if keyword_value(node, "out") is None else UNKNOWN
         if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
             return self._of(node.args[0], scope)
         if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
             value = self._of(node.args[0], scope)
             return value if value.kind in ("items", "layers") else UNKNOWN
-        is_reduced = dotted in ("torch.max", "torch.min") and len(node.args) == 1 and not node.keywords
+        is_reduced = (
+            dotted in ("torch.max", "torch.min") and len(node.args) == 1 and not node.keywords
+        )
         if is_reduced or (dotted == "torch.where" and len(node.args) == 3):
             return TENSOR
         if dotted in (_SEQUENTIAL, _MODULE_LIST):
             return self._container(dotted, node, scope)
-        return OPTIMIZER if dotted.startswith("torch.optim.") and dotted.count(".") == 2 else UNKNOWN
+        return (
+            OPTIMIZER if dotted.startswith("torch.optim.") and dotted.count(".") == 2 else UNKNOWN
+        )
 
     def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value:
         parts: list[ast.expr] = []
@@ -556,21 +635,42 @@ class Values:
         if value.kind == "items" and name == "values" and not node.args:
             return replace(value, keys=())
         is_only = name in self._only_tensors or self._has_dim(node)
-        is_only = is_only and self._program.dotted(receiver, scope) is None and self.owner(receiver, scope) is None
-        is_cast = isinstance(receiver, ast.Compare) and name in ("bool", "float", "int", "long", "double", "half")
-        is_proved = value.kind in ("tensor", "compared") or (value == UNKNOWN and (is_cast or is_only))
+        is_only = (
+            is_only
+            and self._program.dotted(receiver, scope) is None
+            and self.owner(receiver, scope) is None
+        )
+        is_cast = isinstance(receiver, ast.Compare) and name in (
+            "bool",
+            "float",
+            "int",
+            "long",
+            "double",
+            "half",
+        )
+        is_proved = value.kind in ("tensor", "compared") or (
+            value == UNKNOWN and (is_cast or is_only)
+        )
         if not is_proved:
             return UNKNOWN
         if name in ("all", "any", "logical_not") and not node.args and not node.keywords:
             return MASK if name == "logical_not" else TENSOR
         if name in torch_names.BOOLEAN_METHODS:
             return MASK
-        if name == "to" and any(self._program.dotted(one, scope) == "torch.bool" for one in node.args):
+        if name == "to" and any(
+            self._program.dotted(one, scope) == "torch.bool" for one in node.args
+        ):
             return MASK
         if name in torch_names.INTEGER_METHODS:
             return INTEGERS
         if name in ("max", "min"):
-            return TENSOR if not node.args and not node.keywords else TENSORS if _is_dim(node) else UNKNOWN
+            return (
+                TENSOR
+                if not node.args and not node.keywords
+                else TENSORS
+                if _is_dim(node)
+                else UNKNOWN
+            )
         if name in torch_names.TUPLE_METHODS:
             return TENSORS
         return TENSOR if name in torch_names.TENSOR_METHODS else UNKNOWN
@@ -587,7 +687,11 @@ class Values:
         is_tensor = one.kind == "tensor" or (other.kind == "tensor" and one == NUMBER)
         if not is_tensor:
             return UNKNOWN
-        return MASK if one == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) else TENSOR
+        return (
+            MASK
+            if one == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor))
+            else TENSOR
+        )
 
     def _comparison(self, left: ast.expr, right: ast.expr, op: ast.cmpop, scope: Scope) -> Value:
         one, other = self._of(left, scope), self._of(right, scope)
@@ -607,20 +711,26 @@ def _held(value: Value) -> Value:
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:
-    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its annotation."""
+    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its
+    annotation.
+    """
     default = _default(name, scope)
     return isinstance(default, ast.Constant) and default.value is None
 
 
 def _is_dim(node: ast.Call) -> bool:
-    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)`` doesn't."""
+    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices;
+    ``x.max(other)`` doesn't.
+    """
     if node.args:
         return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
     return keyword_value(node, "dim") is not None
 
 
 def _joined(values: Sequence[Value]) -> Value:
-    """What all of them are; unknown if they differ in more than a tensor's dtype or an instance's class."""
+    """What all of them are; unknown if they differ in more than a tensor's dtype or an instance's
+    class.
+    """
     known = [value for value in values if value != _BOTTOM]
     if len(known) <= 1:
         return known[0] if known else _BOTTOM if values else UNKNOWN
@@ -631,7 +741,10 @@ def _joined(values: Sequence[Value]) -> Value:
         if any(len(value.parts) != len(first.parts) for value in known):
             return UNKNOWN
         return Value(
-            "tuple", parts=tuple(_joined(column) for column in zip(*(value.parts for value in known), strict=True))
+            "tuple",
+            parts=tuple(
+                _joined(column) for column in zip(*(value.parts for value in known), strict=True)
+            ),
         )
     dtype = first.dtype if all(value.dtype == first.dtype for value in known) else None
     classes, functions, parts = (
@@ -643,7 +756,9 @@ def _joined(values: Sequence[Value]) -> Value:
 
 def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
     assert isinstance(scope.node, ast.FunctionDef)
-    names = [one.arg for one in (*scope.node.args.posonlyargs, *scope.node.args.args)][scope.self_name is not None :]
+    names = [one.arg for one in (*scope.node.args.posonlyargs, *scope.node.args.args)][
+        scope.self_name is not None :
+    ]
     given = dict(zip(names, call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     return None if any(isinstance(one, ast.Starred) for one in call.args) else given.get(name)
@@ -657,7 +772,10 @@ def _default(name: str, scope: Scope) -> ast.expr | None:
     defaults: dict[str, ast.expr | None] = dict(
         zip((one.arg for one in reversed(plain)), reversed(arguments.defaults), strict=False)
     )
-    defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    defaults |= {
+        one.arg: value
+        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    }
     return defaults.get(name)
 
 
@@ -666,7 +784,9 @@ def _is_dimension(node: ast.expr) -> bool:
         value = ast.literal_eval(node)
     except ValueError:
         return False
-    return type(value) is int or (isinstance(value, tuple | list) and all(type(one) is int for one in value))
+    return type(value) is int or (
+        isinstance(value, tuple | list) and all(type(one) is int for one in value)
+    )
 
 
 def _is_self(node: ast.expr, scope: Scope) -> bool:

@@ -1,7 +1,9 @@
-"""diffusers: its UNets, transformers, autoencoders and ControlNets, with few layers and narrow ones.
+"""diffusers: its UNets, transformers, autoencoders and ControlNets, with few layers and narrow
+ones.
 
-Configurations come from the defaults of constructors, made smaller by what their parameters are called. Inputs come
-from the signature of ``forward``: widths that nothing states are read from what the model says about wrong ones.
+Configurations come from the defaults of constructors, made smaller by what their parameters are
+called. Inputs come from the signature of ``forward``: widths that nothing states are read from what
+the model says about wrong ones.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ _TABLES = tables(__file__)
 _LATENTS, _INPUTS, _ASKED_FOR, _STATED, _NAMES = (
     _TABLES[name] for name in ("latents", "inputs", "asked_for", "stated", "names")
 )
-_USUAL = {name: tuple(value) if isinstance(value, list) else value for name, value in _TABLES["usual"].items()}
+_USUAL = {
+    name: tuple(value) if isinstance(value, list) else value
+    for name, value in _TABLES["usual"].items()
+}
 
 _MOST_CORRECTIONS = 8
 
@@ -50,7 +55,10 @@ _NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected
 
 
 _CONDITION = "controlnet_cond"
-_IMAGE, _LARGE_CONDITION = "torch.randn(1, {channels}, 16, 16)", f"torch.randn(1, {{{_CONDITION}}}, 128, 128)"
+_IMAGE, _LARGE_CONDITION = (
+    "torch.randn(1, {channels}, 16, 16)",
+    f"torch.randn(1, {{{_CONDITION}}}, 128, 128)",
+)
 """The image that a ControlNet goes by is eight times as large as what it has in latent space."""
 
 _SIZE = re.compile(r"\{(\w+)\}")
@@ -73,16 +81,21 @@ class _Diffusers:
                 arguments = {key: repr(value) for key, value in smaller.items()}
                 yield ModelText((f"from {home} import {name}",), evaluated_body(name, arguments))
 
-    def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+    def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:
         parameters = inspect.signature(model.forward).parameters
         kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
         latents = _LATENTS[next((kind for kind in _LATENTS if kind in kinds), "Linear")]
         # Some take a mask only of another shape than the likeliest.
-        for optional in ((), (*parameters,), (*(name for name in parameters if "mask" not in name),)):
+        for optional in (
+            (),
+            (*parameters,),
+            (*(name for name in parameters if "mask" not in name),),
+        ):
             names = [
                 name
                 for name, each in parameters.items()
-                if each.default is each.empty or (name in optional and _is_taken(name, model.config))
+                if each.default is each.empty
+                or (name in optional and _is_taken(name, model.config))
             ]
             for denoised in latents:
                 yield from _corrected(_inputs(names, parameters, denoised), model.config)
@@ -121,16 +134,28 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
         if each.default not in (each.empty, None) and not isinstance(each.default, bool)
     }
     layers = _smaller(defaults, _FEW_LAYERS, "layers")
-    layers |= {name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)}
+    layers |= {
+        name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)
+    }
     heads = _smaller(defaults, _FEW_HEADS, "heads")
     inner = {name: value for name, value in _inner(defaults).items() if value != defaults[name]}
     narrow = _smaller(defaults, _NARROW, "channels", "widths")
-    wide = {name: value for name, value in narrow.items() if _is("channels", name) and not isinstance(value, int)}
+    wide = {
+        name: value
+        for name, value in narrow.items()
+        if _is("channels", name) and not isinstance(value, int)
+    }
     wider = narrow | {name: type(value)(item * 2 for item in value) for name, value in wide.items()}
     groups = {name: _FEW_HEADS for name in defaults if _is("groups", name)}
-    given = {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
+    given = {
+        name: _USUAL[name]
+        for name, each in parameters
+        if each.default is each.empty and name in _USUAL
+    }
     # Some can't be built with None.
-    filled = {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
+    filled = {
+        name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL
+    }
     for more in (given, {**given, **filled}, {**given, **filled, **groups}):
         yield {**more, **layers, **heads, **narrow, **inner}
         yield {**more, **layers, **heads, **wider, **inner}
@@ -146,7 +171,9 @@ def _are_chosen_layers(name: str, value: object) -> bool:
 
 
 def _smaller(defaults: Mapping[str, Any], few: int, *kinds: str) -> dict[str, Any]:
-    """Numbers of these kinds, or as many of them as there are, where they are smaller than by default."""
+    """Numbers of these kinds, or as many of them as there are, where they are smaller than by
+    default.
+    """
     found: dict[str, Any] = {}
     for name, value in defaults.items():
         if not any(_is(kind, name) for kind in kinds):
@@ -159,8 +186,17 @@ def _smaller(defaults: Mapping[str, Any], few: int, *kinds: str) -> dict[str, An
 
 
 def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
-    """Widths that go with the number of heads: all that are as wide as all heads together by default."""
-    count = next((value for name, value in defaults.items() if _is("heads", name) and isinstance(value, int)), None)
+    """Widths that go with the number of heads: all that are as wide as all heads together by
+    default.
+    """
+    count = next(
+        (
+            value
+            for name, value in defaults.items()
+            if _is("heads", name) and isinstance(value, int)
+        ),
+        None,
+    )
     if not count:
         return {}
     few = min(count, _FEW_HEADS)
@@ -173,7 +209,9 @@ def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _inputs(names: list[str], parameters: Mapping[str, inspect.Parameter], denoised: str) -> dict[str, str]:
+def _inputs(
+    names: list[str], parameters: Mapping[str, inspect.Parameter], denoised: str
+) -> dict[str, str]:
     found = {}
     for name in names:
         if _is("denoised", name):
@@ -181,29 +219,45 @@ def _inputs(names: list[str], parameters: Mapping[str, inspect.Parameter], denoi
         elif _is("beside", name):
             given = denoised.replace("{channels}", "{own}")
         else:
-            given = next((each for pattern, each in _INPUTS.items() if re.fullmatch(pattern, name)), "")
+            given = next(
+                (each for pattern, each in _INPUTS.items() if re.fullmatch(pattern, name)), ""
+            )
         if given:
             is_list = given.startswith(_DRAWN) and _is_list(parameters[name])
             source = f"[{given.replace('(1, ', '(')}]" if is_list else given
             found[name] = source.replace("{own}", f"{{{name}}}")
         elif parameters[name].default is inspect.Parameter.empty:
-            raise UnknownParameterError(f"No rule knows a value for {described(parameters[name])} of forward.")
+            raise UnknownParameterError(
+                f"No rule knows a value for {described(parameters[name])} of forward."
+            )
     return found
 
 
 def _is_list(parameter: inspect.Parameter) -> bool:
-    return bool(re.match(r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)))
+    return bool(
+        re.match(
+            r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)
+        )
+    )
 
 
-def _corrected(found: dict[str, str], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
+def _corrected(
+    found: dict[str, str], config: Mapping[str, Any]
+) -> Generator[InputsText, BaseException, None]:
     unknown = iter(_UNKNOWN)
     named = dict.fromkeys(name for source in found.values() for name in _SIZE.findall(source))
-    widths = {name: _stated(name, config) or next(unknown) for name in named if name not in ("tokens", "axes")}
+    widths = {
+        name: _stated(name, config) or next(unknown)
+        for name in named
+        if name not in ("tokens", "axes")
+    }
     widths["tokens"] = _stated("tokens", config) or _TOKENS
     for _ in range(_MOST_CORRECTIONS):
         failure = yield _text(found, {**widths, "axes": _axes(config)})
         if _NOT_FLOAT.search(str(failure)) and _ONE in found.values():
-            found = {name: _ONE_AS_FLOAT if source == _ONE else source for name, source in found.items()}
+            found = {
+                name: _ONE_AS_FLOAT if source == _ONE else source for name, source in found.items()
+            }
             continue
         right = _right_width(str(failure), widths)
         if right is None or right[1] == widths[right[0]]:
@@ -222,9 +276,15 @@ def _axes(config: Mapping[str, Any]) -> int:
 
 
 def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | None:
-    """Whose width is wrong, and what it should be; several patches may lie side by side in the one that is named."""
+    """Whose width is wrong, and what it should be; several patches may lie side by side in the one
+    that is named.
+    """
     # Tensors that don't go together say something only if one has a width that nothing states.
-    is_wrong = (pair for pair in wrong_sizes(message) if pair[0] in _UNKNOWN or "size of tensor a" not in message)
+    is_wrong = (
+        pair
+        for pair in wrong_sizes(message)
+        if pair[0] in _UNKNOWN or "size of tensor a" not in message
+    )
     given, wanted = next(is_wrong, (0, 0))
     for name, width in widths.items():
         if width == given:
@@ -237,5 +297,10 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
 
 def _text(found: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
     return InputsText(
-        returned({name: _SIZE.sub(lambda size: str(sizes[size[1]]), source) for name, source in found.items()})
+        returned(
+            {
+                name: _SIZE.sub(lambda size: str(sizes[size[1]]), source)
+                for name, source in found.items()
+            }
+        )
     )

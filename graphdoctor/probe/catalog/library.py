@@ -1,6 +1,7 @@
 """What a library's module says to the search, and how a program is written down.
 
-A program is a file with ``build()`` and ``example_inputs()`` that needs torch and the library alone.
+A program is a file with ``build()`` and ``example_inputs()`` that needs torch and the library
+alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class ModelText(NamedTuple):
     """One way to build an architecture, as source.
 
     Args:
-        imports: Statements such as ``from transformers import LlamaModel``; ``import torch`` is there already.
+        imports: Statements such as ``from transformers import LlamaModel``; ``import torch`` is
+            there already.
         subject: What the library wants to know again when it is asked for inputs.
     """
 
@@ -40,7 +42,9 @@ class ModelText(NamedTuple):
 
 
 class InputsText(NamedTuple):
-    """Inputs that a model might take: statements of ``example_inputs()``, which returns a dict or a tuple."""
+    """Inputs that a model might take: statements of ``example_inputs()``, which returns a dict or a
+    tuple.
+    """
 
     body: str
     notes: tuple[str, ...] = ()
@@ -59,16 +63,21 @@ class Library(Protocol):
     def models(self, name: str) -> Iterator[ModelText]:
         """Ways to build an architecture, the smallest first."""
 
-    def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
-        """Inputs to try with a model that was built, the best first; gets the exception that it raised with them."""
+    def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:
+        """Inputs to try with a model that was built, the best first; gets the exception that it
+        raised with them.
+        """
 
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
-"""Keep libraries that load weights by name from the network; they read these when they are imported."""
+"""Keep libraries that load weights by name from the network; they read these when they are
+imported."""
 
 
 def imported(name: str) -> Library:
-    """A library's catalog, with the library imported. From now on, this process loads no weights from the network."""
+    """A library's catalog, with the library imported. From now on, this process loads no weights
+    from the network.
+    """
     os.environ.update(dict.fromkeys(_OFFLINE, "1"))
     module = LIBRARIES[name]
     try:
@@ -77,7 +86,8 @@ def imported(name: str) -> Library:
         if error.name != module:
             raise
         raise TargetError(
-            f"{name} isn't installed for this interpreter.", f"Install it there: pip install {name}."
+            f"{name} isn't installed for this interpreter.",
+            f"Install it there: pip install {name}.",
         ) from error
     if (settings := sys.modules.get("huggingface_hub.constants")) is not None:
         # It may have been imported before.
@@ -92,10 +102,15 @@ _WIDTH = 100
 def program_text(header: str, model: ModelText, inputs: InputsText, *, parameters: int) -> str:
     """The whole file."""
     notes = [f"The model has {parameters:,} parameters.", *model.notes, *inputs.notes]
-    paragraphs = [textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False) for note in notes]
+    paragraphs = [
+        textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        for note in notes
+    ]
     docstring = "\n\n".join([header, *paragraphs]).replace("\\", "\\\\")
     imports = "\n".join(dict.fromkeys(("import torch", *model.imports, *inputs.imports)))
-    return f'{docstring}\n"""\n\n{imports}\n\n\n{model_source(model)}\n\n\n{inputs_source(inputs)}\n'
+    return (
+        f'{docstring}\n"""\n\n{imports}\n\n\n{model_source(model)}\n\n\n{inputs_source(inputs)}\n'
+    )
 
 
 def model_source(model: ModelText) -> str:
@@ -109,7 +124,9 @@ def inputs_source(inputs: InputsText) -> str:
 
 
 def returned(values: Mapping[str, str], *, by_position: bool = False) -> str:
-    """The statements of ``example_inputs()`` that name each value and return all, in a dict or a tuple."""
+    """The statements of ``example_inputs()`` that name each value and return all, in a dict or a
+    tuple.
+    """
     lines = [f"{name} = {value}" for name, value in values.items()]
     whole = ", ".join(f'"{name}": {name}' for name in values)
     row = ", ".join(values) + "," * (len(values) == 1)
@@ -133,7 +150,9 @@ def _literal(value: object) -> str:
     if isinstance(value, Mapping):
         items = [f"{_literal(key)}: {_literal(item)}," for key, item in value.items()]
         return f"{{\n{_indented(*items)}\n}}"
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple, Mapping)) for item in value):
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(item, (list, tuple, Mapping)) for item in value
+    ):
         left, right = "()" if isinstance(value, tuple) else "[]"
         return f"{left}\n{_indented(*(f'{_literal(item)},' for item in value))}\n{right}"
     return short
@@ -156,7 +175,8 @@ def _indented(*parts: str) -> str:
     return textwrap.indent("\n".join(parts), "    ")
 
 
-# Arguments for a signature, by the names of its parameters: what can be written for each, the likeliest first.
+# Arguments for a signature, by the names of its parameters: what can be written for each, the
+# likeliest first.
 
 _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -186,7 +206,9 @@ def slots(
     owner: str,
     is_given: Callable[[inspect.Parameter], bool] = lambda _parameter: False,
 ) -> list[Slot]:
-    """What each parameter can be given; one with a default is first left out, and always without a value."""
+    """What each parameter can be given; one with a default is first left out, and always without a
+    value.
+    """
     found = []
     for parameter in parameters:
         if parameter.kind in _GATHERED:
@@ -194,7 +216,9 @@ def slots(
         known = tuple(values(parameter))
         is_optional = parameter.default is not parameter.empty
         if not known and not is_optional:
-            raise UnknownParameterError(f"No rule knows a value for {described(parameter)} of {owner}.")
+            raise UnknownParameterError(
+                f"No rule knows a value for {described(parameter)} of {owner}."
+            )
         if known and is_optional:
             known = (*known, "") if is_given(parameter) else ("", *known)
         if known:
@@ -213,7 +237,9 @@ def known_values(name: str, rules: Mapping[str, Sequence[str]]) -> Sequence[str]
 
 
 def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
-    """Sets of arguments: first every slot's first value, then with ever more slots changed, single slots first."""
+    """Sets of arguments: first every slot's first value, then with ever more slots changed, single
+    slots first.
+    """
     seen = set()
     for changes in range(most_changes + 1):
         ways = itertools.combinations_with_replacement(range(len(found)), changes)
@@ -236,7 +262,9 @@ def described(parameter: inspect.Parameter) -> str:
     kind = parameter.annotation
     if kind is parameter.empty:
         return f"`{parameter.name}`"
-    return f"`{parameter.name}: {kind if isinstance(kind, str) else inspect.formatannotation(kind)}`"
+    return (
+        f"`{parameter.name}: {kind if isinstance(kind, str) else inspect.formatannotation(kind)}`"
+    )
 
 
 def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
@@ -260,7 +288,9 @@ _WRONG_SIZES = tuple(
 
 
 def wrong_sizes(message: str) -> Iterator[tuple[int, int]]:
-    """The size of a dim that a model was given, and the one that it wants, as its exception says."""
+    """The size of a dim that a model was given, and the one that it wants, as its exception
+    says.
+    """
     for pattern in _WRONG_SIZES:
         if said := pattern.search(message):
             yield int(said["got"]), int(said["wanted"])
@@ -269,8 +299,12 @@ def wrong_sizes(message: str) -> Iterator[tuple[int, int]]:
 _MOST_MODELS = 3
 
 
-def smallest(names: Sequence[str], home: str, build: Callable[[str], Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The models of a module that have the fewest parameters, the smallest first, and notes on it."""
+def smallest(
+    names: Sequence[str], home: str, build: Callable[[str], Any]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The models of a module that have the fewest parameters, the smallest first, and notes on
+    it.
+    """
     counts: dict[str, int] = {}
     first: Exception | None = None
     for name in names:
@@ -290,19 +324,29 @@ def smallest(names: Sequence[str], home: str, build: Callable[[str], Any]) -> It
     yield from ((name, notes) for name in sorted(counts, key=counts.__getitem__)[:_MOST_MODELS])
 
 
-def parameter_count(model: Any) -> int:  # noqa: ANN401
+def parameter_count(model: Any) -> int:
     """How many numbers a model learns; a function learns none."""
-    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, torch.nn.Module) else 0
+    return (
+        sum(parameter.numel() for parameter in model.parameters())
+        if isinstance(model, torch.nn.Module)
+        else 0
+    )
 
 
 @contextlib.contextmanager
 def _parameters_on_meta() -> Iterator[None]:
-    """Keep no parameter's memory longer than until its module has it, and let all other tensors be."""
+    """Keep no parameter's memory longer than until its module has it, and let all other tensors
+    be.
+    """
     register = torch.nn.Module.register_parameter
 
-    def registered(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+    def registered(
+        module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None
+    ) -> None:
         if parameter is not None:
-            parameter = torch.nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+            parameter = torch.nn.Parameter(
+                parameter.to("meta"), requires_grad=parameter.requires_grad
+            )
         register(module, name, parameter)
 
     torch.nn.Module.register_parameter = registered  # type: ignore[method-assign, assignment]

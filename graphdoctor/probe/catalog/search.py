@@ -1,4 +1,5 @@
-"""Finds a program of an architecture: the smallest model that builds, with the first inputs that it runs with.
+"""Finds a program of an architecture: the smallest model that builds, with the first inputs that it
+runs with.
 
 What is tried is the program's own text, so what was found to work is what is written.
 """
@@ -24,7 +25,13 @@ from .library import (
 _BYTES_FOR_EACH_PARAMETER = 16
 """float32, and as much again for what initializing, a call and its results need."""
 
-_RANKS: tuple[RefusalKind, ...] = ("load_failed", "too_large", "no_inputs", "out_of_memory", "eager_failed")
+_RANKS: tuple[RefusalKind, ...] = (
+    "load_failed",
+    "too_large",
+    "no_inputs",
+    "out_of_memory",
+    "eager_failed",
+)
 
 
 class Found(NamedTuple):
@@ -96,7 +103,9 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
             names = _executed(program)
             _call(names["build"](), names["example_inputs"]())
         except Exception as error:  # noqa: BLE001
-            raise _refused("eager_failed", "It works once, and fails when it is run again", error) from None
+            raise _refused(
+                "eager_failed", "It works once, and fails when it is run again", error
+            ) from None
         return Found(program, parameters)
     raise first or RefusedError("no_inputs", "Nothing says which inputs it takes.")
 
@@ -115,7 +124,7 @@ def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
         raise RefusedError("too_large", f"It has {count:,} parameters; {most:,} is the limit.")
 
 
-def _built(text: ModelText) -> Any:  # noqa: ANN401
+def _built(text: ModelText) -> Any:
     imports = "\n".join(("import torch", *text.imports))
     return _executed(f"{imports}\n{model_source(text)}")["build"]()
 
@@ -126,7 +135,7 @@ def _executed(source: str) -> dict[str, Any]:
     return names
 
 
-def _call(model: Any, inputs: Any) -> object:  # noqa: ANN401
+def _call(model: Any, inputs: Any) -> object:
     """As a run makes its calls: a dict has keyword arguments, a tuple positional ones."""
     return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
 
@@ -139,4 +148,6 @@ def _refused(kind: RefusalKind, what: str, error: BaseException) -> RefusedError
     if isinstance(error, ImportError):
         what = "It needs what can't be imported"
     lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
-    return RefusedError(kind, f"{what}: {type_name(error)}: {' '.join(lines[:2])}", traceback_text(error))
+    return RefusedError(
+        kind, f"{what}: {type_name(error)}: {' '.join(lines[:2])}", traceback_text(error)
+    )

@@ -1,7 +1,9 @@
-"""torch-geometric: its models, convolutions, poolings and aggregations, each on a small random graph.
+"""torch-geometric: its models, convolutions, poolings and aggregations, each on a small random
+graph.
 
-Nothing lists what these classes take, so arguments come from signatures: a value for each name that the library uses,
-tried until the model runs. The graph has 32 nodes, in 4 graphs of 8, and 4 edges from each.
+Nothing lists what these classes take, so arguments come from signatures: a value for each name that
+the library uses, tried until the model runs. The graph has 32 nodes, in 4 graphs of 8, and 4 edges
+from each.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ _MOST_CHANGES = 3
 _TABLES = tables(__file__)
 _MADE_WITH, _CALLED_WITH = _TABLES["made_with"], _TABLES["called_with"]
 
-_SMALL = re.compile(r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner|layers_mp|num_interactions")
+_SMALL = re.compile(
+    r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner|layers_mp|num_interactions"
+)
 """Parameters whose default makes a model larger than it need be."""
 
 _NOTES = {
@@ -80,7 +84,10 @@ class _TorchGeometric:
     most_parameters = 10_000_000
 
     def families(self) -> dict[str, str]:
-        return {name: "pooling" if _POOLING.search(name) else _ROOMS[room] for name, room in _rooms().items()}
+        return {
+            name: "pooling" if _POOLING.search(name) else _ROOMS[room]
+            for name, room in _rooms().items()
+        }
 
     def models(self, name: str) -> Iterator[ModelText]:
         room = _rooms()[name]
@@ -91,7 +98,7 @@ class _TorchGeometric:
             return
         return (yield from itertools.islice(_models(made, home), _MOST_MODELS))
 
-    def inputs(self, text: ModelText, _model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+    def inputs(self, text: ModelText, _model: Any) -> Generator[InputsText, BaseException, None]:
         for inputs in _calls(text.subject):
             failure = yield inputs
             if isinstance(failure, ImportError):  # of an optional library: no other inputs help
@@ -137,7 +144,11 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
             except Exception as error:  # noqa: BLE001
                 # What was missing was then given, if a rule knows it.
                 first = error if first is None or _wanted(first) else first
-                wanted = {name: value for name, value in _wanted(error).items() if takes_more and name not in more}
+                wanted = {
+                    name: value
+                    for name, value in _wanted(error).items()
+                    if takes_more and name not in more
+                }
                 if not wanted:
                     break
                 more.update(wanted)
@@ -152,7 +163,9 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
 
 
 def _wanted(failure: Exception) -> dict[str, str]:
-    """The arguments that a constructor behind ``**kwargs`` asks for, as far as there are values for them."""
+    """The arguments that a constructor behind ``**kwargs`` asks for, as far as there are values for
+    them.
+    """
     message = str(failure)
     if asked := _ASKED.search(message):
         return {asked[1]: asked[2]}
@@ -164,10 +177,15 @@ def _wanted(failure: Exception) -> dict[str, str]:
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     parameters = [parameter for parameter in parameters_of(called) if parameter.name != "self"]
-    gathers = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None)
+    gathers = next(
+        (parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL),
+        None,
+    )
     wholes = [parameters]
     if gathers is not None:
-        before = list(itertools.takewhile(lambda each: each.kind is not each.VAR_POSITIONAL, parameters))
+        before = list(
+            itertools.takewhile(lambda each: each.kind is not each.VAR_POSITIONAL, parameters)
+        )
         known = [parameter.name for parameter in before]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         wholes = [
@@ -177,11 +195,15 @@ def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     for whole in wholes:
         tried = slots(whole, _called_with(whole), owner=called.__qualname__)
         for values in itertools.islice(choices(tried, most_changes=_MOST_CHANGES), _MOST_CALLS):
-            yield InputsText(returned(values, by_position=gathers is not None), imports=_imports(values.values()))
+            yield InputsText(
+                returned(values, by_position=gathers is not None), imports=_imports(values.values())
+            )
 
 
 def _imports(values: Iterable[str]) -> tuple[str, ...]:
-    return ("import torch_geometric",) if any("torch_geometric." in value for value in values) else ()
+    return (
+        ("import torch_geometric",) if any("torch_geometric." in value for value in values) else ()
+    )
 
 
 def _made_with(parameter: inspect.Parameter) -> Sequence[str]:
@@ -195,7 +217,9 @@ def _is_large(parameter: inspect.Parameter) -> bool:
     return isinstance(parameter.default, int) and _SMALL.fullmatch(parameter.name) is not None
 
 
-def _called_with(parameters: Iterable[inspect.Parameter]) -> Callable[[inspect.Parameter], Sequence[str]]:
+def _called_with(
+    parameters: Iterable[inspect.Parameter],
+) -> Callable[[inspect.Parameter], Sequence[str]]:
     names = {parameter.name for parameter in parameters}
 
     def values(parameter: inspect.Parameter) -> Sequence[str]:

@@ -31,7 +31,11 @@ class _Transformers:
 
     def families(self) -> dict[str, str]:
         tables = _tables().values()
-        types = (name for name in _configuration_auto.CONFIG_MAPPING_NAMES if any(name in table for table in tables))
+        types = (
+            name
+            for name in _configuration_auto.CONFIG_MAPPING_NAMES
+            if any(name in table for table in tables)
+        )
         return {name: _family(name) for name in types}
 
     def models(self, name: str) -> Iterator[ModelText]:
@@ -50,7 +54,7 @@ class _Transformers:
                         notes=(f"Of {whole.class_name}'s default configuration, {strength.name}.",),
                     )
 
-    def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+    def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:
         trying = candidates(model)
         error: BaseException | None = None
         # Not `yield from`: each call counts.
@@ -65,18 +69,25 @@ LIBRARY = _Transformers()
 
 
 def _tables() -> dict[str, dict[str, Any]]:
-    """The table of base models, then those of the heads, the largest first: a head that many have is a usual one."""
+    """The table of base models, then those of the heads, the largest first: a head that many have
+    is a usual one.
+    """
     base = "MODEL_MAPPING_NAMES"
     heads = [
         (name, table)
         for name, table in vars(_modeling_auto).items()
         if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES")
     ]
-    return {base: getattr(_modeling_auto, base), **dict(sorted(heads, key=lambda item: -len(item[1])))}
+    return {
+        base: getattr(_modeling_auto, base),
+        **dict(sorted(heads, key=lambda item: -len(item[1]))),
+    }
 
 
 def _classes(name: str) -> Iterator[tuple[Any, Any]]:
-    """The classes of a model type, each with its configuration's: the base model, then the most usual heads."""
+    """The classes of a model type, each with its configuration's: the base model, then the most
+    usual heads.
+    """
     mapped = _configuration_auto.CONFIG_MAPPING[name]
     found: dict[str, Any] = {}
     for table in _tables().values():
@@ -98,26 +109,36 @@ def _classes(name: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _family(name: str) -> str:
-    """What a model type is about: by the tasks that it has heads for, its processors, or what it is part of."""
+    """What a model type is about: by the tasks that it has heads for, its processors, or what it is
+    part of.
+    """
     listed = _tables()
     kinds = {
         kind
         for kind, known in _KINDS.items()
         if any(name in listed.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in known["tasks"])
     }
-    kinds = kinds or {kind for kind, known in _KINDS.items() if name in _processors(known["processors"])}
+    kinds = kinds or {
+        kind for kind, known in _KINDS.items() if name in _processors(known["processors"])
+    }
     kinds = {"multimodal"} if "multimodal" in kinds else kinds
     if not kinds:
-        with contextlib.suppress(Exception):  # transformers can't import it, which is for its program to say
+        with contextlib.suppress(
+            Exception
+        ):  # transformers can't import it, which is for its program to say
             place = str(_configuration_auto.CONFIG_MAPPING[name].base_config_key)
-            kinds = {kind for kind, known in _KINDS.items() if any(word in place for word in known["words"])}
+            kinds = {
+                kind
+                for kind, known in _KINDS.items()
+                if any(word in place for word in known["words"])
+            }
     if len(kinds) > 1:
         # A video is images: what takes both and nothing else is for video.
         return "video" if kinds == {"vision", "video"} else "multimodal"
     return next(iter(kinds), "other")
 
 
-def _processors(place: str) -> Any:  # noqa: ANN401
+def _processors(place: str) -> Any:
     module, _, table = place.partition(".")
     with contextlib.suppress(ImportError):
         return getattr(importlib.import_module(f"{_AUTO}.{module}"), table, {})

@@ -1,4 +1,6 @@
-"""Inputs that a model might take, by the names of the arguments of ``forward``, its configuration and its errors."""
+"""Inputs that a model might take, by the names of the arguments of ``forward``, its configuration
+and its errors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _MOST_FEATURES = 4096
 
 _COUNTS = re.compile(r"tokens?:?\s*(\d+)\D+features?:?\s*(\d+)", re.IGNORECASE)
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
-_WANTED = re.compile(r"specify|provide|pass|need|missing|require|must|cannot be None|can't be None|should")
+_WANTED = re.compile(
+    r"specify|provide|pass|need|missing|require|must|cannot be None|can't be None|should"
+)
 _RANK = re.compile(r"values to unpack \(expected (\d+)")
 _NAME = re.compile(r"`(\w+)`|'(\w+)'")
 _MOST_RESIZED = 3
@@ -46,7 +50,8 @@ _NAMED = re.compile(r"\{(\w+)\}")
 class _Plan:
     """Which arguments are given, each with several forms to try.
 
-    ``placeholder``: the token that stands for an image or a sound in ``input_ids``; ``around``: those before and after.
+    ``placeholder``: the token that stands for an image or a sound in ``input_ids``; ``around``:
+    those before and after.
     """
 
     what: str
@@ -57,7 +62,7 @@ class _Plan:
     resized: int = 0
 
 
-def candidates(model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+def candidates(model: Any) -> Generator[InputsText, BaseException, None]:
     """Inputs, the richest first."""
     takes = _Arguments(model)
     tried: set[str] = set()
@@ -81,7 +86,7 @@ def candidates(model: Any) -> Generator[InputsText, BaseException, None]:  # noq
 
 
 class _Arguments:
-    def __init__(self, model: Any) -> None:  # noqa: ANN401
+    def __init__(self, model: Any) -> None:
         self._config = model.config
         parameters = [
             item
@@ -96,8 +101,10 @@ class _Arguments:
         self._all = list(_tree(self._config))
         self._sizes = self._found_sizes()
 
-    def _value(self, *names: str, near: str = "") -> Any:  # noqa: ANN401
-        """The first of these settings that is set anywhere, in parts whose name has ``near`` first."""
+    def _value(self, *names: str, near: str = "") -> Any:
+        """The first of these settings that is set anywhere, in parts whose name has ``near``
+        first.
+        """
         nodes = sorted(self._all, key=lambda item: bool(near) and near not in item[0])
         for _, config in nodes:
             for name in names:
@@ -145,9 +152,17 @@ class _Arguments:
 
     def _ordinary_ids(self) -> tuple[int, int]:
         names = [(config, name) for _, config in self._all for name in vars(config)]
-        vocabularies = [getattr(config, name, None) for config, name in names if "vocab" in name.split("_")]
-        size = min((each for each in vocabularies if isinstance(each, int) and each > 8), default=128)
-        special = [getattr(config, name, None) for config, name in names if "token" in name or "_id" in name]
+        vocabularies = [
+            getattr(config, name, None) for config, name in names if "vocab" in name.split("_")
+        ]
+        size = min(
+            (each for each in vocabularies if isinstance(each, int) and each > 8), default=128
+        )
+        special = [
+            getattr(config, name, None)
+            for config, name in names
+            if "token" in name or "_id" in name
+        ]
         numbers = {number for value in special for number in integers(value)}
         edges = [-1, *sorted(number for number in numbers if 0 <= number < size), size]
         low, high = max(itertools.pairwise(edges), key=lambda pair: pair[1] - pair[0])
@@ -178,7 +193,9 @@ class _Arguments:
 
     def _with_placeholders(self, kind: str, name: str) -> Iterator[_Plan]:
         token = self._value(f"{kind}_token_id", f"{kind}_token_index", f"{kind}_token")
-        plan = self._plan(f"text and {'images' if kind == 'image' else 'sounds'}", ["input_ids", name])
+        plan = self._plan(
+            f"text and {'images' if kind == 'image' else 'sounds'}", ["input_ids", name]
+        )
         if isinstance(token, int):
             prefix = "vision" if kind == "image" else kind
             around = tuple(self._value(f"{prefix}_{end}_token_id") for end in ("start", "end"))
@@ -188,8 +205,16 @@ class _Arguments:
 
     def _plan(self, what: str, names: list[str]) -> _Plan:
         together = " ".join(names)
-        companions = [each for pattern, known in _COMPANIONS.items() if re.search(pattern, together) for each in known]
-        if getattr(self._config, "is_encoder_decoder", False) or "decoder_input_ids" in self._required:
+        companions = [
+            each
+            for pattern, known in _COMPANIONS.items()
+            if re.search(pattern, together)
+            for each in known
+        ]
+        if (
+            getattr(self._config, "is_encoder_decoder", False)
+            or "decoder_input_ids" in self._required
+        ):
             companions.append("decoder_input_ids")
         chosen = dict.fromkeys([*names, *self._taken(*companions), *self._required])
         return _Plan(what, {name: self._forms(name) for name in chosen})
@@ -215,15 +240,23 @@ class _Arguments:
         return _with_size(plan, text) or _with_rank(plan, text)
 
     def _forms(self, name: str) -> tuple[str, ...]:
-        """Those of the first table that has any; the ones that name a size which isn't known are left out."""
+        """Those of the first table that has any; the ones that name a size which isn't known are
+        left out.
+        """
         usable = (
-            table["given"] for table in _FORMS if any(re.fullmatch(table["beside"], each) for each in self._names)
+            table["given"]
+            for table in _FORMS
+            if any(re.fullmatch(table["beside"], each) for each in self._names)
         )
         known = next(filter(None, (known_values(name, table) for table in usable)), None)
         known = known or known_values(f"{name}: {self._annotations[name]}", _BY_ANNOTATION)
         if name == "past_values" and (self._sizes["series"] > 1 or self._has_masked_series()):
             known = (known[1], *known[1:])
-        return tuple(form.format_map(self._sizes) for form in known if {*_NAMED.findall(form)} <= self._sizes.keys())
+        return tuple(
+            form.format_map(self._sizes)
+            for form in known
+            if {*_NAMED.findall(form)} <= self._sizes.keys()
+        )
 
     def _has_masked_series(self) -> bool:
         return "past_observed_mask" in self._names and "past_time_features" not in self._names
@@ -237,8 +270,12 @@ class _Arguments:
             longer = {**self._sizes, "length": self._sizes["length"] + plan.placeholders}
             before.append(f"input_ids = {_IDS}".format_map(longer))
             if plan.around:
-                before.append(f"input_ids[:, {first - 1}], input_ids[:, {last}] = {plan.around[0]}, {plan.around[1]}")
-            before.append("placeholders = torch.zeros({batch}, {length}, dtype=torch.bool)".format_map(longer))
+                before.append(
+                    f"input_ids[:, {first - 1}], input_ids[:, {last}] = {plan.around[0]}, {plan.around[1]}"
+                )
+            before.append(
+                "placeholders = torch.zeros({batch}, {length}, dtype=torch.bool)".format_map(longer)
+            )
             before.append(f"placeholders[:, {first}:{last}] = True")
             before.append(f"input_ids[placeholders] = {plan.placeholder}")
             forms = forms | {"input_ids": "input_ids"}
@@ -247,11 +284,15 @@ class _Arguments:
         elif "mm_token_type_ids" in forms:
             forms = forms | {"mm_token_type_ids": _ZEROS.format_map(self._sizes)}
         lines = [f'    "{name}": {value},' for name, value in forms.items()]
-        return InputsText("\n".join([*before, "return {", *lines, "}"]), (f"It is called with {plan.what}.",))
+        return InputsText(
+            "\n".join([*before, "return {", *lines, "}"]), (f"It is called with {plan.what}.",)
+        )
 
 
 def _absent(error: BaseException) -> Iterator[str]:
-    """Names that are None where an exception was raised, the innermost first, as far as the statement has them."""
+    """Names that are None where an exception was raised, the innermost first, as far as the
+    statement has them.
+    """
     entries, trace = [], error.__traceback__
     while trace is not None:
         entries.append(trace)
@@ -259,18 +300,26 @@ def _absent(error: BaseException) -> Iterator[str]:
     for entry in reversed(entries):
         code, values = entry.tb_frame.f_code, entry.tb_frame.f_locals
         first, last, _, _ = next(itertools.islice(code.co_positions(), entry.tb_lasti // 2, None))
-        lines = (linecache.getline(code.co_filename, number) for number in range(first or 0, (last or first or 0) + 1))
+        lines = (
+            linecache.getline(code.co_filename, number)
+            for number in range(first or 0, (last or first or 0) + 1)
+        )
         for name in re.findall(r"[A-Za-z_]\w*", "".join(lines)):
             if name in values and values[name] is None and name not in _NONE_ON_PURPOSE:
                 yield name
 
 
 def _with_size(plan: _Plan, text: str) -> _Plan | None:
-    """The plan with another size of one dim, the last that a kernel didn't expect; None if it says no such thing."""
+    """The plan with another size of one dim, the last that a kernel didn't expect; None if it says
+    no such thing.
+    """
     for got, wanted in wrong_sizes(text):
         last = re.compile(rf"\b{got}\b(?!.*\b{got}\b)")
         forms = {
-            name: tuple(last.sub(str(wanted), form) if form.startswith("torch.randn(") else form for form in known)
+            name: tuple(
+                last.sub(str(wanted), form) if form.startswith("torch.randn(") else form
+                for form in known
+            )
             for name, known in plan.forms.items()
         }
         if forms != plan.forms and plan.resized < _MOST_RESIZED:
@@ -279,19 +328,23 @@ def _with_size(plan: _Plan, text: str) -> _Plan | None:
 
 
 def _with_rank(plan: _Plan, text: str) -> _Plan | None:
-    """The plan with only those tensors that have as many dims as something unpacked; None if none have."""
+    """The plan with only those tensors that have as many dims as something unpacked; None if none
+    have.
+    """
     if (found := _RANK.search(text)) is None:
         return None
     forms = {}
     for name, known in plan.forms.items():
         fitting = tuple(
-            form for form in known if form.startswith("torch.randn(") and form.count(",") + 1 == int(found[1])
+            form
+            for form in known
+            if form.startswith("torch.randn(") and form.count(",") + 1 == int(found[1])
         )
         forms[name] = fitting if fitting and len(known) > 2 else known
     return None if forms == plan.forms else replace(plan, forms=forms)
 
 
-def _tree(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+def _tree(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     yield name, config
     for key, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):

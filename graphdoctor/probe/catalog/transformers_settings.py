@@ -1,7 +1,9 @@
-"""A configuration of transformers: read as plain settings, made small by rules, and written as source.
+"""A configuration of transformers: read as plain settings, made small by rules, and written as
+source.
 
-Widths and head counts are divided by common factors over the whole tree of configurations, so that what must be equal,
-a product of others or divisible by them stays so. Everything else is a count, which becomes a small one.
+Widths and head counts are divided by common factors over the whole tree of configurations, so that
+what must be equal, a product of others or divisible by them stays so. Everything else is a count,
+which becomes a small one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ def _is(kind: str, name: str) -> bool:
 
 def _most(name: str, value: int) -> int:
     """The most of a count; a value that has no such limit itself."""
-    return next((most for pattern, most in _MOST.items() if re.search(pattern, name.replace("_", " "))), value)
+    return next(
+        (most for pattern, most in _MOST.items() if re.search(pattern, name.replace("_", " "))),
+        value,
+    )
 
 
 LARGEST_VOCABULARY = _most("vocab_size", 0)
@@ -97,10 +102,15 @@ def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
 class _Shrinking:
     def __init__(self, whole: Settings, strength: Strength) -> None:
         self._strength = strength
-        self._heads, self._head_size = (1, 1) if strength.head_size is None else _divisors(whole, strength)
+        self._heads, self._head_size = (
+            (1, 1) if strength.head_size is None else _divisors(whole, strength)
+        )
         self._patch = max(whole.numbers("patch"), default=None)
-        # Special tokens that the small vocabulary doesn't have get new ids, each its own, from its end.
-        tokens = sorted({number for number in whole.numbers("token") if number >= LARGEST_VOCABULARY})
+        # Special tokens that the small vocabulary doesn't have get new ids, each its own, from its
+        # end.
+        tokens = sorted(
+            {number for number in whole.numbers("token") if number >= LARGEST_VOCABULARY}
+        )
         self._tokens = {
             old: LARGEST_VOCABULARY - 1 - place % (LARGEST_VOCABULARY // 2)
             for place, old in enumerate(reversed(tokens))
@@ -120,7 +130,11 @@ class _Shrinking:
             if new != value:
                 changes[name] = list(new) if isinstance(new, tuple) else new
         kinds = changes.get("layer_types", ())
-        if kinds and set(kinds) <= {"linear_attention", "mamba"} and "num_attention_heads" in settings.values:
+        if (
+            kinds
+            and set(kinds) <= {"linear_attention", "mamba"}
+            and "num_attention_heads" in settings.values
+        ):
             # Which layers of a hybrid model attend is in its checkpoints only.
             changes["layer_types"] = [*kinds[:-1], "full_attention"]
         has_windows = "sliding_attention" in (settings.values.get("layer_types") or ())
@@ -129,10 +143,12 @@ class _Shrinking:
             changes["sliding_window"] = _WINDOW
         for name, part in settings.parts.items():
             if below := self.changes(part):
-                changes[name] = {"model_type": part.model_type, **below} if part.model_type else below
+                changes[name] = (
+                    {"model_type": part.model_type, **below} if part.model_type else below
+                )
         return changes
 
-    def _value(self, name: str, value: Any) -> Any:  # noqa: ANN401
+    def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self._value(key, item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -148,18 +164,28 @@ class _Shrinking:
         if _is("head_size", name) or _is("section", name):
             return _divided(value, self._head_size)
         if _is("width", name):
-            return _divided_width(value, self._heads * self._head_size) if value >= _LEAST_WIDTH else value
+            return (
+                _divided_width(value, self._heads * self._head_size)
+                if value >= _LEAST_WIDTH
+                else value
+            )
         if not self._strength.counts:
             return value
         most = _most(name, value)
-        return self._tokens.get(value, value) if _is("token", name) and most == value else min(value, most)
+        return (
+            self._tokens.get(value, value)
+            if _is("token", name) and most == value
+            else min(value, most)
+        )
 
     def _image_size(self, value: int) -> int:
         if self._strength.images == "default":
             return value
         patches = 4 if self._strength.images == "few patches" else 8
         # Without large patches, a model halves its images up to five times.
-        return min(value, patches * (self._patch if self._patch is not None and self._patch >= 8 else 16))
+        return min(
+            value, patches * (self._patch if self._patch is not None and self._patch >= 8 else 16)
+        )
 
 
 def _divided(value: int, factor: int) -> int:
@@ -177,7 +203,7 @@ def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def integers(value: Any) -> Iterator[int]:  # noqa: ANN401
+def integers(value: Any) -> Iterator[int]:
     """The integers in a setting, in nested lists too."""
     if isinstance(value, (list, tuple)):
         for item in value:
@@ -201,7 +227,8 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
     least = strength.head_size or 1
     heads = _common(counts, lambda factor: min(counts) // factor >= strength.least_heads)
     head_size = _common(
-        [*sizes, *sections], lambda factor: all(size // factor >= least and size // factor % 4 == 0 for size in sizes)
+        [*sizes, *sections],
+        lambda factor: all(size // factor >= least and size // factor % 4 == 0 for size in sizes),
     )
     if not sizes:
         head_size = _common(widths, are_wide)
@@ -213,17 +240,40 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
 def _head_sizes(settings: Settings) -> tuple[list[int], list[int]]:
     sizes, sections = settings.numbers("head_size"), []
     for node in settings.tree():
-        widths = [value for name, value in node.values.items() if _is("main_width", name) and isinstance(value, int)]
-        counts = [number for name, value in node.values.items() if _is("heads", name) for number in integers(value)]
-        sizes += [width // number for width in widths for number in counts if number > 1 and width % number == 0]
-        inner = (item for value in node.values.values() if isinstance(value, dict) for item in value.items())
-        sections += [number for name, value in inner if _is("section", name) for number in integers(value)]
+        widths = [
+            value
+            for name, value in node.values.items()
+            if _is("main_width", name) and isinstance(value, int)
+        ]
+        counts = [
+            number
+            for name, value in node.values.items()
+            if _is("heads", name)
+            for number in integers(value)
+        ]
+        sizes += [
+            width // number
+            for width in widths
+            for number in counts
+            if number > 1 and width % number == 0
+        ]
+        inner = (
+            item
+            for value in node.values.values()
+            if isinstance(value, dict)
+            for item in value.items()
+        )
+        sections += [
+            number for name, value in inner if _is("section", name) for number in integers(value)
+        ]
     return [size for size in sizes if size >= _LEAST_WIDTH], sections
 
 
 def _common(numbers: list[int], fits: Callable[[int], bool]) -> int:
     whole = math.gcd(*numbers)
-    return next((factor for factor in range(whole, 1, -1) if whole % factor == 0 and fits(factor)), 1)
+    return next(
+        (factor for factor in range(whole, 1, -1) if whole % factor == 0 and fits(factor)), 1
+    )
 
 
 class _Depths:
@@ -231,7 +281,11 @@ class _Depths:
 
     def __init__(self, settings: Settings) -> None:
         lists = [value for value in settings.values.values() if isinstance(value, (list, tuple))]
-        numeric = [value for value in lists if value and all(isinstance(item, (int, float)) for item in value)]
+        numeric = [
+            value
+            for value in lists
+            if value and all(isinstance(item, (int, float)) for item in value)
+        ]
         self._names = {
             name
             for name, count in settings.values.items()
@@ -239,9 +293,12 @@ class _Depths:
             # Otherwise stages, not layers: their widths, strides and so on are listed.
             if count > 8 or sum(len(item) == count for item in numeric) < 2
         }
-        self._kept = {count: _kept_layers(count, lists) for count in {settings.values[name] for name in self._names}}
+        self._kept = {
+            count: _kept_layers(count, lists)
+            for count in {settings.values[name] for name in self._names}
+        }
 
-    def shrunk(self, name: str, value: Any) -> Any:  # noqa: ANN401
+    def shrunk(self, name: str, value: Any) -> Any:
         if name in self._names:
             return len(self._kept[value])
         if isinstance(value, (list, tuple)):
@@ -259,7 +316,7 @@ class _Depths:
             return min(value, max(map(len, self._kept.values())))
         return value
 
-    def _listed(self, value: Any, *, is_referring: bool) -> Any:  # noqa: ANN401
+    def _listed(self, value: Any, *, is_referring: bool) -> Any:
         for count, kept in self._kept.items():
             if len(value) == count and not is_referring:
                 return [value[layer] for layer in kept]
@@ -270,20 +327,28 @@ class _Depths:
 
 def _kept_layers(count: int, lists: list[Any]) -> list[int]:
     """Which layers stay: one of each kind, and as many as others refer to."""
-    named = [value for value in lists if len(value) == count and any(isinstance(item, str) for item in value)]
+    named = [
+        value
+        for value in lists
+        if len(value) == count and any(isinstance(item, str) for item in value)
+    ]
     first: dict[tuple[Any, ...], int] = {}
     for layer in range(count if named else 0):
         first.setdefault(tuple(value[layer] for value in named), layer)
     kept = sorted(first.values())[:_MOST_LAYERS]
     referred = max((len(set(value)) for value in lists if _are_indices(value, count)), default=0)
     # A pattern of kinds that is repeated until there are enough.
-    patterns = (len(value) for value in lists if 1 < len(value) < count and isinstance(value[0], str))
-    wanted = min(max(_LAYERS, len(kept), referred, min(max(patterns, default=0), _MOST_LAYERS)), count)
+    patterns = (
+        len(value) for value in lists if 1 < len(value) < count and isinstance(value[0], str)
+    )
+    wanted = min(
+        max(_LAYERS, len(kept), referred, min(max(patterns, default=0), _MOST_LAYERS)), count
+    )
     others = (layer for layer in range(count) if layer not in kept)
     return sorted([*kept, *itertools.islice(others, wanted - len(kept))])
 
 
-def _are_indices(value: Any, count: int) -> bool:  # noqa: ANN401
+def _are_indices(value: Any, count: int) -> bool:
     return bool(value) and all(_is_integer(item) and 0 <= item <= count for item in value)
 
 
@@ -300,17 +365,21 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     merged = dict(first)
     for name, value in second.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[name] = (
+            _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
-def configured(config_class: Any) -> Settings:  # noqa: ANN401
+def configured(config_class: Any) -> Settings:
     """The default configuration of a class."""
     return _read(config_class(), declared=None)
 
 
-def _read(config: Any, *, declared: Any) -> Settings:  # noqa: ANN401
-    """A configuration; ``declared`` is the class that it has by default in another, None where it is in none."""
+def _read(config: Any, *, declared: Any) -> Settings:
+    """A configuration; ``declared`` is the class that it has by default in another, None where it
+    is in none.
+    """
     kind = type(config)
     defaults, usual = _defaults(kind), None
     if declared is not None:
@@ -325,7 +394,9 @@ def _read(config: Any, *, declared: Any) -> Settings:  # noqa: ANN401
         except Exception:  # noqa: BLE001 - it differs by layer, which transformers calls ambiguous
             continue
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
-            parts[name] = _read(value, declared=getattr(kind, "sub_configs", {}).get(name) or object)
+            parts[name] = _read(
+                value, declared=getattr(kind, "sub_configs", {}).get(name) or object
+            )
             if parts[name].needed:
                 needed[name] = parts[name].needed
         elif _is_plain(value):
@@ -338,11 +409,13 @@ def _read(config: Any, *, declared: Any) -> Settings:  # noqa: ANN401
     chosen = _chosen_stages(config)
     if usual is not None and chosen and chosen != _chosen_stages(usual):
         needed["out_indices"] = values["out_indices"] = chosen
-    computed = frozenset(name for name, default in defaults.items() if default is None and name not in needed)
+    computed = frozenset(
+        name for name, default in defaults.items() if default is None and name not in needed
+    )
     return Settings(values, parts, computed, model_type, kind.__name__, needed)
 
 
-def _chosen_stages(config: Any) -> list[int] | None:  # noqa: ANN401
+def _chosen_stages(config: Any) -> list[int] | None:
     """Which layers a backbone returns; a property, so that it's none of the declared values."""
     try:
         return list(config.out_indices)
@@ -350,17 +423,23 @@ def _chosen_stages(config: Any) -> list[int] | None:  # noqa: ANN401
         return None
 
 
-def _defaults(config_class: Any) -> dict[str, Any]:  # noqa: ANN401
+def _defaults(config_class: Any) -> dict[str, Any]:
     """The settings of a class, but for those that all have, with their defaults; None for none."""
     from transformers import PretrainedConfig
 
     if dataclasses.is_dataclass(config_class):
         shared = {*getattr(PretrainedConfig, "__dataclass_fields__", ())}
-        found = {each.name: each.default for each in dataclasses.fields(config_class) if each.name[0] != "_"}
+        found = {
+            each.name: each.default
+            for each in dataclasses.fields(config_class)
+            if each.name[0] != "_"
+        }
     else:
         shared = {"self", *inspect.signature(PretrainedConfig.__init__).parameters}
         parameters = inspect.signature(config_class.__init__).parameters.values()
-        found = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
+        found = {
+            each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD
+        }
     missing = (dataclasses.MISSING, inspect.Parameter.empty)
     return {
         name: None if any(default is none for none in missing) else default

@@ -1,9 +1,11 @@
-"""How fast a device computes functions of single elements, such as ``tanh``: in registers on a GPU, in caches on a CPU.
+"""How fast a device computes functions of single elements, such as ``tanh``: in registers on a GPU,
+in caches on a CPU.
 
-A GPU's kernels compute a function many times for each element that they read, as Triton's code for it does
-(``torch/_inductor/codegen/triton.py``, 2.11: ``libdevice`` and the fast forms of ``exp`` and of division). A CPU's are
-torch's own operations, whose vectorized functions Inductor's C++ calls (``at::vec``), on tensors that stay in caches.
-Random numbers are Philox 4×32 with ten rounds, as Triton draws them.
+A GPU's kernels compute a function many times for each element that they read, as Triton's code for
+it does (``torch/_inductor/codegen/triton.py``, 2.11: ``libdevice`` and the fast forms of ``exp``
+and of division). A CPU's are torch's own operations, whose vectorized functions Inductor's C++
+calls (``at::vec``), on tensors that stay in caches. Random numbers are Philox 4×32 with ten rounds,
+as Triton draws them.
 """
 
 from __future__ import annotations
@@ -51,9 +53,13 @@ _CPU_ROUNDS = 8
 
 
 def measurable(names: Iterable[str], device: torch.device) -> list[str]:
-    """Those that can be measured, the simple ones first, since the others are measured against them."""
+    """Those that can be measured, the simple ones first, since the others are measured against
+    them.
+    """
     known = _ON_CPU if device.type == "cpu" else _ON_GPU
-    return list(dict.fromkeys([SIMPLE, *sorted({ALIKE.get(name, name) for name in names} & known.keys())]))
+    return list(
+        dict.fromkeys([SIMPLE, *sorted({ALIKE.get(name, name) for name in names} & known.keys())])
+    )
 
 
 def rate(

@@ -1,7 +1,7 @@
 """What the device reaches: a copy, matrix products, other arithmetic, the launch of a kernel.
 
-Each is repeated, and the best counts: other work on the machine can only make it slower. It runs after everything else,
-since it pushes the program's tensors out of the caches.
+Each is repeated, and the best counts: other work on the machine can only make it slower. It runs
+after everything else, since it pushes the program's tensors out of the caches.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _COPY_BYTES = 256 * 2**20
 """Far more than the caches of one processor hold: at most 128 MiB, but for a few servers."""
 
 _COPIES = {"cpu": 1, "cuda": 16}
-"""In a row: on a GPU one takes a tenth of a millisecond, of which launching it and waiting for it would be a tenth."""
+"""In a row: on a GPU one takes a tenth of a millisecond, of which launching it and waiting for it
+would be a tenth."""
 
 _MEMORY_SHARE = 8
 """A tensor takes at most this part of the free memory."""
 
 _PARTS = {"cpu": 16, "cuda": 1}
-"""What is copied at once. A short measurement is more likely to be left alone by other work on a CPU."""
+"""What is copied at once. A short measurement is more likely to be left alone by other work on a
+CPU."""
 
 _FIRST_SIZE, _LAST_SIZE = 256, 8192
 """Of a matrix: powers of 2 between the two, until a product takes long enough."""
@@ -42,12 +44,14 @@ _LONG_ENOUGH_S = 0.002
 """By then a product has enough to do for all cores."""
 
 _BUDGET_S = {"cpu": 0.5, "cuda": 0.06}
-"""For the repetitions of one measurement; half of it if they agree, and several times as much if they don't."""
+"""For the repetitions of one measurement; half of it if they agree, and several times as much if
+they don't."""
 
 _PATIENCE = 4
 
 _SHARE_OF_EACH = 0.2
-"""Of the budget for a function such as ``tanh``: there are several, and each call takes a few milliseconds."""
+"""Of the budget for a function such as ``tanh``: there are several, and each call takes a few
+milliseconds."""
 
 _LEAST, _MOST = 3, 200
 _STEADY = 1.1
@@ -56,12 +60,15 @@ TF32 = "tf32"
 
 
 def calibrate(
-    device: torch.device, dtypes: Iterable[str], elementwise: Collection[str], kept: Sequence[Calibration]
+    device: torch.device,
+    dtypes: Iterable[str],
+    elementwise: Collection[str],
+    kept: Sequence[Calibration],
 ) -> Calibration:
     """What a device reaches; ``RuntimeError`` if there isn't enough memory.
 
-    ``dtypes``: of products; ``elementwise``: operations on single elements, as ``InductorKernel`` names them. Of
-    these what is known is measured, and of the others nothing is said.
+    ``dtypes``: of products; ``elementwise``: operations on single elements, as ``InductorKernel``
+    names them. Of these what is known is measured, and of the others nothing is said.
     """
     on_cpu = device.type == "cpu"
     found = Calibration(
@@ -84,8 +91,14 @@ def calibrate(
     if before is not None and not missing and not unknown:
         # Other work can have disturbed what was kept, all the time that it was measured.
         is_outdone = False
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False), contextlib.suppress(RuntimeError):
-            is_outdone = _product("float32", device, _SHARE_OF_EACH)[0] > _STEADY * products["float32"]
+        with (
+            torch.inference_mode(),
+            torch.autocast(device.type, enabled=False),
+            contextlib.suppress(RuntimeError),
+        ):
+            is_outdone = (
+                _product("float32", device, _SHARE_OF_EACH)[0] > _STEADY * products["float32"]
+            )
         if is_outdone:
             return calibrate(device, dtypes, elementwise, ())
         return found.replace(is_kept=True, is_steady=True)
@@ -102,7 +115,9 @@ def calibrate(
         for name in unknown:
             # A CUDA build without a compiler for code at run time, for one.
             with contextlib.suppress(RuntimeError):
-                rates[name], is_this_steady = arithmetic.rate(name, rates, device, partial(_best, part=_SHARE_OF_EACH))
+                rates[name], is_this_steady = arithmetic.rate(
+                    name, rates, device, partial(_best, part=_SHARE_OF_EACH)
+                )
                 is_steady = is_steady and is_this_steady
     measured = {"copy_gb_per_s": copy, "launch_us": launch, "matmul_tflops_per_s": products}
     measured["elementwise_g_per_s"] = rates
@@ -111,8 +126,13 @@ def calibrate(
 
 
 def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:
-    """Dtypes to measure products of: float32 always, of the others those that have ordinary products."""
-    found = ["float32", *(each for each in ("bfloat16", "float16", "float64") if each in set(dtypes))]
+    """Dtypes to measure products of: float32 always, of the others those that have ordinary
+    products.
+    """
+    found = [
+        "float32",
+        *(each for each in ("bfloat16", "float16", "float64") if each in set(dtypes)),
+    ]
     precision = float32_precision() if device.type == "cuda" else None
     is_mixed = precision is not None and precision.convolution_tf32 and not precision.matmul_tf32
     return [*found, TF32] if is_mixed else found
@@ -140,17 +160,22 @@ def _product(name: str, device: torch.device, part: float = 1.0) -> tuple[float,
         size, seconds = _FIRST_SIZE, 0.0
         while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
-            multiply = _multiplying(size, torch.float32 if name == TF32 else getattr(torch, name), device)
+            multiply = _multiplying(
+                size, torch.float32 if name == TF32 else getattr(torch, name), device
+            )
             seconds = min(_time(multiply) for _ in range(_LEAST))
         seconds, is_steady = _best(multiply, device, part)
     return 2 * size**3 / seconds / 1e12, is_steady
 
 
 def _multiplying(size: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
-    # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does at work.
+    # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does at
+    # work.
     generator = torch.Generator(device).manual_seed(0)
     left, right = (
-        torch.empty(size, size, dtype=torch.float32, device=device).normal_(generator=generator).to(dtype)
+        torch.empty(size, size, dtype=torch.float32, device=device)
+        .normal_(generator=generator)
+        .to(dtype)
         for _ in range(2)
     )
     out = torch.mm(left, right)
@@ -158,7 +183,9 @@ def _multiplying(size: int, dtype: torch.dtype, device: torch.device) -> Callabl
 
 
 def _launch(device: torch.device) -> float:
-    """Microseconds for each of many launches in a row of a kernel that has next to nothing to do."""
+    """Microseconds for each of many launches in a row of a kernel that has next to nothing to
+    do.
+    """
     value = torch.zeros(1, device=device)
 
     def launch() -> None:
@@ -169,23 +196,31 @@ def _launch(device: torch.device) -> float:
     return min(_time(launch) for _ in range(_LEAST)) / _LAUNCHES * 1e6
 
 
-def _best(call: Callable[[], object], device: torch.device, part: float = 1.0) -> tuple[float, bool]:
+def _best(
+    call: Callable[[], object], device: torch.device, part: float = 1.0
+) -> tuple[float, bool]:
     """The shortest time of a call, and whether another one took as long but for a tenth.
 
-    A call in which the system took a processor from one of the process's threads says nothing of the device, and the
-    first one may compile it. ``part``: of the budget.
+    A call in which the system took a processor from one of the process's threads says nothing of
+    the device, and the first one may compile it. ``part``: of the budget.
     """
     times: list[float] = []
     undisturbed: list[float] = []
     _time(call)
     started, budget = time.perf_counter(), part * _BUDGET_S[device.type]
-    while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < _PATIENCE * budget):
+    while len(times) < _LEAST or (
+        len(times) < _MOST and time.perf_counter() - started < _PATIENCE * budget
+    ):
         before = preemptions()
         times.append(_time(call))
         # A GPU works on meanwhile.
         if device.type != "cpu" or preemptions() == before:
             undisturbed.append(times[-1])
-        if len(times) >= _LEAST and time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
+        if (
+            len(times) >= _LEAST
+            and time.perf_counter() - started > budget / 2
+            and _is_steady(undisturbed)
+        ):
             break
     return min(undisturbed or times), _is_steady(undisturbed)
 
@@ -213,7 +248,9 @@ def _free(device: torch.device) -> int:
 
 def _processor() -> str:
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
             name, _, value = line.partition(":")
             if name.strip() == "model name" and value.strip():
                 return value.strip()

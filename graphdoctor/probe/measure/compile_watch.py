@@ -1,7 +1,7 @@
 """What torch compiles, and when, from the records of its own trace.
 
-A compile counts as it does in a recording: metrics that claim guarded code and count its guards. Its start and end are
-those of the ``chromium_event`` records around it.
+A compile counts as it does in a recording: metrics that claim guarded code and count its guards.
+Its start and end are those of the ``chromium_event`` records around it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ENTRY = re.compile(r"^\d+/\d+: ")
 class TimedCompile:
     """One compile, by ``time.perf_counter``; it has no end while it isn't over.
 
-    ``is_frame``: it compiles a frame; False for a backward graph, which a cache can make unnecessary.
+    ``is_frame``: it compiles a frame; False for a backward graph, which a cache can make
+    unnecessary.
     """
 
     compile_id: str | None
@@ -71,8 +72,12 @@ class CompileWatch(torch_trace.TraceLooker):
             if (name := event.get("name")) in (torch_api.FRAME_PHASE, torch_api.BACKWARD_PHASE):
                 self._note(metadata, name, event["ph"])
         # A backward graph compiled later has metrics of its own.
-        elif (metrics := metadata.get("compilation_metrics", {})) and metrics.get("is_forward") is not False:
-            compiled.count += bool(metrics.get("has_guarded_code")) and metrics.get("guard_count") is not None
+        elif (metrics := metadata.get("compilation_metrics", {})) and metrics.get(
+            "is_forward"
+        ) is not False:
+            compiled.count += (
+                bool(metrics.get("has_guarded_code")) and metrics.get("guard_count") is not None
+            )
             compiled.is_over_limit |= self.is_over_limit(metadata)
             compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
 
@@ -80,14 +85,18 @@ class CompileWatch(torch_trace.TraceLooker):
         started = self._open.setdefault((threading.get_ident(), name), [])
         if phase == "B":
             compile_id = torch_trace.compile_id(metadata)
-            started.append(TimedCompile(compile_id, time.perf_counter(), None, name == torch_api.FRAME_PHASE))
+            started.append(
+                TimedCompile(compile_id, time.perf_counter(), None, name == torch_api.FRAME_PHASE)
+            )
             self._compiled.spans.append(started[-1])
         elif phase == "E":
             started.pop().end = time.perf_counter()
 
 
 def _first_reason(text: str) -> str | None:
-    """The newest cache entry's first failed guard, without its compile id and the place that torch adds."""
+    """The newest cache entry's first failed guard, without its compile id and the place that torch
+    adds.
+    """
     try:
         value = json.loads(text)
     except ValueError:

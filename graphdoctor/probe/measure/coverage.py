@@ -1,8 +1,9 @@
 """How much of a call runs in compiled graphs, when each graph runs, and the call cut into segments.
 
-``torch.profiler`` sees every ``aten::`` operation; each compiled graph runs in a range of its own meanwhile. (While a
-``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are runs of graphs, eager operations, guard
-checks, compiles and backward passes, by the profiler's clock; without it, only runs of graphs and compiles are known.
+``torch.profiler`` sees every ``aten::`` operation; each compiled graph runs in a range of its own
+meanwhile. (While a ``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are
+runs of graphs, eager operations, guard checks, compiles and backward passes, by the profiler's
+clock; without it, only runs of graphs and compiles are known.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ CONVERSION_RANGE = "graphdoctor_conversion"
 
 _OPERATION = "aten::"
 _AUTOGRAD_NODE = "autograd::engine::evaluate_function"
-_NOT_EAGER = (_OPERATION, GRAPH_RANGE, BACKWARD_RANGE, CONVERSION_RANGE, _AUTOGRAD_NODE, *torch_api.PROFILED_OVERHEAD)
+_NOT_EAGER = (
+    _OPERATION,
+    GRAPH_RANGE,
+    BACKWARD_RANGE,
+    CONVERSION_RANGE,
+    _AUTOGRAD_NODE,
+    *torch_api.PROFILED_OVERHEAD,
+)
 MAX_NAMES = 20
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
@@ -51,7 +59,9 @@ def measure(call: Callable[[], Any], graphs: GraphGlobals) -> Coverage:
 
 
 def profiled(call: Callable[[], Any], graphs: GraphGlobals) -> tuple[list[Any], list[WatchedRun]]:
-    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own."""
+    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of
+    their own.
+    """
     with (
         graphs.watched() as runs,
         torch_api.marked_conversions(CONVERSION_RANGE),
@@ -80,13 +90,15 @@ def time_runs(call: Callable[[], Any], graphs: GraphGlobals) -> SteadyCall:
     return sorted(timed, key=lambda each: each.call_us)[len(timed) // 2]
 
 
-def is_eager(event: Any) -> bool:  # noqa: ANN401
-    """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
+def is_eager(event: Any) -> bool:
+    """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's
+    own.
+    """
     is_operation: bool = event.name.startswith(_OPERATION)
     return is_operation and _around(event, _NOT_EAGER) is None
 
 
-def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:  # noqa: ANN401
+def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:
     parent = event.cpu_parent
     while parent is not None and not parent.name.startswith(prefixes):
         parent = parent.cpu_parent
@@ -94,7 +106,9 @@ def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:  # noqa: ANN401
 
 
 def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
-    """Names of one thread's operations that ``is_eager``; ``ranges``: a name at each beginning, None at each end."""
+    """Names of one thread's operations that ``is_eager``; ``ranges``: a name at each beginning,
+    None at each end.
+    """
     around: list[bool] = []
     for name in ranges:
         if name is None:
@@ -134,7 +148,12 @@ class Segment:
         """In the form of the ``lane`` event."""
         times = [round(self.start_us, 3), round(self.end_us, 3)]
         if self.kind == "eager":
-            return [self.kind, *times, dict(self.ops.most_common(_MAX_OPERATIONS)), self.ops.total()]
+            return [
+                self.kind,
+                *times,
+                dict(self.ops.most_common(_MAX_OPERATIONS)),
+                self.ops.total(),
+            ]
         return [self.kind, *times, self.compile_id, self.graph]
 
 
@@ -149,9 +168,13 @@ class CutCall:
     @property
     def forward_runs(self) -> tuple[int | None, ...]:
         """Numbers of the graphs that ran, but for backward graphs, which only the profiler sees."""
-        return tuple(part.graph for part in self.segments if part.kind == "graph" and not part.is_backward)
+        return tuple(
+            part.graph for part in self.segments if part.kind == "graph" and not part.is_backward
+        )
 
-    def renamed(self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]) -> CutCall:
+    def renamed(
+        self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]
+    ) -> CutCall:
         """The same call with other compile ids and numbers of graphs; unknown ones become None."""
         parts = (
             replace(part, compile_id=compile_ids.get(part.compile_id), graph=graphs.get(part.graph))
@@ -160,9 +183,13 @@ class CutCall:
         return replace(self, segments=tuple(parts))
 
     def fields(self, call: int | None) -> dict[str, object]:
-        """The call, None for the steady one, as a ``lane`` event; of too many segments the shortest are left out."""
+        """The call, None for the steady one, as a ``lane`` event; of too many segments the shortest
+        are left out.
+        """
         parts = self.segments
-        longest = sorted(range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us)
+        longest = sorted(
+            range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us
+        )
         shown = sorted(longest[:_MAX_SEGMENTS])
         return {
             "call": call,
@@ -177,23 +204,38 @@ def cut_profile(events: Sequence[Any]) -> CutCall:
     """Cut a profiled call, all of which is under ``CALL_RANGE``, into segments."""
     whole = next(event for event in events if event.name == CALL_RANGE)
     began, ended = whole.time_range.start, whole.time_range.end
-    own = sorted((event for event in events if event.thread == whole.thread), key=lambda event: event.time_range.start)
+    own = sorted(
+        (event for event in events if event.thread == whole.thread),
+        key=lambda event: event.time_range.start,
+    )
     found = [*_of_thread(own), *_backward_runs(events, own)]
     inside = (part for part in found if part.start_us >= began and part.end_us <= ended)
-    moved = (replace(part, start_us=part.start_us - began, end_us=part.end_us - began) for part in inside)
+    moved = (
+        replace(part, start_us=part.start_us - began, end_us=part.end_us - began) for part in inside
+    )
     parts = list(_joined(_in_turns(moved)))
     parts += _backward_passes(events, parts, began, ended)
-    return CutCall(ended - began, tuple(sorted(parts, key=lambda part: part.start_us)), is_profiled=True)
+    return CutCall(
+        ended - began, tuple(sorted(parts, key=lambda part: part.start_us)), is_profiled=True
+    )
 
 
-def _backward_passes(events: Iterable[Any], parts: Sequence[Segment], began: float, ended: float) -> Iterator[Segment]:
-    """Between segments, from when autograd's engine began to work to when it ended, on whichever thread."""
+def _backward_passes(
+    events: Iterable[Any], parts: Sequence[Segment], began: float, ended: float
+) -> Iterator[Segment]:
+    """Between segments, from when autograd's engine began to work to when it ended, on whichever
+    thread.
+    """
     ranges = sorted(
         (event.time_range.start - began, event.time_range.end - began)
         for event in events
         if event.name.startswith(_AUTOGRAD_NODE)
     )
-    ends = [0.0, *(moment for part in parts for moment in (part.start_us, part.end_us)), ended - began]
+    ends = [
+        0.0,
+        *(moment for part in parts for moment in (part.start_us, part.end_us)),
+        ended - began,
+    ]
     for start, end in zip(ends[::2], ends[1::2], strict=True):
         # Nodes follow each other, so all that can reach into a gap begin in it or last before it.
         near = ranges[max(bisect_left(ranges, (start,)) - 1, 0) : bisect_left(ranges, (end,))]
@@ -221,7 +263,9 @@ def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
 
 def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segment]:
     """Runs of backward graphs, on whichever thread autograd makes them; the call waits for them."""
-    forward = {event.sequence_nr: event for event in own if event.name == torch_api.COMPILED_FORWARD}
+    forward = {
+        event.sequence_nr: event for event in own if event.name == torch_api.COMPILED_FORWARD
+    }
     for event in events:
         if event.name == torch_api.COMPILED_BACKWARD:
             compile_id = graph = None
@@ -229,20 +273,24 @@ def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segmen
                 compile_id, within = _compile_id(of), _around(of, GRAPH_RANGE)
                 graph = None if within is None else _graph(within)
             time_range = event.time_range
-            yield Segment("graph", time_range.start, time_range.end, compile_id, graph, is_backward=True)
+            yield Segment(
+                "graph", time_range.start, time_range.end, compile_id, graph, is_backward=True
+            )
 
 
-def _graph(event: Any) -> int | None:  # noqa: ANN401
+def _graph(event: Any) -> int | None:
     return int(event.name.removeprefix(GRAPH_RANGE)) if event.name.startswith(GRAPH_RANGE) else None
 
 
-def _compile_id(event: Any) -> str | None:  # noqa: ANN401
+def _compile_id(event: Any) -> str | None:
     region = _around(event, torch_api.REGION_PREFIX)
     return None if region is None else torch_api.region_of(region.name)
 
 
 def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """In order, each beginning after the end of the one before: what lies within another is left out."""
+    """In order, each beginning after the end of the one before: what lies within another is left
+    out.
+    """
     last = 0.0
     for part in sorted(segments, key=lambda part: (part.start_us, -part.end_us)):
         if part.end_us <= last and part.start_us < last:
@@ -255,7 +303,11 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
     for kind, parts in groupby(segments, key=lambda part: part.kind):
         if kind == "eager":
             first, *others = parts
-            yield replace(first, end_us=[first, *others][-1].end_us, ops=sum((part.ops for part in others), first.ops))
+            yield replace(
+                first,
+                end_us=[first, *others][-1].end_us,
+                ops=sum((part.ops for part in others), first.ops),
+            )
         else:
             yield from parts
 
@@ -263,12 +315,16 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
 def cut_timeline(
     runs: Iterable[WatchedRun], compiles: Iterable[TimedCompile], *, began: float, ended: float
 ) -> CutCall:
-    """Cut a call that was made without the profiler into segments; all times are seconds of one clock."""
+    """Cut a call that was made without the profiler into segments; all times are seconds of one
+    clock.
+    """
 
     def since(moment: float) -> float:
         return (moment - began) * 1e6
 
-    found = [Segment("graph", since(start), since(end), graph=graph) for graph, _, start, end, _ in runs]
+    found = [
+        Segment("graph", since(start), since(end), graph=graph) for graph, _, start, end, _ in runs
+    ]
     for made in compiles:
         end = ended if made.end is None else made.end
         found.append(Segment("compile", since(made.start), since(end), made.compile_id))

@@ -1,16 +1,20 @@
-"""What guard checks cost: of each compiled frame that the steady call runs, of parts of its tree, and in the call.
+"""What guard checks cost: of each compiled frame that the steady call runs, of parts of its tree,
+and in the call.
 
-A function's own code may change its arguments and modes (``kwargs.pop``, ``torch.no_grad``), so a check is measured in
-place: a profile function sees the call enter Dynamo's code for the frame, with the very arguments that torch has just
+A function's own code may change its arguments and modes (``kwargs.pop``, ``torch.no_grad``), so a
+check is measured in
+place: a profile function sees the call enter Dynamo's code for the frame, with the very arguments
+    that torch has just
 checked. Meanwhile Dynamo is switched off, as it is during its own checks.
 
-A part's cost is the time that a check saves without it: a clone of the tree without the part and a whole clone are
-timed in turns. The difference between two whole clones is the least that can be measured. A failing check would look
-quick, so every tree must return True before it is timed.
+A part's cost is the time that a check saves without it: a clone of the tree without the part and a
+whole clone are timed in turns. The difference between two whole clones is the least that can be
+measured. A failing check would look quick, so every tree must return True before it is timed.
 
-A search checks the guards of one cache entry after the other until all of one's hold; torch's own profiler range is
-around each. Other work comes between two searches, so caches are colder than for a check that is repeated. The
-profiler's own time is taken off: an empty range beside each call is as long as the profiler makes every range.
+A search checks the guards of one cache entry after the other until all of one's hold; torch's own
+profiler range is around each. Other work comes between two searches, so caches are colder than for
+a check that is repeated. The profiler's own time is taken off: an empty range beside each call is
+as long as the profiler makes every range.
 """
 
 from __future__ import annotations
@@ -46,7 +50,9 @@ class CompiledCode:
     def __init__(self) -> None:
         self.original: dict[CodeType, CodeType] = {}
         """The code that Dynamo compiled, by what it made of it."""
-        self.close = torch_guards.on_compiled_code(lambda original, made: self.original.update({made: original}))
+        self.close = torch_guards.on_compiled_code(
+            lambda original, made: self.original.update({made: original})
+        )
 
 
 def spread(name: str, times_us: Iterable[float]) -> dict[str, float]:
@@ -69,7 +75,8 @@ class CheckTimer:
         """Make the call and measure each compiled frame the first time it is entered.
 
         Returns:
-            Compile id, runs, and costs where they could be measured; a part's is None for less than can be measured.
+            Compile id, runs, and costs where they could be measured; a part's is None for less than
+            can be measured.
         """
         before = sys.getprofile()
         # Dynamo is active while the call runs: without this it would compile our own functions.
@@ -99,7 +106,9 @@ class CheckTimer:
         compile_id, tree = found
         entry = self._measured[code] = {"compile_id": compile_id}
         if not tree.check(values):
-            self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
+            self.troubles.append(
+                f"{compile_id}: the check of its own arguments does not hold when it is repeated"
+            )
             return
         check = spread("check", _saved_us(tree, torch_guards.empty_guard_tree(), values))
         start = time.perf_counter()
@@ -108,10 +117,15 @@ class CheckTimer:
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
-        entry |= {name: max(us, 0.0) for name, us in check.items()} | {"bill": bill, "unbilled_count": unbilled}
+        entry |= {name: max(us, 0.0) for name, us in check.items()} | {
+            "bill": bill,
+            "unbilled_count": unbilled,
+        }
 
 
-def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+def _bill(
+    tree: Any, values: Mapping[str, Any], budget_s: float
+) -> tuple[list[dict[str, Any]], int]:
     """What each part of the tree costs, and how many parts were left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = time.perf_counter() + budget_s
@@ -129,8 +143,9 @@ def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[d
     return bill, len(parts) - len(bill)
 
 
-def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) -> list[float] | None:  # noqa: ANN401
-    """Quartiles of the microseconds by which a check is quicker without some sources; None when it fails.
+def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) -> list[float] | None:
+    """Quartiles of the microseconds by which a check is quicker without some sources; None when it
+    fails.
 
     Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
     """
@@ -139,16 +154,18 @@ def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) ->
     ]
     if not all(clone.check(values) for clone in clones):
         return None
-    return statistics.quantiles([*_saved_us(whole, rest, values), *_saved_us(later_whole, later_rest, values)], n=4)
+    return statistics.quantiles(
+        [*_saved_us(whole, rest, values), *_saved_us(later_whole, later_rest, values)], n=4
+    )
 
 
-def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:  # noqa: ANN401
+def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:
     count = max(1, _BATCH_NS // max(_batch_ns(tree, values, 1), 1))
     for _ in range(_ROUNDS):
         yield (_batch_ns(tree, values, count) - _batch_ns(other, values, count)) / count / 1e3
 
 
-def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa: ANN401
+def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:
     check = tree.check
     start = time.perf_counter_ns()
     for _ in range(count):
@@ -171,18 +188,24 @@ _BUDGET_S = 3.0
 class Searches(NamedTuple):
     """The searches of several equal calls, and what was taken off each for the profiler.
 
-    ``calls``: of each search the compile whose code it found, None if it found none, and microseconds.
+    ``calls``: of each search the compile whose code it found, None if it found none, and
+    microseconds.
     """
 
     calls: list[list[tuple[str | None, float]]]
     profiler_us: float
 
     def add_to(self, cost: dict[str, Any]) -> None:
-        """Add the times of all searches in a call, and of those that found each compile; none of too few calls."""
+        """Add the times of all searches in a call, and of those that found each compile; none of
+        too few calls.
+        """
         if whole := _spread("searches", [[sum(us for _, us in call)] for call in self.calls]):
             cost |= whole | {"profiler_us": self.profiler_us}
             for entry in cost["entries"]:
-                own = [[us for found, us in call if found == entry["compile_id"]] for call in self.calls]
+                own = [
+                    [us for found, us in call if found == entry["compile_id"]]
+                    for call in self.calls
+                ]
                 entry.update(_spread("search", own))
 
 
@@ -192,12 +215,18 @@ def _spread(name: str, calls: list[list[float]]) -> dict[str, float]:
 
 
 def time_searches(call: Callable[[], Any]) -> Searches | None:
-    """The searches in repetitions of a call under the profiler; None if this torch doesn't tell its ranges."""
+    """The searches in repetitions of a call under the profiler; None if this torch doesn't tell its
+    ranges.
+    """
     started = time.perf_counter()
     if not (first := _profiled(call, 1)):
         return None
-    possible = min(_MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_CALLS)
-    return searches_in(_profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS)), skipped=_FIRST_CALLS)
+    possible = min(
+        _MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_CALLS
+    )
+    return searches_in(
+        _profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS)), skipped=_FIRST_CALLS
+    )
 
 
 def _profiled(call: Callable[[], Any], count: int) -> list[ProfiledEvent]:
@@ -216,14 +245,22 @@ def searches_in(events: Iterable[ProfiledEvent], *, skipped: int = 0) -> Searche
     calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
     empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
     profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
-    torchs = [item for item in ordered if item.name.startswith((torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))]
+    torchs = [
+        item
+        for item in ordered
+        if item.name.startswith((torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))
+    ]
     return Searches([list(_searches_of(call, torchs, profiler_us)) for call in calls], profiler_us)
 
 
 def _searches_of(
     call: ProfiledEvent, torchs: list[ProfiledEvent], profiler_us: float
 ) -> Iterator[tuple[str | None, float]]:
-    own = [each for each in torchs if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns]
+    own = [
+        each
+        for each in torchs
+        if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns
+    ]
     for item, following in pairwise([*own, None]):
         if item is not None and item.name == torch_api.CACHE_LOOKUP:
             # What a search found begins right after it.

@@ -1,9 +1,10 @@
 """Where the time of a steady call goes, kernel by kernel, from the events of torch.profiler.
 
-On a GPU a kernel is what runs on the device. On a CPU it is the outermost operation that computes something itself:
-``aten::linear`` only calls ``aten::addmm``, and what that calls is part of it; Inductor's in C++ show themselves after
-``show_generated_kernels``. Time that two kernels share, on two streams or threads, counts once, for the one that began
-first; so kernels and the rest add up to the call.
+On a GPU a kernel is what runs on the device. On a CPU it is the outermost operation that computes
+something itself: ``aten::linear`` only calls ``aten::addmm``, and what that calls is part of it;
+Inductor's in C++ show themselves after ``show_generated_kernels``. Time that two kernels share, on
+two streams or threads, counts once, for the one that began first; so kernels and the rest add up to
+the call.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class _Node:
 
 
 class Kernel(NamedTuple):
-    """One run of a kernel; ``node`` is the event on the host that it is, or that launched it, if there is one."""
+    """One run of a kernel; ``node`` is the event on the host that it is, or that launched it, if
+    there is one.
+    """
 
     name: str
     kind: KernelKind
@@ -117,7 +120,9 @@ _Run = TypeVar("_Run", InductorRun, KernelRun)
 
 @dataclass(frozen=True)
 class SeenCall:
-    """One call under the profiler; ``was_held_up``: the system took a processor from the process meanwhile."""
+    """One call under the profiler; ``was_held_up``: the system took a processor from the process
+    meanwhile.
+    """
 
     whole: ProfiledEvent
     nodes: Sequence[_Node]
@@ -133,7 +138,9 @@ class SeenCall:
 
     @property
     def launches(self) -> int | None:
-        """How many kernels ran; None if the profiler can't see them: where it sees none at all on a device."""
+        """How many kernels ran; None if the profiler can't see them: where it sees none at all on a
+        device.
+        """
         return len(self.kernels) if self.kernels or not self.is_on_device else None
 
     @property
@@ -153,7 +160,11 @@ class SeenCall:
             copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
 
         def us(kind: KernelKind) -> float | None:
-            return None if self.launches is None else sum(sum(each) for key, each in by_name.items() if key[1] == kind)
+            return (
+                None
+                if self.launches is None
+                else sum(sum(each) for key, each in by_name.items() if key[1] == kind)
+            )
 
         def launching(name: str) -> dict[str, Any]:
             known = [operations for operations in launched_by[name] if operations]
@@ -165,7 +176,11 @@ class SeenCall:
         inside = [node.event for node in self.nodes]
         regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
         # A wait for the device is as long as its kernels are.
-        others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
+        others = (
+            _waits(inside)
+            if self.is_on_device
+            else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
+        )
         covered_ns = _covered_ns([*regions, *others])
         return KernelShare(
             device="cuda" if self.is_on_device else "cpu",
@@ -174,10 +189,14 @@ class SeenCall:
             generated_us=us("generated"),
             copy_us=us("copy"),
             communication_us=us("communication"),
-            graph_input_copy_us=copied_us if self.is_on_device and self.launches is not None else None,
+            graph_input_copy_us=copied_us
+            if self.is_on_device and self.launches is not None
+            else None,
             launches=self.launches,
             graph_launches=self.graph_launches,
-            region_runs=sum(_is_region(event.name) and event.name != torch_api.CACHE_LOOKUP for event in inside),
+            region_runs=sum(
+                _is_region(event.name) and event.name != torch_api.CACHE_LOOKUP for event in inside
+            ),
             region_us=(covered_ns - _covered_ns(others)) / 1e3,
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
             largest=tuple(
@@ -187,14 +206,20 @@ class SeenCall:
         )
 
     def runs(self) -> _Runs:
-        """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it belongs to."""
+        """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it
+        belongs to.
+        """
         marked = [node for node in self.nodes if node.event.name.startswith(RUN_RANGE)]
         records = []
         for node in marked:
             graph, phase = node.event.name.removeprefix(RUN_RANGE).split(" ")
-            records.append(InductorRun(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))  # type: ignore[arg-type]
+            records.append(
+                InductorRun(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3)
+            )  # type: ignore[arg-type]
         index = {node: number for number, node in enumerate(marked)}
-        return records, [_run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()]
+        return records, [
+            _run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()
+        ]
 
     def _counted_once(self) -> Iterator[tuple[Kernel, int]]:
         """Each kernel with the time that no earlier one has, up to the end of the call."""
@@ -205,7 +230,9 @@ class SeenCall:
             last = max(last, end)
 
 
-def _run(kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequence[InductorRun]) -> KernelRun:
+def _run(
+    kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequence[InductorRun]
+) -> KernelRun:
     around = [] if kernel.node is None else list(kernel.node.outwards())
     run = next((index[node] for node in around if node in index), None)
     is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
@@ -225,7 +252,9 @@ def _run(kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequenc
 
 @dataclass(frozen=True)
 class MeasuredKernels:
-    """A steady call, with the profiler and without; ``one_by_one``: without CUDA graphs, None if it wasn't made."""
+    """A steady call, with the profiler and without; ``one_by_one``: without CUDA graphs, None if it
+    wasn't made.
+    """
 
     calls: Sequence[SeenCall]
     times_us: Sequence[float]
@@ -237,16 +266,25 @@ class MeasuredKernels:
         return min(self.calls, key=attrgetter("us"))
 
     def runs(self) -> _Runs:
-        """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones.
+        """Runs of graphs and of kernels; each one's time is the median over the calls that ran the
+        same ones.
 
-        Without calls in which the system took a processor from the process, if enough others remain.
+        Without calls in which the system took a processor from the process, if enough others
+        remain.
         """
         runs, kernels = self.best.runs()
         own = [call for call in self.calls if not call.was_held_up]
         all_runs = [call.runs() for call in (own if len(own) >= _MIN_CALLS else self.calls)]
-        same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [(runs, kernels)]
-        runs, kernels = _median(runs, [each for each, _ in same]), _median(kernels, [each for _, each in same])
-        return runs, kernels if self.one_by_one is None else _with_operations(kernels, self.one_by_one.runs()[1])
+        same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [
+            (runs, kernels)
+        ]
+        runs, kernels = (
+            _median(runs, [each for each, _ in same]),
+            _median(kernels, [each for _, each in same]),
+        )
+        return runs, kernels if self.one_by_one is None else _with_operations(
+            kernels, self.one_by_one.runs()[1]
+        )
 
     def share(self) -> KernelShare:
         """Where the call's time goes, added up."""
@@ -258,11 +296,19 @@ def _median(first: list[_Run], same: Sequence[list[_Run]]) -> list[_Run]:
     return [run.replace(us=us) for run, us in zip(first, times, strict=True)]
 
 
-def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]) -> list[KernelRun]:
-    """The kernels that CUDA graphs launched with their operations, where a run of a graph has the same kernels."""
+def _with_operations(
+    kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]
+) -> list[KernelRun]:
+    """The kernels that CUDA graphs launched with their operations, where a run of a graph has the
+    same kernels.
+    """
     found = list(kernels)
     for run in {kernel.run for kernel in kernels} - {None}:
-        own = [at for at, each in enumerate(kernels) if each.run == run and each.operation != GRAPH_INPUT_COPY]
+        own = [
+            at
+            for at, each in enumerate(kernels)
+            if each.run == run and each.operation != GRAPH_INPUT_COPY
+        ]
         known = [kernel for kernel in one_by_one if kernel.run == run]
         if [kernels[at].name for at in own] == [kernel.name for kernel in known]:
             for at, same in zip(own, known, strict=True):
@@ -286,7 +332,9 @@ Around = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Repeated:
-    """A call that can be made again and again, and compiles nothing; ``restore`` puts back its arguments."""
+    """A call that can be made again and again, and compiles nothing; ``restore`` puts back its
+    arguments.
+    """
 
     make: Callable[[], object]
     restore: Callable[[], None] = lambda: None
@@ -299,7 +347,9 @@ class Repeated:
 
 def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
     """Time a call's kernels; None if this torch doesn't tell the profiler's events."""
-    times = time_calls(call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore, is_own_only=True)
+    times = time_calls(
+        call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore, is_own_only=True
+    )
     least = min(times)
     calls, event_count = _profiled(call, 1, around)
     if not event_count:
@@ -309,15 +359,23 @@ def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKer
     if count:
         calls, _ = _profiled(call, count, around)
     ends = time.perf_counter() + _BUDGET_S
-    while count and min(call.us for call in calls) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
+    while (
+        count
+        and min(call.us for call in calls) > _SLOWED * least * 1e6
+        and time.perf_counter() < ends
+    ):
         calls += _profiled(call, count, around)[0]
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
-def device_us(make: Callable[[], object], restore: Callable[[], None] | None, seconds: float) -> float | None:
-    """The part of a call in a row in which a GPU works, in microseconds; None if the profiler sees none.
+def device_us(
+    make: Callable[[], object], restore: Callable[[], None] | None, seconds: float
+) -> float | None:
+    """The part of a call in a row in which a GPU works, in microseconds; None if the profiler sees
+    none.
 
-    ``restore``: puts back what a call changed in its arguments; then each is profiled by itself. ``seconds``: of one.
+    ``restore``: puts back what a call changed in its arguments; then each is profiled by itself.
+    ``seconds``: of one.
     """
     most = max(1, min(_MAX_IN_A_ROW, int(_DEVICE_S / max(seconds, 1e-9)))) if restore is None else 1
     found = 0.0
@@ -326,7 +384,9 @@ def device_us(make: Callable[[], object], restore: Callable[[], None] | None, se
         torch_api.synchronize()
         made, ends = 0, time.perf_counter() + _DEVICE_S
         try:
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            with torch.profiler.profile(
+                activities=[torch.profiler.ProfilerActivity.CUDA]
+            ) as profiler:
                 while not made or (made < number and time.perf_counter() < ends):
                     make()
                     made += 1
@@ -335,35 +395,48 @@ def device_us(make: Callable[[], object], restore: Callable[[], None] | None, se
             return None
         if restore is not None:
             restore()
-        own = [event for event in profiled_events(profiler) if event.is_on_device and not event.is_range]
+        own = [
+            event
+            for event in profiled_events(profiler)
+            if event.is_on_device and not event.is_range
+        ]
         found = _covered_ns((event.start_ns, event.end_ns) for event in own) / 1e3 / made
     return found or None
 
 
 def with_lines(share: KernelShare, call: Repeated, is_own: Callable[[str], bool]) -> KernelShare:
-    """The kernels of a call in eager mode with the lines that compute them, where torch tells them."""
+    """The kernels of a call in eager mode with the lines that compute them, where torch tells
+    them.
+    """
     found: dict[str, dict[CodeLine, None]] = defaultdict(dict)
     seen = seen_call(call, partial(LineRanges, is_own))
     for kernel in () if seen is None else seen.kernels:
         if (line := kernel.line()) is not None:
             found[short_name(kernel.name)][line] = None
-    return share.replace(largest=tuple(each.replace(lines=tuple(found[each.name])) for each in share.largest))
+    return share.replace(
+        largest=tuple(each.replace(lines=tuple(found[each.name])) for each in share.largest)
+    )
 
 
 def seen_call(call: Repeated, around: Around) -> SeenCall | None:
-    """A call under the profiler, once it is warm; None if this torch doesn't tell the profiler's events."""
+    """A call under the profiler, once it is warm; None if this torch doesn't tell the profiler's
+    events.
+    """
     return next(reversed(_profiled(call, _MIN_CALLS, around)[0]), None)
 
 
 def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall], int]:
-    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell them.
+    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell
+    them.
 
     Fewer where other work on the machine makes them long.
     """
     held_up: list[bool] = []
     ends = time.perf_counter() + _PROFILED_S
     with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
-        while len(held_up) < min(count, _MIN_CALLS) or (len(held_up) < count and time.perf_counter() < ends):
+        while len(held_up) < min(count, _MIN_CALLS) or (
+            len(held_up) < count and time.perf_counter() < ends
+        ):
             torch_api.synchronize()
             with torch.profiler.record_function(EMPTY_RANGE):
                 torch_api.synchronize()
@@ -377,28 +450,41 @@ def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall
     return list(calls_in(events, has_device=torch_api.uses_cuda(), held_up=held_up)), len(events)
 
 
-def calls_in(events: Sequence[ProfiledEvent], *, has_device: bool, held_up: Sequence[bool] = ()) -> Iterator[SeenCall]:
+def calls_in(
+    events: Sequence[ProfiledEvent], *, has_device: bool, held_up: Sequence[bool] = ()
+) -> Iterator[SeenCall]:
     """Each call in a profile, which is under ``CALL_RANGE``."""
     nodes = _nodes(event for event in events if not event.is_on_device)
     if has_device:
         # The driver's calls and torch's operations are numbered apart.
         driver = {node.event.number: node for node in nodes if _DRIVER.match(node.event.name)}
-        operations = {node.event.number: node for node in nodes if not _DRIVER.match(node.event.name)}
+        operations = {
+            node.event.number: node for node in nodes if not _DRIVER.match(node.event.name)
+        }
         kernels = [
             _device_kernel(event, operations.get(event.launched_by), driver.get(event.number))
             for event in events
             if event.is_on_device and not event.is_range
         ]
     else:
-        kernels = [kernel for node in nodes if node.parent is None for kernel in _host_kernels(node)]
+        kernels = [
+            kernel for node in nodes if node.parent is None for kernel in _host_kernels(node)
+        ]
     empty = [node for node in nodes if node.event.name == EMPTY_RANGE]
     waited = (_covered_ns(_waits(child.event for child in node.children)) for node in empty)
-    empty_ns = min((node.event.duration_ns - wait for node, wait in zip(empty, waited, strict=True)), default=0)
-    wholes = sorted((node.event for node in nodes if node.event.name == CALL_RANGE), key=lambda event: event.start_ns)
+    empty_ns = min(
+        (node.event.duration_ns - wait for node, wait in zip(empty, waited, strict=True)), default=0
+    )
+    wholes = sorted(
+        (node.event for node in nodes if node.event.name == CALL_RANGE),
+        key=lambda event: event.start_ns,
+    )
     for number, whole in enumerate(wholes):
         inside = [node for node in nodes if whole.start_ns <= node.event.start_ns < whole.end_ns]
         own = [kernel for kernel in kernels if whole.start_ns <= kernel.start_ns < whole.end_ns]
-        yield SeenCall(whole, inside, own, empty_ns, has_device, number < len(held_up) and held_up[number])
+        yield SeenCall(
+            whole, inside, own, empty_ns, has_device, number < len(held_up) and held_up[number]
+        )
 
 
 def short_name(name: str) -> str:
@@ -411,15 +497,23 @@ def short_name(name: str) -> str:
 
 
 def _is_region(name: str) -> bool:
-    return name.startswith(torch_api.REGION_PREFIX) or name in (torch_api.CACHE_LOOKUP, torch_api.COMPILED_BACKWARD)
+    return name.startswith(torch_api.REGION_PREFIX) or name in (
+        torch_api.CACHE_LOOKUP,
+        torch_api.COMPILED_BACKWARD,
+    )
 
 
 def _nodes(events: Iterable[ProfiledEvent]) -> list[_Node]:
     around: dict[int, list[_Node]] = defaultdict(list)
     made: list[_Node] = []
     known = list(events)
-    threads = {thread: number for number, thread in enumerate(dict.fromkeys(event.thread for event in known))}
-    for event in sorted(known, key=lambda event: (threads[event.thread], event.start_ns, -event.duration_ns)):
+    threads = {
+        thread: number
+        for number, thread in enumerate(dict.fromkeys(event.thread for event in known))
+    }
+    for event in sorted(
+        known, key=lambda event: (threads[event.thread], event.start_ns, -event.duration_ns)
+    ):
         outer = around[event.thread]
         while outer and outer[-1].event.end_ns < event.end_ns:
             outer.pop()
@@ -437,18 +531,22 @@ def _host_kernels(node: _Node) -> list[Kernel]:
     within: list[Kernel] = []
     if role not in ("kernel", "copy"):
         within = [kernel for child in node.children for kernel in _host_kernels(child)]
-        # It computes by means that are no operations, such as oneDNN's convolutions, if most of its time is in nothing
-        # that it calls, and more than it takes to call.
+        # It computes by means that are no operations, such as oneDNN's convolutions, if most of its
+        # time is in nothing that it calls, and more than it takes to call.
         own_ns = event.duration_ns - sum(child.event.duration_ns for child in node.children)
         if role != "calls" or (within and own_ns <= max(_CALLING_NS, event.duration_ns / 2)):
             return within
-    kind: KernelKind = "generated" if is_generated(event.name) else "copy" if role == "copy" else "library"
+    kind: KernelKind = (
+        "generated" if is_generated(event.name) else "copy" if role == "copy" else "library"
+    )
     if role == "kernel" and kind == "library" and is_communication(event.name):
         kind = "communication"
     return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
 
 
-def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _Node | None) -> Kernel:
+def _device_kernel(
+    event: ProfiledEvent, operation: _Node | None, driver_call: _Node | None
+) -> Kernel:
     around = [] if operation is None else [node.event.name for node in operation.outwards()]
     is_copy = event.name.startswith(_MEMORY_COPY) or (bool(around) and around[0] in COPIES)
     kind: KernelKind = "copy" if is_copy else "generated" if is_generated(event.name) else "library"
@@ -456,7 +554,9 @@ def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _
         # With a single rank, NCCL only copies.
         kind = "communication"
     is_graph_input = is_copy and GRAPH_INPUT_COPY in around
-    return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, driver_call or operation)
+    return Kernel(
+        event.name, kind, event.start_ns, event.end_ns, is_graph_input, driver_call or operation
+    )
 
 
 def _waits(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:

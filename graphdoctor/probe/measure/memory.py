@@ -1,4 +1,6 @@
-"""What memory a call takes: the peak since a moment, and what autograd keeps of it for the backward pass."""
+"""What memory a call takes: the peak since a moment, and what autograd keeps of it for the backward
+pass.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ from ..torch_private.torch_api import tensors_in
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-"""Linux sets the peak of resident memory to what is resident now (proc(5), ``/proc/[pid]/clear_refs``)."""
+"""Linux sets the peak of resident memory to what is resident now (proc(5),
+``/proc/[pid]/clear_refs``)."""
 
 _SHARED_POOL = (0, 0)
-"""The allocator's own pool; each CUDA graph tree has one to itself (``torch/cuda/memory.py``, 2.11 to 2.15)."""
+"""The allocator's own pool; each CUDA graph tree has one to itself (``torch/cuda/memory.py``, 2.11
+to 2.15)."""
 
 
 class PeakMemory:
-    """The peak from now on, CUDA graphs' own included: of torch's allocator if CUDA is used, or resident memory."""
+    """The peak from now on, CUDA graphs' own included: of torch's allocator if CUDA is used, or
+    resident memory.
+    """
 
     def __init__(self) -> None:
         self._is_cuda = torch.cuda.is_initialized()
@@ -41,7 +47,8 @@ class PeakMemory:
         try:
             _RESET.write_text(_RESET_PEAK)
         except OSError:
-            # Compiling takes more than calls do, so the peak since the start says nothing about them.
+            # Compiling takes more than calls do, so the peak since the start says nothing about
+            # them.
             self._is_known = False
 
     @property
@@ -63,8 +70,14 @@ def peak_resident_bytes() -> int:
 
 
 def _kept_for_graphs() -> int:
-    """Memory that CUDA graphs work in: it is theirs from when they are recorded on, and counts as free in between."""
-    kept = (segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) != _SHARED_POOL)
+    """Memory that CUDA graphs work in: it is theirs from when they are recorded on, and counts as
+    free in between.
+    """
+    kept = (
+        segment
+        for segment in torch.cuda.memory_snapshot()
+        if tuple(segment["segment_pool_id"]) != _SHARED_POOL
+    )
     return sum(segment["total_size"] - segment["allocated_size"] for segment in kept)
 
 
@@ -83,9 +96,11 @@ class _Saved:
 
 
 def kept_bytes(call: Callable[[], object]) -> int | None:
-    """The memory that is kept while a call's result lives, and that wasn't there before: each storage once.
+    """The memory that is kept while a call's result lives, and that wasn't there before: each
+    storage once.
 
-    None if one of them can't be measured, as of a sparse tensor, or saved tensors can't be watched in this call.
+    None if one of them can't be measured, as of a sparse tensor, or saved tensors can't be watched
+    in this call.
     """
     # Held, so that nothing new gets the same address.
     before = {storage.data_ptr(): storage for storage in _present()}
@@ -100,7 +115,9 @@ def kept_bytes(call: Callable[[], object]) -> int | None:
         with torch.autograd.graph.saved_tensors_hooks(pack, operator.attrgetter("tensor")):
             output = call()
         alive = [found.tensor for found in saved]
-        storages = [storage for tensor in (*alive, *_on_contexts(output)) for storage in _storages(tensor)]
+        storages = [
+            storage for tensor in (*alive, *_on_contexts(output)) for storage in _storages(tensor)
+        ]
         sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
     except (RuntimeError, NotImplementedError):
         return None
@@ -111,13 +128,16 @@ def _present() -> Iterator[torch.UntypedStorage]:
     for found in gc.get_objects():
         if not issubclass(type(found), torch.Tensor):
             continue
-        # Any tensor of the process: a lazy module's has no memory yet, and another class's can raise what it likes.
+        # Any tensor of the process: a lazy module's has no memory yet, and another class's can
+        # raise what it likes.
         with contextlib.suppress(Exception):
             yield from [storage for storage in _storages(found) if storage.device.type != "meta"]
 
 
 def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """A tensor's memory; of one that is made of others, theirs; RuntimeError, NotImplementedError if it has none."""
+    """A tensor's memory; of one that is made of others, theirs; RuntimeError, NotImplementedError
+    if it has none.
+    """
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         return [tensor.untyped_storage()]
@@ -125,7 +145,9 @@ def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
 
 
 def _on_contexts(output: object) -> Iterator[torch.Tensor]:
-    """Tensors that custom functions keep as attributes of their contexts, as AOTAutograd's does with some."""
+    """Tensors that custom functions keep as attributes of their contexts, as AOTAutograd's does
+    with some.
+    """
     waiting = [tensor.grad_fn for tensor in tensors_in(output)]
     seen: set[object] = set()
     while waiting:

@@ -1,7 +1,9 @@
 """Repeats a call until it is steady, and times it then, by itself or in turns with another probe.
 
-Steady: it compiles nothing, and no function goes over its recompile limit: after that torch runs it eagerly without a
-word, so a quiet call is no steady one. In turns: a socket asks, and several programs share the machine's noise.
+Steady: it compiles nothing, and no function goes over its recompile limit: after that torch runs it
+    eagerly without a
+word, so a quiet call is no steady one. In turns: a socket asks, and several programs share the
+machine's noise.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ BLOCK_S = 0.001
 """How long a block of calls takes at least."""
 
 ROW_S = 0.02
-"""The same for calls in a row on a GPU: only the last is waited for, which takes some of them as long as they run."""
+"""The same for calls in a row on a GPU: only the last is waited for, which takes some of them as
+long as they run."""
 
 _MAX_NUMBER = 10_000
 _REST_S = 0.002
@@ -44,16 +47,19 @@ def time_calls(
     is_own_only: bool = False,
     number: int = 1,
 ) -> list[float]:
-    """Seconds of a call, started within ``seconds``; what one launches on a GPU counts to its own time only.
+    """Seconds of a call, started within ``seconds``; what one launches on a GPU counts to its own
+    time only.
 
-    ``restore``: puts back what a call changed in its arguments, outside the timed span. ``is_own_only``: leave out
-    calls in which the system took a processor from the process, if enough others remain. ``number``: calls that are
-    timed together, as in a loop of calls.
+    ``restore``: puts back what a call changed in its arguments, outside the timed span.
+    ``is_own_only``: leave out calls in which the system took a processor from the process, if
+    enough others remain. ``number``: calls that are timed together, as in a loop of calls.
     """
     times: list[float] = []
     own: list[float] = []
     ends = time.perf_counter() + seconds
-    while len(times) < least or (time.perf_counter() < ends and (most is None or len(times) < most)):
+    while len(times) < least or (
+        time.perf_counter() < ends and (most is None or len(times) < most)
+    ):
         torch_api.synchronize()
         before = preemptions()
         started = time.perf_counter()
@@ -71,8 +77,8 @@ def time_calls(
 class Block:
     """Calls that are timed together: the device is waited for once, as in a loop of calls.
 
-    ``seconds``: of one call. ``restore`` puts back what a call changed in its arguments, outside the timed span; then
-    each is timed alone. ``least_s``: how long the block takes at least.
+    ``seconds``: of one call. ``restore`` puts back what a call changed in its arguments, outside
+    the timed span; then each is timed alone. ``least_s``: how long the block takes at least.
     """
 
     seconds: float
@@ -88,15 +94,21 @@ class Block:
 
 
 def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:
-    """Times of blocks of calls in one turn, started within ``seconds``, at least one; in microseconds for one call."""
+    """Times of blocks of calls in one turn, started within ``seconds``, at least one; in
+    microseconds for one call.
+    """
     restore = block.restore or (lambda: None)
-    # Another process had the machine meanwhile: its caches are cold, and what it does outside the time is over.
+    # Another process had the machine meanwhile: its caches are cold, and what it does outside the
+    # time is over.
     time.sleep(_REST_S)
     restore()
     if block.seconds < _WARM_CALL_S:
         call()
         restore()
-    return [each * 1e6 for each in time_calls(call, seconds=seconds, least=1, restore=restore, number=block.number)]
+    return [
+        each * 1e6
+        for each in time_calls(call, seconds=seconds, least=1, restore=restore, number=block.number)
+    ]
 
 
 def questions(connection: socket.socket) -> Iterator[str]:
@@ -113,16 +125,20 @@ def answer(connection: socket.socket, values: Mapping[str, Any]) -> None:
 
 
 def preemptions() -> int:
-    """How often the system took a processor from a thread of this process that had more to do; others wait for it."""
+    """How often the system took a processor from a thread of this process that had more to do;
+    others wait for it.
+    """
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 MAX_WARM_UPS = 6
-"""Repetitions until a call is given up; automatic dynamic shapes and numbers settle in two or three."""
+"""Repetitions until a call is given up; automatic dynamic shapes and numbers settle in two or
+three."""
 
 _MAX_TO_LIMIT = 24
 _TO_LIMIT_S = 5.0
-"""More of them, while they are quick, show that the function ends up over its limit, which is 8 by default."""
+"""More of them, while they are quick, show that the function ends up over its limit, which is 8 by
+default."""
 
 
 class Activity(NamedTuple):
@@ -137,7 +153,9 @@ def settle(call: Callable[[], Any], activity: Callable[[], Activity]) -> Settlin
     compiles: list[int] = []
     is_over_limit = False
     ends = time.perf_counter() + _TO_LIMIT_S
-    while len(compiles) < MAX_WARM_UPS or (len(compiles) < _MAX_TO_LIMIT and time.perf_counter() < ends):
+    while len(compiles) < MAX_WARM_UPS or (
+        len(compiles) < _MAX_TO_LIMIT and time.perf_counter() < ends
+    ):
         before = activity()
         call()
         after = activity()

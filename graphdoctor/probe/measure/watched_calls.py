@@ -1,8 +1,9 @@
 """Watches calls that a script makes of its compiled functions, as they happen: no call is repeated.
 
-The first calls after each compile are watched, and then ever fewer. One of them runs under a profiler, which gives its
-coverage, and then one whenever there have been twice as many; the others are timed. A call that isn't watched runs no
-Python of ours: a C iterator counts it. ``BackwardSteps`` times the steps of a training loop that runs again.
+The first calls after each compile are watched, and then ever fewer. One of them runs under a
+profiler, which gives its coverage, and then one whenever there have been twice as many; the others
+are timed. A call that isn't watched runs no Python of ours: a C iterator counts it.
+``BackwardSteps`` times the steps of a training loop that runs again.
 """
 
 from __future__ import annotations
@@ -41,31 +42,37 @@ from ..torch_private.torch_kernels import RangeProfiler
 from .coverage import CONVERSION_RANGE, MAX_NAMES, eager_operations
 
 _FIRST_CALLS = 7
-"""After each compile, as many calls one after the other; then each after a quarter more calls than there have been."""
+"""After each compile, as many calls one after the other; then each after a quarter more calls than
+there have been."""
 
 _MAX_WATCHED = 32
 _MAX_SHARE = 100
-"""Of the calls of one function, at most this many or one in a hundred are watched, whichever is more."""
+"""Of the calls of one function, at most this many or one in a hundred are watched, whichever is
+more."""
 
 _FREE_S, _COST_SHARE = 1.0, 0.01
-"""Calls are profiled as long as watching has taken less than this and than this share of the time since."""
+"""Calls are profiled as long as watching has taken less than this and than this share of the time
+since."""
 
 _MAX_STRETCH = 100_000
 _NEVER = 1 << 60
 
 
 CompiledAt = tuple[str, str | None, int | None]
-"""What a program compiles, and file and line of its call of torch.compile; None if it wasn't such a call."""
+"""What a program compiles, and file and line of its call of torch.compile; None if it wasn't such a
+call."""
 
 
 class _Watched:
-    """Counts a compiled function's calls, and decides which are watched; ``begin`` returns what ends one, or None."""
+    """Counts a compiled function's calls, and decides which are watched; ``begin`` returns what
+    ends one, or None.
+    """
 
     def __init__(
         self,
         number: int,
         described: CompiledAt,
-        context: Any,  # noqa: ANN401
+        context: Any,
         begin: Callable[[_Watched], Callable[[], None] | None],
         *,
         is_deferred: bool,
@@ -88,15 +95,30 @@ class _Watched:
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
     def counted(self, *, is_end: bool) -> dict[str, Any]:
-        """Of ``WatchedFunction``; ``is_deferred``: its work is done after the call; ``is_end``: counts are final."""
+        """Of ``WatchedFunction``; ``is_deferred``: its work is done after the call; ``is_end``:
+        counts are final.
+        """
         compiled, file, line = self._described
-        known = {"function": self.number, "compiled": compiled, "file": file, "line": line, "calls": self.calls}
+        known = {
+            "function": self.number,
+            "compiled": compiled,
+            "file": file,
+            "line": line,
+            "calls": self.calls,
+        }
         known |= {"last_compile": self.last_compile, "compiling_calls": self._compiling_calls}
-        return {**known, "unwatched": self._unwatched, "is_deferred": self._is_deferred, "is_end": is_end}
+        return {
+            **known,
+            "unwatched": self._unwatched,
+            "is_deferred": self._is_deferred,
+            "is_end": is_end,
+        }
 
     def forget(self) -> None:
         """Count from 0, and leave the first call unwatched: it compiles, if any does."""
-        self._lock = threading.RLock()  # a forked process may have inherited one that nobody releases
+        self._lock = (
+            threading.RLock()
+        )  # a forked process may have inherited one that nobody releases
         self._counted = self._tries = self._plans = self._armed_at = self._since_armed = 0
         self._stretches: list[tuple[int, Iterator[Callable[[], object]]]] = []
         self.last_compile = self.profiled_call = None
@@ -133,13 +155,15 @@ class _Watched:
         return bool
 
     def _until_allowed(self) -> int:
-        return 0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
+        return (
+            0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
+        )
 
     def _leave_unwatched(self, count: int) -> None:
         """Watch a call again after so many.
 
-        Every call takes the next item of an iterator and calls it when it ends: ``bool``, in C, or ``_arm`` from the
-        last one. A single C iterator, since two threads can be in it.
+        Every call takes the next item of an iterator and calls it when it ends: ``bool``, in C, or
+        ``_arm`` from the last one. A single C iterator, since two threads can be in it.
         """
         self._plans += 1
         if not count:
@@ -150,7 +174,9 @@ class _Watched:
         else:
             count = min(count, _MAX_STRETCH)
             ends = iter([*[bool] * (count - 1), partial(self._arm, self._plans)])
-        while len(self._stretches) > 1:  # in the latest, a call of another thread can be about to begin
+        while (
+            len(self._stretches) > 1
+        ):  # in the latest, a call of another thread can be about to begin
             planned, old = self._stretches.pop(0)
             self._counted += planned - length_hint(old)
         self._stretches.append((count, ends))
@@ -173,7 +199,9 @@ class _Watched:
 
 
 class DeviceClock:
-    """Times work on the current CUDA stream by the device's clock; what two events are apart at once is taken off."""
+    """Times work on the current CUDA stream by the device's clock; what two events are apart at
+    once is taken off.
+    """
 
     def __init__(self) -> None:
         self._events = [_recorded_event(), _recorded_event()]
@@ -192,7 +220,7 @@ class DeviceClock:
         return float(start.elapsed_time(end) - before.elapsed_time(start)) * 1e3
 
 
-def _recorded_event() -> Any:  # noqa: ANN401
+def _recorded_event() -> Any:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
@@ -249,13 +277,17 @@ class CallWatcher:
         self._waiting: list[tuple[dict[str, Any], DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
-        """Watch what torch.compile makes from now on; ``describe`` is called inside torch.compile."""
+        """Watch what torch.compile makes from now on; ``describe`` is called inside
+        torch.compile.
+        """
 
-        def add(context: Any, function: Any) -> None:  # noqa: ANN401
+        def add(context: Any, function: Any) -> None:
             if context in self._by_context:
                 return
             number, is_deferred = len(self._functions), _is_deferred(function)
-            watched = _Watched(number, describe(function), context, self._begin, is_deferred=is_deferred)
+            watched = _Watched(
+                number, describe(function), context, self._begin, is_deferred=is_deferred
+            )
             self._by_context[context] = watched
             self._functions.append(watched)
 
@@ -272,7 +304,10 @@ class CallWatcher:
         if (call := self._own_call()) is not None:
             call.end_profiler()  # what it would see of the compile is much, and of no use
         *_, outermost = (None, *self._compiled_calls.frames())
-        if outermost is not None and (watched := self._by_context.get(outermost.f_locals.get("self"))) is not None:
+        if (
+            outermost is not None
+            and (watched := self._by_context.get(outermost.f_locals.get("self"))) is not None
+        ):
             watched.on_compile()
 
     def begin_in_fork(self) -> None:
@@ -353,7 +388,8 @@ class CallWatcher:
         try:
             call.end_profiler()
         finally:
-            # What ended the call can live until the next watched one; the program's values must not.
+            # What ended the call can live until the next watched one; the program's values must
+            # not.
             call.frame = call.error = None
             self._call = None
             self._lock.release()
@@ -385,7 +421,9 @@ class CallWatcher:
         if ranges is not None:
             if call.outcome == "steady":
                 eager = Counter(name for thread in ranges for name in eager_operations(thread))
-                runs = [tensor_ops for _, tensor_ops, _, _, thread in call.runs if thread == call.thread]
+                runs = [
+                    tensor_ops for _, tensor_ops, _, _, thread in call.runs if thread == call.thread
+                ]
                 artifact["graph_runs"], artifact["graph_ops"] = len(runs), sum(runs)
                 artifact["eager_ops"] = eager.total()
                 artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
@@ -409,7 +447,7 @@ class CallWatcher:
             self._write_artifact("graphdoctor_watched_call", self._waiting.pop(0)[0])
 
 
-def _is_deferred(function: Any) -> bool:  # noqa: ANN401
+def _is_deferred(function: Any) -> bool:
     called = function.forward if isinstance(function, torch.nn.Module) else function
     tests = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     return any(test(called) for test in tests)
@@ -421,7 +459,9 @@ _MAX_STEPS, _MAX_LOSSES = 100, 5
 
 
 class BackwardSteps:
-    """The steps of one process, from one ``torch.autograd.backward`` to the next, and its first losses."""
+    """The steps of one process, from one ``torch.autograd.backward`` to the next, and its first
+    losses.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -446,4 +486,6 @@ class BackwardSteps:
         losses = []
         with contextlib.suppress(Exception):  # the device may be gone
             losses = [float(loss) for loss in self._losses]
-        return Steps(count=self._count, intervals_us=tuple(self._intervals_us), losses=tuple(losses))
+        return Steps(
+            count=self._count, intervals_us=tuple(self._intervals_us), losses=tuple(losses)
+        )

@@ -28,7 +28,9 @@ def places_in(stack: str | None) -> tuple[tuple[str, int, str], ...]:
 
 
 class GraphRecorder:
-    """Writes down graphs (inputs, nodes, operation counts), numbered in the order in which they reach the backend."""
+    """Writes down graphs (inputs, nodes, operation counts), numbered in the order in which they
+    reach the backend.
+    """
 
     def __init__(self, want_file: Callable[[str], None]) -> None:
         self._want_file = want_file
@@ -47,7 +49,9 @@ class GraphRecorder:
 
     def _described(self, gm: torch.fx.GraphModule) -> dict[str, Any]:
         # Torch's files too, and those of the bodies of higher-order operators.
-        graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
+        graphs = (
+            module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)
+        )
         for node in (node for graph in graphs for node in graph.nodes):
             for file, _, _ in places_in(node.stack_trace):
                 self._want_file(file)
@@ -65,18 +69,24 @@ class GraphRecorder:
 def tensor_op_count(gm: torch.fx.GraphModule) -> int:
     """Calls in a graph that compute a tensor.
 
-    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies. Items of a tuple of
-    results, arithmetic on sizes and tensors that Dynamo makes from numbers don't count: none is a tensor operation in
-    eager mode.
+    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies. Items
+    of a tuple of results, arithmetic on sizes and tensors that Dynamo makes from numbers don't
+    count: none is a tensor operation in eager mode.
     """
     return sum(_tensor_ops_of(node, gm) for node in gm.graph.nodes if node.op in _CALLS)
 
 
 def _tensor_ops_of(node: torch.fx.Node, gm: torch.fx.GraphModule) -> int:
-    taken = (getattr(gm, str(each.target), None) for each in node.all_input_nodes if each.op == "get_attr")
+    taken = (
+        getattr(gm, str(each.target), None)
+        for each in node.all_input_nodes
+        if each.op == "get_attr"
+    )
     if bodies := [body for body in taken if isinstance(body, torch.fx.GraphModule)]:
         return sum(map(tensor_op_count, bodies))
-    base = node.args[0] if node.args and getattr(node.target, "__name__", None) == "getitem" else None
+    base = (
+        node.args[0] if node.args and getattr(node.target, "__name__", None) == "getitem" else None
+    )
     if isinstance(base, torch.fx.Node) and isinstance(torch_api.node_value(base), (tuple, list)):
         return 0
     return _has_tensor(torch_api.node_value(node)) and not torch_api.is_number_made_tensor(node)

@@ -1,4 +1,6 @@
-"""Writes down, as ``graphdoctor_inductor_graph``, which operations of the program are in which kernel of Inductor's."""
+"""Writes down, as ``graphdoctor_inductor_graph``, which operations of the program are in which
+kernel of Inductor's.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,13 @@ StackTable = dict[tuple[tuple[str, int, str], ...], int]
 
 
 class CodegenRecorder:
-    """Writes an artifact for each graph; ``partitions`` knows what one keeps for its backward graph, or None."""
+    """Writes an artifact for each graph; ``partitions`` knows what one keeps for its backward
+    graph, or None.
+    """
 
-    def __init__(self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None) -> None:
+    def __init__(
+        self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None
+    ) -> None:
         self._want_file = want_file
         self._partitions = partitions
         self.factor_dtypes: set[str] = set()
@@ -65,7 +71,11 @@ class CodegenRecorder:
         self.factor_dtypes |= {kernel.dtype for kernel in kernels if kernel.dtype is not None}
         self.elementwise.update(*(kernel.elementwise or () for kernel in kernels))
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
-        found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
+        found = (
+            self._partitions.take()
+            if self._partitions is not None and graph.phase == "forward"
+            else None
+        )
         return {
             "graph": graph.number,
             "phase": graph.phase,
@@ -98,9 +108,12 @@ class CodegenRecorder:
     def _operation(
         self, node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]], stacks: StackTable
     ) -> dict[str, object]:
-        # Its value gets to memory if the graph returns it, or a kernel reads it that doesn't compute it as well.
+        # Its value gets to memory if the graph returns it, or a kernel reads it that doesn't
+        # compute it as well.
         own = kernels_of.get(node, set())
-        is_stored = any(each.op == "output" or not kernels_of.get(each, {-1}) <= own for each in readers(node))
+        is_stored = any(
+            each.op == "output" or not kernels_of.get(each, {-1}) <= own for each in readers(node)
+        )
         return {
             "name": node.name,
             "operation": operation_of(node),
@@ -123,7 +136,9 @@ class CodegenRecorder:
 
 
 def _source(node: torch.fx.Node) -> torch.fx.Node:
-    """The node itself; of an item of what an operation returns, the operation if it isn't known to be of another."""
+    """The node itself; of an item of what an operation returns, the operation if it isn't known to
+    be of another.
+    """
     is_item = node.target is operator.getitem and not node.meta.get("original_aten")
     return node.all_input_nodes[0] if is_item else node
 

@@ -1,7 +1,8 @@
 """What the program asks ``torch.compile`` for, and what it calls the objects that it compiles.
 
-Around a module of torch's own class torch compiles a wrapper, ``inner`` in ``torch/_dynamo/external_utils.py``
-(``wrap_inline``, 2.11 to 2.15), whose values are ``fn`` and ``args``.
+Around a module of torch's own class torch compiles a wrapper, ``inner`` in
+``torch/_dynamo/external_utils.py`` (``wrap_inline``, 2.11 to 2.15), whose values are ``fn`` and
+``args``.
 """
 
 from __future__ import annotations
@@ -32,16 +33,24 @@ def compiled_root(frame: FrameType, call: CompileCall) -> Root:
 def compile_call(frame: FrameType) -> CompileCall:
     """Describe a call of ``torch.compile``."""
     given = frame.f_locals
-    defaults = {name: parameter.default for name, parameter in inspect.signature(torch.compile).parameters.items()}
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(torch.compile).parameters.items()
+    }
     # torch.compile sets these two when both are left out.
     defaults |= {"mode": "default", "backend": "inductor"}
     arguments = {
-        name: value.__qualname__ if isinstance(value := given[name], (type, FunctionType)) else value_text(value)
+        name: value.__qualname__
+        if isinstance(value := given[name], (type, FunctionType))
+        else value_text(value)
         for name, default in defaults.items()
         if name != "model" and given.get(name) is not None and given[name] != default
     }
     # graphdoctor's: a test's compile() calls torch.compile for it.
-    passed_on_by = (str(torch_api.torch_root()), str(Path(__file__).resolve().parents[2] / "_")[:-1])
+    passed_on_by = (
+        str(torch_api.torch_root()),
+        str(Path(__file__).resolve().parents[2] / "_")[:-1],
+    )
     caller: FrameType = frame
     while caller.f_code.co_filename.startswith(passed_on_by) and caller.f_back is not None:
         caller = caller.f_back
@@ -54,8 +63,10 @@ def compile_call(frame: FrameType) -> CompileCall:
     )
 
 
-def compiled_name(model: Any) -> str:  # noqa: ANN401
-    """What to call something that is compiled: the qualified name of a function, or of a module's class."""
+def compiled_name(model: Any) -> str:
+    """What to call something that is compiled: the qualified name of a function, or of a module's
+    class.
+    """
     # Module.compile hands over the module's bound method.
     owner = getattr(model, "__self__", model)
     if isinstance(owner, torch.nn.Module):
@@ -100,8 +111,10 @@ def is_wrapper(file: str, function: str) -> bool:
     return function == _WRAPPER[1] and file.replace("\\", "/").endswith(_WRAPPER[0])
 
 
-def argument_names(called: Any, count: int) -> list[str]:  # noqa: ANN401
-    """What a callable itself calls its positional arguments: ``x``, or ``inputs[0]`` of ``*inputs``."""
+def argument_names(called: Any, count: int) -> list[str]:
+    """What a callable itself calls its positional arguments: ``x``, or ``inputs[0]`` of
+    ``*inputs``.
+    """
     try:
         parameters = list(inspect.signature(getattr(called, "forward", called)).parameters.values())
     except (TypeError, ValueError):
@@ -116,13 +129,20 @@ def argument_names(called: Any, count: int) -> list[str]:  # noqa: ANN401
 
 
 def compiled_expression(file: str, line: int) -> str:
-    """What is compiled by the call of ``compile`` at a line, as it's written there; ``model`` if that isn't clear."""
+    """What is compiled by the call of ``compile`` at a line, as it's written there; ``model`` if
+    that isn't clear.
+    """
     calls = [
         node
         for node in ast.walk(parsed(file))
         if isinstance(node, ast.Call)
         and node.lineno <= line <= (node.end_lineno or node.lineno)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)) == "compile"
+        and (
+            node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else getattr(node.func, "id", None)
+        )
+        == "compile"
     ]
     found = {text for call in calls if (text := _compiled_by(call)) is not None}
     return found.pop() if len(found) == 1 else _MODEL
@@ -144,8 +164,16 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
     for node in parsed(file).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
-        if is_definition or any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return Root(value, name if kind in ("module", "function") else _MODEL, file, node.lineno, "<module>")
+        if is_definition or any(
+            isinstance(target, ast.Name) and target.id == name for target in targets
+        ):
+            return Root(
+                value,
+                name if kind in ("module", "function") else _MODEL,
+                file,
+                node.lineno,
+                "<module>",
+            )
     return None
 
 

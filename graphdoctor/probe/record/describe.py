@@ -1,4 +1,6 @@
-"""What a value is, in short: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts ``repr``."""
+"""What a value is, in short: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts
+``repr``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ DTYPES = {
 }
 """torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
 _LENGTHS = frozenset(kind.__len__ for kind in (list, tuple, set, frozenset, deque))
-"""What tells a length without running code of the program; subclasses that leave it as it is have it too."""
+"""What tells a length without running code of the program; subclasses that leave it as it is have
+it too."""
 
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
@@ -48,7 +51,9 @@ def dtype_text(dtype: torch.dtype) -> str:
 
 
 def tensor_text(value: torch.Tensor) -> str:
-    """A tensor's dtype and shape, such as ``f32[8, 128]``; its device too when that is not the CPU."""
+    """A tensor's dtype and shape, such as ``f32[8, 128]``; its device too when that is not the
+    CPU.
+    """
     device = "" if value.device.type == "cpu" else f" {value.device}"
     return f"{dtype_text(value.dtype)}[{', '.join(str(size) for size in value.shape)}]{device}"
 
@@ -56,7 +61,8 @@ def tensor_text(value: torch.Tensor) -> str:
 def value_text(value: object, *, depth: int = 0) -> str:
     """Any argument in at most a few dozen characters.
 
-    Only objects of Python's and torch's own classes are asked for their text: one of the program's may raise or print.
+    Only objects of Python's and torch's own classes are asked for their text: one of the program's
+    may raise or print.
     """
     if isinstance(value, torch.Tensor):
         return tensor_text(value)
@@ -79,7 +85,10 @@ def value_text(value: object, *, depth: int = 0) -> str:
         shown = [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
         if kind is dict:
             keys = (key[:40] if type(key) is str else value_text(key, depth=3) for key, _ in shown)
-            texts = [f"{key}: {value_text(item, depth=depth + 1)}" for key, (_, item) in zip(keys, shown, strict=True)]
+            texts = [
+                f"{key}: {value_text(item, depth=depth + 1)}"
+                for key, (_, item) in zip(keys, shown, strict=True)
+            ]
         else:
             texts = [value_text(item, depth=depth + 1) for item in shown]
         if len(items) > _MAX_ITEMS:
@@ -103,9 +112,9 @@ def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 def value_description(value: object) -> dict[str, Any]:
     """A guarded value: type, text, and what a guard can be about.
 
-    Of a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and dispatch ``keys``; of a dict
-    ``keys`` and ``length``; of another container ``length``; of a function, method or code object ``place``, its file
-    and line.
+    Of a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and dispatch
+    ``keys``; of a dict ``keys`` and ``length``; of another container ``length``; of a function,
+    method or code object ``place``, its file and line.
     """
     kind = type(value)
     described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}

@@ -1,4 +1,5 @@
-"""Why a target or a request is refused, and the program's exceptions as text: tracebacks without the probe's own lines.
+"""Why a target or a request is refused, and the program's exceptions as text: tracebacks without
+the probe's own lines.
 
 Needs no torch, which may be what is missing.
 """
@@ -27,7 +28,9 @@ class TargetError(Exception):
 
 
 class RequestError(TargetError):
-    """What the person asked for can't be done; the parent words it, in the names that the options have there."""
+    """What the person asked for can't be done; the parent words it, in the names that the options
+    have there.
+    """
 
     def __init__(self, code: HintCode, **values: HintValue) -> None:
         super().__init__(f"{code}: {values}")
@@ -37,7 +40,11 @@ class RequestError(TargetError):
 
 def described_error(error: BaseException) -> dict[str, str]:
     """An exception's type, message and traceback."""
-    return {"type": type_name(error), "message": message_of(error), "traceback": traceback_text(error)}
+    return {
+        "type": type_name(error),
+        "message": message_of(error),
+        "traceback": traceback_text(error),
+    }
 
 
 def traceback_text(error: BaseException) -> str:
@@ -65,7 +72,9 @@ def without_probe(report: traceback.TracebackException) -> traceback.TracebackEx
         entries = [entry for entry in part.stack if not entry.filename.startswith(_HERE)]
         if len(entries) < len(part.stack):
             # Python's import machinery imports the target for us.
-            entries = list(itertools.dropwhile(lambda entry: entry.filename.startswith(_IMPORTS), entries))
+            entries = list(
+                itertools.dropwhile(lambda entry: entry.filename.startswith(_IMPORTS), entries)
+            )
         part.stack = traceback.StackSummary.from_list(entries)
     return report
 
@@ -98,4 +107,8 @@ def text_of(value: object) -> str:
 def type_name(error: BaseException) -> str:
     """An exception's type, with its module unless that is Python's own."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

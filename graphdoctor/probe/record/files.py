@@ -1,8 +1,9 @@
-"""The text of the program's files, kept while it runs: they may change or vanish before anyone looks.
+"""The text of the program's files, kept while it runs: they may change or vanish before anyone
+looks.
 
-Goes out: once for each file that records point to, a ``graphdoctor_file`` artifact, and for one that the program
-generated, such as torch_geometric's for each layer, a ``graphdoctor_generated``: named by what holds its functions,
-since its path can be another in every run.
+Goes out: once for each file that records point to, a ``graphdoctor_file`` artifact, and for one
+that the program generated, such as torch_geometric's for each layer, a ``graphdoctor_generated``:
+named by what holds its functions, since its path can be another in every run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _MAX_BYTES = 8 * 2**20
 """Of all texts that one process keeps, in UTF-8."""
 
 _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
-"""Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
+"""Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython,
+which are kept."""
 
 
 @cache
@@ -38,17 +40,23 @@ def is_user_file(file: str) -> bool:
     """Whether a file isn't torch's, Python's own or the probe's."""
     # The separator: torchvision lies beside torch.
     roots = (*torch_api.torch_roots(), Path(__file__).resolve().parent.parent)
-    is_stdlib = file.startswith(f"{Path(linecache.__file__).parent}{os.sep}") and "site-packages" not in file
+    is_stdlib = (
+        file.startswith(f"{Path(linecache.__file__).parent}{os.sep}")
+        and "site-packages" not in file
+    )
     return not is_stdlib and not file.startswith((*(f"{root}{os.sep}" for root in roots), "<"))
 
 
 _IMPORTED = time.time()
 _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
-"""What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a notebook."""
+"""What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a
+notebook."""
 
 
 class ProgramFiles:
-    """Texts of the program's files, if ``has_texts``, and which are generated; ``target``'s folder is the project's."""
+    """Texts of the program's files, if ``has_texts``, and which are generated; ``target``'s folder
+    is the project's.
+    """
 
     def __init__(self, target: str | None, *, has_texts: bool = True) -> None:
         self._has_texts = has_texts
@@ -72,7 +80,9 @@ class ProgramFiles:
             self._pending.append(file)
 
     def take(self) -> Iterator[tuple[str, dict[str, str | None]]]:
-        """Artifacts for the files wanted since the last time, in the order in which they were seen."""
+        """Artifacts for the files wanted since the last time, in the order in which they were
+        seen.
+        """
         pending, self._pending = self._pending, []
         generated = [file for file in pending if self._is_generated(file)]
         makers = _makers(generated) if generated else {}
@@ -86,7 +96,8 @@ class ProgramFiles:
         text = ""
         # A loader of the program's, asked for its source, may raise anything.
         with contextlib.suppress(Exception):
-            # As tracebacks and torch read it: cells and edits laid over the import have entries there.
+            # As tracebacks and torch read it: cells and edits laid over the import have entries
+            # there.
             text = "".join(linecache.getlines(file))
         # From Python 3.13 on, an empty file has one empty line.
         size = 0 if text == "\n" else len(text.encode("utf-8", "replace"))
@@ -100,18 +111,25 @@ class ProgramFiles:
             is_whole = file.endswith(">") and file not in ("<stdin>", "<console>")
             return is_whole and not file.startswith(_GENERATED) and not _is_cell(file)
         path = Path(file)
-        is_project = not path.is_absolute() or any(path.is_relative_to(root) for root in self._roots)
+        is_project = not path.is_absolute() or any(
+            path.is_relative_to(root) for root in self._roots
+        )
         if is_project or not is_user_file(file):
             return False
-        is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(self._temporary)
+        is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(
+            self._temporary
+        )
         try:
             found = path.stat()
         except OSError:
-            # Removed after it was imported; elsewhere it can be in an archive, or a path of another machine.
+            # Removed after it was imported; elsewhere it can be in an archive, or a path of another
+            # machine.
             return is_temporary and not _is_cell(file)
         # What is imported by name from a folder of packages has the same path the next time.
         is_importable = any(folder and path.is_relative_to(folder) for folder in sys.path)
-        return min(found.st_mtime, found.st_ctime) >= self._started and (is_temporary or not is_importable)
+        return min(found.st_mtime, found.st_ctime) >= self._started and (
+            is_temporary or not is_importable
+        )
 
 
 def _is_cell(file: str) -> bool:
@@ -120,11 +138,17 @@ def _is_cell(file: str) -> bool:
 
 
 def _process_start() -> float:
-    """When this process began, in seconds since the epoch; when this module was imported where that is unknown."""
+    """When this process began, in seconds since the epoch; when this module was imported where that
+    is unknown.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         if ticks:
-            return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+            return (
+                time.time()
+                - time.clock_gettime(time.CLOCK_BOOTTIME)
+                + ticks / os.sysconf("SC_CLK_TCK")
+            )
     return _IMPORTED
 
 
@@ -132,7 +156,9 @@ def _process_start() -> float:
 
 
 def _makers(files: Iterable[str]) -> dict[str, str]:
-    """For each file, the name that holds one of its functions: of a class, else of an nn.Module, else of a module."""
+    """For each file, the name that holds one of its functions: of a class, else of an nn.Module,
+    else of a module.
+    """
     wanted = set(files)
     found: dict[str, str] = {}
     for holders in (_held_by_classes, _held_by_instances, _held_by_modules):
@@ -164,14 +190,22 @@ def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
             yield from _held_as(type(instance), vars(instance), files)
 
 
-def _held_as(kind: type, attributes: Mapping[str, object], files: set[str]) -> Iterator[tuple[str, str]]:
-    held = [(file, name) for name, value in list(attributes.items()) if (file := _code_file(value)) in files]
+def _held_as(
+    kind: type, attributes: Mapping[str, object], files: set[str]
+) -> Iterator[tuple[str, str]]:
+    held = [
+        (file, name)
+        for name, value in list(attributes.items())
+        if (file := _code_file(value)) in files
+    ]
     # A class that the generated code defines says nothing about who made it.
     if not held or _is_defined_in(kind, files):
         return
     is_one = len({file for file, _ in held}) == 1
     class_name = f"{kind.__module__}.{kind.__qualname__}"
-    yield from ((str(file), class_name if is_one else f"{class_name}.{name}") for file, name in held)
+    yield from (
+        (str(file), class_name if is_one else f"{class_name}.{name}") for file, name in held
+    )
 
 
 def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
@@ -215,7 +249,9 @@ def _function(value: object) -> FunctionType | None:
 
 
 def _is_defined_in(kind: type, files: set[str]) -> bool:
-    """Whether a class was written there: a function of its body has the class's name, one put into it later hasn't."""
+    """Whether a class was written there: a function of its body has the class's name, one put into
+    it later hasn't.
+    """
     functions = ((name, _function(value)) for name, value in list(vars(kind).items()))
     return any(
         function.__qualname__ == f"{kind.__qualname__}.{name}"

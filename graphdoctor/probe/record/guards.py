@@ -1,11 +1,12 @@
 """Recompiles, seen from inside: every guarded value that differs from a cache entry.
 
-torch reports only the first failed guard of each. At that moment the new values are the frame's locals and each cache
-entry still has its guards, so all of them can be checked one by one, for ``graphdoctor_recompile``.
+torch reports only the first failed guard of each. At that moment the new values are the frame's
+locals and each cache entry still has its guards, so all of them can be checked one by one, for
+``graphdoctor_recompile``.
 
-What can only be known while an entry is being compiled (the user's line for each guard, what an object was, the sizes
-that became dynamic) is kept as long as the entry's own guard manager lives. Tensors are described, never copied; no
-object of the program is asked for its ``repr``.
+What can only be known while an entry is being compiled (the user's line for each guard, what an
+object was, the sizes that became dynamic) is kept as long as the entry's own guard manager lives.
+Tensors are described, never copied; no object of the program is asked for its ``repr``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _MAX_ENTRIES = 32
 """Cache entries that are looked at, the one used last first."""
 
 _MAX_WRITTEN = 8
-"""Cache entries that are written down: the one used last, and those with the fewest differing values."""
+"""Cache entries that are written down: the one used last, and those with the fewest differing
+values."""
 
 _OBJECT_GUARDS = frozenset(
     {"ID_MATCH", "CLOSURE_MATCH", "FUNCTION_MATCH", "CLASS_MATCH", "MODULE_MATCH", "WEAKREF_ALIVE"}
@@ -60,10 +62,10 @@ _PARTS_OF_MODULES = ("._parameters[", "._buffers[", "._modules[")
 _UNKNOWN = object()
 
 _Failed = dict[str, Any]
-"""A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``;
-``source`` or None, ``text``, the value ``then`` and ``now``, whether a module holds it (``is_of_module``), ``sizes`` of
-a relation, the ``other`` of two tensors that are one, and the user's ``line`` that made torch guard on it: file, line
-and function."""
+"""A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``,
+``DICT_KEYS``, ``ENTRY_GONE``; ``source`` or None, ``text``, the value ``then`` and ``now``, whether
+a module holds it (``is_of_module``), ``sizes`` of a relation, the ``other`` of two tensors that are
+one, and the user's ``line`` that made torch guard on it: file, line and function."""
 
 _Place = tuple[str, int, str]
 """File, line and function."""
@@ -77,14 +79,16 @@ class _Seen(NamedTuple):
 
 
 class _Now:
-    """The new values of a frame by source, each evaluated once; ``_UNKNOWN`` where they have none."""
+    """The new values of a frame by source, each evaluated once; ``_UNKNOWN`` where they have
+    none.
+    """
 
-    def __init__(self, f_locals: Any) -> None:  # noqa: ANN401
+    def __init__(self, f_locals: Any) -> None:
         self.f_locals = f_locals
         self.scope: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
 
-    def of(self, source: str) -> Any:  # noqa: ANN401
+    def of(self, source: str) -> Any:
         if source not in self._values:
             self._values[source] = _evaluated(source, self.scope)
         return self._values[source]
@@ -108,19 +112,21 @@ class RecompileRecorder:
         """
         ends = contextlib.ExitStack()
         ends.callback(self._seen.clear)
-        for undo in torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile):
+        for undo in torch_guards.watch_guards(
+            on_built=self._on_built, on_recompile=self._on_recompile
+        ):
             ends.callback(undo)
         return ends.close
 
     # While a frame is being compiled.
 
-    def _on_built(self, guard_manager: Any, output_graph: Any) -> None:  # noqa: ANN401
+    def _on_built(self, guard_manager: Any, output_graph: Any) -> None:
         try:
             self._seen[guard_manager] = self._look(guard_manager, output_graph)
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
             self.failures[type(error).__name__] += 1
 
-    def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:  # noqa: ANN401
+    def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:
         seen = _Seen({}, {})
         scope: dict[str, Any] | None = None
         for guard in output_graph.guards:
@@ -135,7 +141,7 @@ class RecompileRecorder:
                     seen.values[source] = value_description(value)
         return seen
 
-    def _user_place(self, stack: Any) -> _Place | None:  # noqa: ANN401
+    def _user_place(self, stack: Any) -> _Place | None:
         """The innermost user line of a guard's stack; without one, the innermost line."""
         if not stack:
             return None
@@ -146,27 +152,35 @@ class RecompileRecorder:
 
     # At a recompile.
 
-    def _on_recompile(self, entries: list[Any], frame: Any) -> None:  # noqa: ANN401
+    def _on_recompile(self, entries: list[Any], frame: Any) -> None:
         try:
             torch_api.write_artifact("graphdoctor_recompile", self._compare(entries, frame))
         except Exception as error:  # noqa: BLE001 - as above
             self.failures[type(error).__name__] += 1
 
-    def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:
         now = _Now(frame.f_locals)
         failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
-        compared = [self._compared(entry, items, now, frame.f_code) for entry, items in _worth_writing(failed)]
+        compared = [
+            self._compared(entry, items, now, frame.f_code)
+            for entry, items in _worth_writing(failed)
+        ]
         caller, loops = self._caller()
-        # The entry that the function's last call used comes first; none if its failed guards are unknown.
+        # The entry that the function's last call used comes first; none if its failed guards are
+        # unknown.
         return {
             "entries": len(entries),
             "compared": compared,
             "caller": caller,
             "loops": loops,
-            "stack_names": [name for name in frame.f_code.co_varnames if name.startswith("___stack")],
+            "stack_names": [
+                name for name in frame.f_code.co_varnames if name.startswith("___stack")
+            ],
         }
 
-    def _compared(self, entry: Any, failed: list[_Failed], now: _Now, code: CodeType) -> dict[str, Any]:  # noqa: ANN401
+    def _compared(
+        self, entry: Any, failed: list[_Failed], now: _Now, code: CodeType
+    ) -> dict[str, Any]:
         shown = failed[:_MAX_FAILED]
         for item in shown:
             self._complete(item, self._seen.get(entry.guard_manager), now)
@@ -178,13 +192,21 @@ class RecompileRecorder:
         compile_id = None if compile_id is None else str(compile_id)
         return {"compile_id": compile_id, "failed": shown, "hidden": len(failed) - len(shown)}
 
-    def _failed(self, entry: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
+    def _failed(self, entry: Any, now: _Now) -> list[_Failed]:
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
-            return [_failure("ENTRY_GONE", text=[str(getattr(manager, "invalidation_reason", "its guards are gone"))])]
+            return [
+                _failure(
+                    "ENTRY_GONE",
+                    text=[str(getattr(manager, "invalidation_reason", "its guards are gone"))],
+                )
+            ]
         now.scope = torch_guards.guard_scope(manager, now.f_locals)
-        failed = [_failure(kind, text=text) for kind, text in torch_guards.failed_root_guards(root, now.f_locals)]
+        failed = [
+            _failure(kind, text=text)
+            for kind, text in torch_guards.failed_root_guards(root, now.f_locals)
+        ]
         failed += _failed_relations(root, now)
         failed += _without_consequences(list(_failed_below(root, now, self._seen.get(manager))))
         return failed or ([] if root.check(now.f_locals) else _failed_aliasing(manager, now))
@@ -206,10 +228,14 @@ class RecompileRecorder:
             item["now"] = value_description(value)
             path = source.removeprefix(_OF_CLASS)
             wholes = (path[: found.start()] for found in re.finditer(r"[.\[)]", path))
-            item["is_of_module"] = any(isinstance(now.of(whole), torch.nn.Module) for whole in wholes)
+            item["is_of_module"] = any(
+                isinstance(now.of(whole), torch.nn.Module) for whole in wholes
+            )
         if seen is not None:
             is_object = item["leaf"] in _OBJECT_GUARDS
-            item["then"] = _nearest_source(source, seen.values) if is_object else seen.values.get(source)
+            item["then"] = (
+                _nearest_source(source, seen.values) if is_object else seen.values.get(source)
+            )
             item["line"] = _nearest_source(source, seen.lines)
 
     def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -227,7 +253,11 @@ class RecompileRecorder:
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """The counters of the loops around a frame's line: ``{"step": "17"}``."""
         context = self._listener.sources.context(*_place_of(frame))
-        loops = [around for around in (context.enclosing if context else ()) if around.kind in ("for", "while")]
+        loops = [
+            around
+            for around in (context.enclosing if context else ())
+            if around.kind in ("for", "while")
+        ]
         names = [name for around in reversed(loops) for name in _counted_names(around.text)]
         found = {name: frame.f_locals.get(name) for name in names}
         return {name: str(value) for name, value in found.items() if type(value) is int}
@@ -237,7 +267,9 @@ def _place_of(frame: FrameType) -> _Place:
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
-def _failure(leaf: str, source: str | None = None, text: Sequence[str] = (), **more: object) -> _Failed:
+def _failure(
+    leaf: str, source: str | None = None, text: Sequence[str] = (), **more: object
+) -> _Failed:
     return {"leaf": leaf, "source": source, "text": [*text], **more}
 
 
@@ -249,7 +281,7 @@ def _code(text: str) -> CodeType | None:
         return None
 
 
-def _evaluated(text: str, scope: dict[str, Any]) -> Any:  # noqa: ANN401
+def _evaluated(text: str, scope: dict[str, Any]) -> Any:
     code = _code(text)
     try:
         return _UNKNOWN if code is None else eval(code, scope)
@@ -257,7 +289,7 @@ def _evaluated(text: str, scope: dict[str, Any]) -> Any:  # noqa: ANN401
         return _UNKNOWN
 
 
-def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Failed]:  # noqa: ANN401
+def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Failed]:
     for child in torch_guards.guard_children(manager):
         source = child.get_source()
         value = now.of(source)
@@ -277,7 +309,10 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Fail
         then = seen.values.get(source) if seen else None
         if not failed and then is not None and torch_guards.is_dict_manager(child):
             described = value_description(value)
-            if (then.get("type"), then.get("keys")) != (described.get("type"), described.get("keys")):
+            if (then.get("type"), then.get("keys")) != (
+                described.get("type"),
+                described.get("keys"),
+            ):
                 failed = [_failure("DICT_KEYS", source)]
         yield from failed
         # Below another type or object there is nothing to compare with.
@@ -285,24 +320,28 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Fail
             yield from _failed_below(child, now, seen)
 
 
-def _is_failed(leaf: Any, value: Any) -> bool:  # noqa: ANN401
+def _is_failed(leaf: Any, value: Any) -> bool:
     try:
         return leaf(value) is False
     except Exception:  # noqa: BLE001 - the length of None, say: the guard on the type before it has failed
         return False
 
 
-def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:  # noqa: ANN401
+def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:
     """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
     for part in torch_guards.relation_guards(root):
         # A value of another kind has no such size; its own guard reports it.
         if _evaluated(part, now.scope) is False:
             values = {source: now.of(source) for source in torch_guards.sources_in(part)}
-            sizes = {source: value_description(value) for source, value in values.items() if value is not _UNKNOWN}
+            sizes = {
+                source: value_description(value)
+                for source, value in values.items()
+                if value is not _UNKNOWN
+            }
             yield _failure("RELATION", text=[part], sizes=sizes)
 
 
-def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
+def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:
     first: dict[int, str] = {}
     for named in getattr(manager, "no_tensor_aliasing_sources", None) or ():
         # Before 2.15, they are names.
@@ -314,20 +353,30 @@ def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
 
 
 def _printed_place(text: str, file: str) -> _Place | None:
-    """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the path's front."""
+    """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the
+    path's front.
+    """
     found = _PLACE.search(text)
-    return (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
+    return (
+        (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
+    )
 
 
 def _without_consequences(failed: list[_Failed]) -> list[_Failed]:
     """The failed guards without the values that are missing because what held them has changed."""
-    sources = {item["source"] for item in failed if item["leaf"] != "MISSING" and item["source"] is not None}
+    sources = {
+        item["source"]
+        for item in failed
+        if item["leaf"] != "MISSING" and item["source"] is not None
+    }
     changed = sources | {_owner(source) for source in sources}
     return [
         item
         for item in failed
         if item["leaf"] != "MISSING"
-        or not any((item["source"] or "").startswith((f"{source}.", f"{source}[")) for source in changed)
+        or not any(
+            (item["source"] or "").startswith((f"{source}.", f"{source}[")) for source in changed
+        )
     ]
 
 
@@ -339,16 +388,23 @@ def _owner(source: str) -> str:
 
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
     is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
-    return is_object or ("TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES))
+    return is_object or (
+        "TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES)
+    )
 
 
 def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, list[_Failed]]]:
-    """Entries with their failed guards, the one used last first; without those that can't explain the recompile.
+    """Entries with their failed guards, the one used last first; without those that can't explain
+    the recompile.
 
-    One whose guards torch has dropped, since its objects are gone, counts only if there is no other.
+    One whose guards torch has dropped, since its objects are gone, counts only if there is no
+    other.
     """
-    living = [item for item in failed if not any(each["leaf"] == "ENTRY_GONE" for each in item[1])] or failed[:1]
-    # Without a known difference from the entry used last, torch's own words say more than another entry.
+    living = [
+        item for item in failed if not any(each["leaf"] == "ENTRY_GONE" for each in item[1])
+    ] or failed[:1]
+    # Without a known difference from the entry used last, torch's own words say more than another
+    # entry.
     if not living or not living[0][1]:
         return []
     others = [item for item in living[1:] if item[1]]
@@ -357,14 +413,16 @@ def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, l
     return [item for item in living if id(item[0]) in kept]
 
 
-def _nearest_source(source: str, known: dict[str, Any]) -> Any:  # noqa: ANN401
-    """What is known about a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
+def _nearest_source(source: str, known: dict[str, Any]) -> Any:
+    """What is known about a source or its owner: torch guards on ``f.__code__`` because of
+    ``f``.
+    """
     while source not in known and (owner := _owner(source)) != source:
         source = owner
     return known.get(source)
 
 
-def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
+def _old_size(source: str, seen: _Seen) -> Any:
     """The size that a dynamic dim had at compile time: ``L['x'].size()[0]``."""
     for method, field in ((".size()[", "shape"), (".stride()[", "stride")):
         tensor, found, index = source.partition(method)
@@ -380,4 +438,8 @@ def _counted_names(header: str) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     counted = getattr(statement, "test" if isinstance(statement, ast.While) else "target", None)
-    return [] if counted is None else [node.id for node in ast.walk(counted) if isinstance(node, ast.Name)]
+    return (
+        []
+        if counted is None
+        else [node.id for node in ast.walk(counted) if isinstance(node, ast.Name)]
+    )

@@ -1,4 +1,6 @@
-"""What listens to torch in every recording: a handler of its trace, what keeps that there, recompiles and graphs."""
+"""What listens to torch in every recording: a handler of its trace, what keeps that there,
+recompiles and graphs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from .reports import failure_gaps, hooking
 class Hooks:
     """All of them, on a trace that is written to ``folder``, or to where it is written first."""
 
-    def __init__(self, events: EventFile, listener: TraceListener, folder: str | None = None) -> None:
+    def __init__(
+        self, events: EventFile, listener: TraceListener, folder: str | None = None
+    ) -> None:
         self._events, self._listener = events, listener
         self.keeper = TraceKeeper(listener, folder)
         self._recompiles = RecompileRecorder(listener)
@@ -31,9 +35,14 @@ class Hooks:
                 ("compiles after a change of torch's trace logger", self.keeper.install),
                 ("the causes of recompiles", self._recompiles.install),
             ],
-            "torch._dynamo.output_graph": [("the operations and inputs of graphs", self.graphs.install)],
+            "torch._dynamo.output_graph": [
+                ("the operations and inputs of graphs", self.graphs.install)
+            ],
             "torch._dynamo.variables.functions": [
-                ("calls of functions with a cache", partial(watch_ignored_caches, listener.write_ignored_cache))
+                (
+                    "calls of functions with a cache",
+                    partial(watch_ignored_caches, listener.write_ignored_cache),
+                )
             ],
         }
         """What needs a module of torch's: what it records, and what installs it."""

@@ -1,9 +1,9 @@
 """Listens to torch's structured trace and adds what only the running process can know.
 
-torch prints a graph break's stack with lines missing; the exception has the whole stack and its columns. So after each
-break or error record goes a ``graphdoctor_stack``, under the same compile id; after each ``dynamo_start``, whose stack
-lacks the frame that made the call, a ``graphdoctor_caller``; after each call ``graphdoctor_sources``, and what
-``files`` has.
+torch prints a graph break's stack with lines missing; the exception has the whole stack and its
+columns. So after each break or error record goes a ``graphdoctor_stack``, under the same compile
+id; after each ``dynamo_start``, whose stack lacks the frame that made the call, a
+``graphdoctor_caller``; after each call ``graphdoctor_sources``, and what ``files`` has.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
 def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
-    """A traceback's lines as ``StackEntry``, without its file's owner; columns are 1-based and count characters."""
+    """A traceback's lines as ``StackEntry``, without its file's owner; columns are 1-based and
+    count characters.
+    """
     entries: list[dict[str, Any]] = []
     for summary in stack:
         line = summary.lineno or 0
         text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
         stripped = text.strip()
         entry: dict[str, Any] = {"file": summary.filename, "line": line, "function": summary.name}
-        entry |= {"text": stripped or None, "indent": len(text) - len(text.lstrip()) if stripped else None}
+        entry |= {
+            "text": stripped or None,
+            "indent": len(text) - len(text.lstrip()) if stripped else None,
+        }
         column = getattr(summary, "colno", None)
         if column is not None and stripped:
             start = _characters(text, column)
@@ -47,10 +52,11 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any
 
 
 def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
-    """1-based column after an expression that starts at ``start``, or None when it continues on another line.
+    """1-based column after an expression that starts at ``start``, or None when it continues on
+    another line.
 
-    Dynamo keeps where an instruction's expression ends but not on which line (``torch/_dynamo/symbolic_convert.py``,
-    2.13).
+    Dynamo keeps where an instruction's expression ends but not on which line
+    (``torch/_dynamo/symbolic_convert.py``, 2.13).
     """
     if end_offset is None:
         return None
@@ -66,15 +72,21 @@ def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
 
 
 def _characters(text: str, byte_offset: int) -> int:
-    """How many characters the first ``byte_offset`` bytes of a line are; Python counts columns in UTF-8 bytes."""
-    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
+    """How many characters the first ``byte_offset`` bytes of a line are; Python counts columns in
+    UTF-8 bytes.
+    """
+    return (
+        byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
+    )
 
 
 class TraceListener(torch_trace.TraceLooker):
-    """A handler on torch's trace logger, after torch's own, so that our record follows the one it belongs to.
+    """A handler on torch's trace logger, after torch's own, so that our record follows the one it
+    belongs to.
 
-    ``on_compile`` gets the compile id, such as ``0/1``, when a compile begins, and None when it ends. ``outside``:
-    frames that are no part of the program. ``on_limit`` is called when a frame hits its recompile limit.
+    ``on_compile`` gets the compile id, such as ``0/1``, when a compile begins, and None when it
+    ends. ``outside``: frames that are no part of the program. ``on_limit`` is called when a frame
+    hits its recompile limit.
     """
 
     def __init__(
@@ -149,7 +161,9 @@ class TraceListener(torch_trace.TraceLooker):
 
     def write_ignored_cache(self, place: traceback.FrameSummary, function: str) -> None:
         """Record a call of a function whose cache Dynamo ignores."""
-        torch_api.write_artifact("graphdoctor_cached", {"function": function, "place": stack_entries([place])[0]})
+        torch_api.write_artifact(
+            "graphdoctor_cached", {"function": function, "place": stack_entries([place])[0]}
+        )
         self.want_source(place.filename, place.lineno or 0, place.name)
 
     def want_file(self, file: str) -> None:
@@ -189,7 +203,9 @@ class TraceListener(torch_trace.TraceLooker):
             entry["end_column"] = None if end is None else _characters(text, end) + 1
 
     def write_sources(self) -> None:
-        """Record what surrounds the lines seen since the last time, and the files not recorded before."""
+        """Record what surrounds the lines seen since the last time, and the files not recorded
+        before.
+        """
         pending, self._pending = self._pending, {}
         contexts = [
             context
@@ -203,27 +219,41 @@ class TraceListener(torch_trace.TraceLooker):
 
 
 def _wrapped(file: str, line: int) -> dict[str, Any] | None:
-    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise.
+    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None
+    otherwise.
 
-    ``arguments``: what it calls the decorator's ``*args``, none if that isn't certain; None if the decorator has no
-    ``*args, **kwargs``. ``place``: where it is defined; None if the decorator doesn't tell.
+    ``arguments``: what it calls the decorator's ``*args``, none if that isn't certain; None if the
+    decorator has no ``*args, **kwargs``. ``place``: where it is defined; None if the decorator
+    doesn't tell.
     """
     values = torch_api.compiled_values()
     given = values.get("args")
-    # ``*args`` is a tuple; what else has that name is the program's, such as its options or an iterator.
+    # ``*args`` is a tuple; what else has that name is the program's, such as its options or an
+    # iterator.
     module = values.get("self", given[0] if type(given) is tuple and given else None)
-    forward = getattr(type(module), "forward", None) if isinstance(module, torch.nn.Module) else None
+    forward = (
+        getattr(type(module), "forward", None) if isinstance(module, torch.nn.Module) else None
+    )
     if not isinstance(forward, FunctionType):
         return None
     code = forward.__code__
     # ``functools.wraps`` gives the function the name of what it wraps, and not its code.
-    is_wrapper = (code.co_filename, code.co_firstlineno) == (file, line) and code.co_qualname != forward.__qualname__
+    is_wrapper = (code.co_filename, code.co_firstlineno) == (
+        file,
+        line,
+    ) and code.co_qualname != forward.__qualname__
     if not is_wrapper:
         return None
     is_open = inspect.getargs(code)[1:] == ("args", "kwargs")
     inner = getattr(forward, "__wrapped__", None)
-    is_same = is_open and inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code)
-    names = argument_names(inner, code.co_argcount + len(given or ()))[code.co_argcount :] if is_same else []
+    is_same = (
+        is_open and inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code)
+    )
+    names = (
+        argument_names(inner, code.co_argcount + len(given or ()))[code.co_argcount :]
+        if is_same
+        else []
+    )
     return {
         "qualname": forward.__qualname__,
         "arguments": names if is_open else None,
@@ -234,8 +264,14 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
 def _definition(code: CodeType) -> dict[str, Any]:
     """The line with its ``def``, below its decorators."""
     lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
-    is_def = (number for number in lines if linecache.getline(code.co_filename, number).lstrip().startswith(_DEF))
-    summary = traceback.FrameSummary(code.co_filename, next(is_def, lines[0]), code.co_name, lookup_line=False)
+    is_def = (
+        number
+        for number in lines
+        if linecache.getline(code.co_filename, number).lstrip().startswith(_DEF)
+    )
+    summary = traceback.FrameSummary(
+        code.co_filename, next(is_def, lines[0]), code.co_name, lookup_line=False
+    )
     return stack_entries([summary])[0]
 
 
@@ -243,11 +279,18 @@ _DEF, _MOST_DECORATORS = ("def ", "async def "), 100
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Whether a decorator's function hands on its arguments in order, wherever it hands on ``*args``."""
+    """Whether a decorator's function hands on its arguments in order, wherever it hands on
+    ``*args``.
+    """
     try:
         nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))))
     except (OSError, SyntaxError):
         return False
     calls = [list(map(ast.unparse, node.args)) for node in nodes if isinstance(node, ast.Call)]
-    is_set = any(isinstance(node, ast.Name) and node.id == "args" and isinstance(node.ctx, ast.Store) for node in nodes)
-    return not is_set and {tuple(call) for call in calls if "*args" in call} == {(*inspect.getargs(code)[0], "*args")}
+    is_set = any(
+        isinstance(node, ast.Name) and node.id == "args" and isinstance(node.ctx, ast.Store)
+        for node in nodes
+    )
+    return not is_set and {tuple(call) for call in calls if "*args" in call} == {
+        (*inspect.getargs(code)[0], "*args")
+    }

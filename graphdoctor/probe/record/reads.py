@@ -1,4 +1,6 @@
-"""Files that the process reads, as Python reports through ``sys.addaudithook``, and mapped ones: ``reads.json``."""
+"""Files that the process reads, as Python reports through ``sys.addaudithook``, and mapped ones:
+``reads.json``.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _unseen: set[UnseenReads] = set()
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:
-    # Dynamo compiles every function that Python calls, but for this one: so nothing written in Python is called here.
+    # Dynamo compiles every function that Python calls, but for this one: so nothing written in
+    # Python is called here.
     try:
         if event == "open":
             path, _, flags = arguments
@@ -62,7 +65,9 @@ class Reads:
         """Note what has been imported of installed packages until now."""
         if dict(os.environ) == self._environment:
             files = {name: file for name, file in _module_files() if name not in self._known}
-            roots = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")})
+            roots = tuple(
+                {f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")}
+            )
             self._modules = {name: file for name, file in files.items() if file.startswith(roots)}
 
     def write(self, path: Path) -> None:
@@ -75,8 +80,12 @@ class Reads:
         with contextlib.suppress(Exception):  # a user without a home
             folders.append(site.getusersitepackages())
         record = ReadsRecord(
-            files=sorted(file for file in files if not _is_made(file, caches) and self._is_found(file)),
-            missing=sorted(file for file in opened if not _is_made(file, caches) and not os.path.lexists(file)),
+            files=sorted(
+                file for file in files if not _is_made(file, caches) and self._is_found(file)
+            ),
+            missing=sorted(
+                file for file in opened if not _is_made(file, caches) and not os.path.lexists(file)
+            ),
             search_path=list(dict.fromkeys(os.path.abspath(folder) for folder in folders)),  # noqa: PTH100
             prefix=[sys.base_prefix, sys.prefix],
             unseen=sorted(_unseen),
@@ -85,17 +94,24 @@ class Reads:
         path.write_text(json.dumps(record), encoding="utf-8")
 
     def _is_found(self, file: str) -> bool:
-        """Whether it's a file, and was there before this process; what it wrote itself, it didn't find."""
+        """Whether it's a file, and was there before this process; what it wrote itself, it didn't
+        find.
+        """
         try:
             found = Path(file).stat()
         except (OSError, ValueError):
             return False
-        return stat.S_ISREG(found.st_mode) and max(found.st_mtime_ns, found.st_ctime_ns) < self._since_ns
+        return (
+            stat.S_ISREG(found.st_mode)
+            and max(found.st_mtime_ns, found.st_ctime_ns) < self._since_ns
+        )
 
 
 def _is_made(file: str, caches: tuple[str, ...]) -> bool:
     """Whether it's made from other files, or no file on a disk at all."""
-    return file.startswith((*_SYSTEM, *caches)) or (file.endswith(".pyc") and "/__pycache__/" in file)
+    return file.startswith((*_SYSTEM, *caches)) or (
+        file.endswith(".pyc") and "/__pycache__/" in file
+    )
 
 
 def _module_files() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""What every way in reports around the calls: where it runs, torch's config and switches, what isn't recorded."""
+"""What every way in reports around the calls: where it runs, torch's config and switches, what
+isn't recorded.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ _PACKAGES = [
     "vllm",
     "xformers",
 ]
-"""Packages whose version an issue for torch should name, by the names that they are installed under."""
+"""Packages whose version an issue for torch should name, by the names that they are installed
+under."""
 
 
 def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> Environment:
@@ -62,7 +65,9 @@ def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> 
     return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),
-        torch_build=next((f"{name} {version}" for name, version in builds if version is not None), "CPU"),
+        torch_build=next(
+            (f"{name} {version}" for name, version in builds if version is not None), "CPU"
+        ),
         platform=platform.platform(terse=True) + f" {platform.machine()}",
         executable=sys.executable,
         device_name=device_name,
@@ -96,23 +101,33 @@ def unrecorded_gap(reasons: Sequence[str]) -> Gap:
 
 def hook_gap(what: str, error: Exception) -> Gap:
     """A hook can't be installed in this torch."""
-    return "missing_torch_name", f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
+    return (
+        "missing_torch_name",
+        f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error}).",
+    )
 
 
 @contextlib.contextmanager
 def hooking(events: EventFile, what: str) -> Iterator[None]:
-    """A hook that can't be installed in this torch becomes a gap; no error of ours may reach the program."""
+    """A hook that can't be installed in this torch becomes a gap; no error of ours may reach the
+    program.
+    """
     try:
         yield
     except Exception as error:  # noqa: BLE001 - see the docstring
         events.gap(*hook_gap(what, error))
 
 
-def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper) -> Iterator[Gap]:
+def failure_gaps(
+    listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper
+) -> Iterator[Gap]:
     """What raised in our own handlers and what never reached them, usually nothing."""
     if keeper.write_error is not None:
         reason = keeper.write_error.strerror or str(keeper.write_error)
-        yield "log_removed", f"The trace log could not be written: {reason}. What torch did afterwards is missing."
+        yield (
+            "log_removed",
+            f"The trace log could not be written: {reason}. What torch did afterwards is missing.",
+        )
     elif lost := keeper.lost_count(listener.finished_compiles):
         compiles = "1 compile" if lost == 1 else f"{lost} compiles"
         what = "The program changed torch's trace logger (torch.__trace) while torch compiled"
@@ -120,7 +135,10 @@ def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder, keeper:
     for name, count in listener.failures.items():
         yield "stacks", f"{count} of torch's records could not be read during the run ({name})."
     for name, count in recompiles.failures.items():
-        yield "recompile_causes", f"{count} of the sets of guards could not be read during the run ({name})."
+        yield (
+            "recompile_causes",
+            f"{count} of the sets of guards could not be read during the run ({name}).",
+        )
 
 
 class CompileSwitches:
@@ -145,7 +163,9 @@ class CompileSwitches:
 
 def device_name(*, may_start: bool = False) -> str | None:
     """The first CUDA device's name, where the process uses CUDA already or ``may_start`` it."""
-    with contextlib.suppress(Exception):  # a device that was lost has no name, and a broken driver has none either
+    with contextlib.suppress(
+        Exception
+    ):  # a device that was lost has no name, and a broken driver has none either
         if torch.cuda.is_available() if may_start else torch.cuda.is_initialized():
             return str(torch.cuda.get_device_name(0))
     return None
@@ -160,10 +180,16 @@ def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
     found: set[str] = set()
     for package in packages:
         known = importlib.metadata.packages_distributions()
-        provided = {name for name, owners in known.items() if _normal(package) in map(_normal, (name, *owners))}
+        provided = {
+            name
+            for name, owners in known.items()
+            if _normal(package) in map(_normal, (name, *owners))
+        }
         if not provided and not (package.isidentifier() and importlib.util.find_spec(package)):
             names = sorted({name for owners in known.values() for name in owners})
-            raise RequestError("unknown_package", own=package, near=near_names(package, names, most=1))
+            raise RequestError(
+                "unknown_package", own=package, near=near_names(package, names, most=1)
+            )
         found |= provided or {package}
     return tuple(sorted(found))
 
@@ -184,10 +210,11 @@ def report_environment(events: EventFile, device_name: str | None, own: Iterable
 def report_config(
     events: EventFile, reported: dict[str, str] | None = None, *, has_kernels: bool = False
 ) -> dict[str, str]:
-    """Report which of torch's config values differ from their defaults, unless they did before as ``reported``.
+    """Report which of torch's config values differ from their defaults, unless they did before as
+    ``reported``.
 
-    Before the calls, since they may never end, and after them. ``has_kernels``: ours, to see Inductor's kernels, don't
-    count.
+    Before the calls, since they may never end, and after them. ``has_kernels``: ours, to see
+    Inductor's kernels, don't count.
     """
     try:
         values = changed_config()

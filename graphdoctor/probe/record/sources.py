@@ -1,7 +1,8 @@
-"""Reads what surrounds a line of Python source: qualified name, statements around it, names that have a value.
+"""Reads what surrounds a line of Python source: qualified name, statements around it, names that
+have a value.
 
-A file that can't be read or parsed yields None. Only names that certainly have a value just before the statement are
-listed.
+A file that can't be read or parsed yields None. Only names that certainly have a value just before
+the statement are listed.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ _CODE_NAMES: dict[str | None, type[ast.AST]] = {
     "<dictcomp>": ast.DictComp,
     "<genexpr>": ast.GeneratorExp,
 }
-"""Code objects without a name of their own; Python 3.12 made the comprehensions part of their function."""
+"""Code objects without a name of their own; Python 3.12 made the comprehensions part of their
+function."""
 
 _BUILTINS = frozenset(dir(builtins))
 
 
 class SourceReader:
-    """Parses each file once, and reads each place once: a program that goes on recompiling asks for the same ones."""
+    """Parses each file once, and reads each place once: a program that goes on recompiling asks for
+    the same ones.
+    """
 
     def __init__(self) -> None:
         self._tree = cache(parsed)
@@ -49,14 +53,17 @@ class SourceReader:
     def _context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
         """What surrounds a line; None when the source can't be read.
 
-        ``file``: path, or a name that ``linecache`` knows, such as a notebook cell. ``code_name`` of the code object
-        that the line ran in says which of its lambdas and comprehensions is meant.
+        ``file``: path, or a name that ``linecache`` knows, such as a notebook cell. ``code_name``
+        of the code object that the line ran in says which of its lambdas and comprehensions is
+        meant.
         """
         tree = self._tree(file)
         if not tree.body or line < 1:
             return None
         path = _path_to(tree, line, _CODE_NAMES.get(code_name))
-        function_at = max((i for i, node in enumerate(path) if isinstance(node, _FUNCTIONS)), default=0)
+        function_at = max(
+            (i for i, node in enumerate(path) if isinstance(node, _FUNCTIONS)), default=0
+        )
         inner = path[function_at + 1 :]
         statement = next((node for node in reversed(inner) if isinstance(node, ast.stmt)), None)
         lines = linecache.getlines(file)
@@ -65,7 +72,11 @@ class SourceReader:
         else:
             last = min(statement.end_lineno or line, statement.lineno + _MAX_STATEMENT_LINES - 1)
             text = textwrap.dedent("".join(lines[statement.lineno - 1 : last])).rstrip()
-        names = [getattr(node, "name", "<lambda>") for node in path if isinstance(node, (ast.ClassDef, *_FUNCTIONS))]
+        names = [
+            getattr(node, "name", "<lambda>")
+            for node in path
+            if isinstance(node, (ast.ClassDef, *_FUNCTIONS))
+        ]
         scope = None if statement is None else _Scope(path, statement)
         return SourceContext(
             file=file,
@@ -85,10 +96,11 @@ class SourceReader:
         )
 
     def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
-        """The outermost ``and``/``or`` around a place, from its start to its end; None if that is on another line.
+        """The outermost ``and``/``or`` around a place, from its start to its end; None if that is
+        on another line.
 
-        CPython gives the jump of each operand the position of the one before it (3.11), so only the whole is certain.
-        Columns are 0-based, in UTF-8 bytes.
+        CPython gives the jump of each operand the position of the one before it (3.11), so only the
+        whole is certain. Columns are 0-based, in UTF-8 bytes.
         """
         for node in ast.walk(self._tree(file)):
             if (
@@ -110,7 +122,9 @@ def parsed(file: str) -> ast.Module:
 
 
 def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[ast.AST]:
-    """The nodes from the module down to a line's innermost one, by the first branch with a node that is meant."""
+    """The nodes from the module down to a line's innermost one, by the first branch with a node
+    that is meant.
+    """
     path: list[ast.AST] = [tree]
     while children := [child for child in _children(path[-1]) if _covers(child, line)]:
         path.append(
@@ -118,7 +132,10 @@ def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[a
                 (
                     child
                     for child in children
-                    if meant and any(isinstance(each, meant) and _covers(each, line) for each in ast.walk(child))
+                    if meant
+                    and any(
+                        isinstance(each, meant) and _covers(each, line) for each in ast.walk(child)
+                    )
                 ),
                 children[0],
             )
@@ -157,13 +174,20 @@ class _Scope:
 
     def readable_names(self) -> list[str]:
         """The names in the statement, built-in ones aside, in order."""
-        found = dict.fromkeys(node.id for node in ast.walk(self._statement) if isinstance(node, ast.Name))
+        found = dict.fromkeys(
+            node.id for node in ast.walk(self._statement) if isinstance(node, ast.Name)
+        )
         return [name for name in found if name not in _BUILTINS and self._has(name)]
 
     def torch_name(self) -> str | None:
-        """What the torch package is called, such as ``torch``; None where it can't be read, or is something else."""
+        """What the torch package is called, such as ``torch``; None where it can't be read, or is
+        something else.
+        """
         imports = [
-            each for scope in (*self._outer, self._inner) for each in _own(scope) if isinstance(each, ast.Import)
+            each
+            for scope in (*self._outer, self._inner)
+            for each in _own(scope)
+            if isinstance(each, ast.Import)
         ]
         names = dict.fromkeys(
             alias.asname or "torch"
@@ -173,7 +197,9 @@ class _Scope:
         )
         for name in filter(self._has, names):
             # Something other than an import may bind it in the scope that it is read from.
-            scope = next(scope for scope in (self._inner, *reversed(self._outer)) if name in _bindings(scope))
+            scope = next(
+                scope for scope in (self._inner, *reversed(self._outer)) if name in _bindings(scope)
+            )
             if name not in _bindings(scope, imports=False):
                 return name
         return None
@@ -187,7 +213,9 @@ def _own(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _bindings(scope: ast.AST, *, imports: bool = True) -> set[str]:
-    """Names that a scope binds anywhere, parameters included, but those that it declares as another scope's."""
+    """Names that a scope binds anywhere, parameters included, but those that it declares as another
+    scope's.
+    """
     found = _parameters(scope)
     others: set[str] = set()
     for node in _own(scope):
@@ -215,7 +243,11 @@ def _targets(node: ast.AST) -> set[str]:
             return {name}
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             return {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
             return {name}
         case ast.MatchMapping(rest=str(name)):
             return {name}
@@ -223,7 +255,13 @@ def _targets(node: ast.AST) -> set[str]:
 
 
 def _all_targets(nodes: Iterable[ast.AST | None]) -> set[str]:
-    return {name for node in nodes if node is not None for inner in ast.walk(node) for name in _targets(inner)}
+    return {
+        name
+        for node in nodes
+        if node is not None
+        for inner in ast.walk(node)
+        for name in _targets(inner)
+    }
 
 
 _Bound = set[str] | None
@@ -231,7 +269,9 @@ _Bound = set[str] | None
 
 
 class _Flow:
-    """The names that are certainly bound before each statement of a body; none where it is never reached."""
+    """The names that are certainly bound before each statement of a body; none where it is never
+    reached.
+    """
 
     def __init__(self, body: Iterable[ast.stmt], bound: set[str]) -> None:
         self.before: dict[ast.stmt, set[str]] = {}
@@ -256,7 +296,11 @@ class _Flow:
                 inside = bound | _all_targets(item.optional_vars for item in one.items)
                 after = self._run(one.body, inside)
                 # A manager such as `suppress` may end the body early.
-                return after if all("suppress" not in ast.unparse(item.context_expr) for item in one.items) else inside
+                return (
+                    after
+                    if all("suppress" not in ast.unparse(item.context_expr) for item in one.items)
+                    else inside
+                )
             case ast.Match():
                 for case in one.cases:
                     self._run(case.body, bound | _all_targets([case.pattern]))
@@ -264,7 +308,10 @@ class _Flow:
             case ast.For() | ast.AsyncFor() | ast.While():
                 # The body may not run at all, and may remove names.
                 left = bound - _removed(one)
-                self._run(one.body, left if isinstance(one, ast.While) else left | _all_targets([one.target]))
+                self._run(
+                    one.body,
+                    left if isinstance(one, ast.While) else left | _all_targets([one.target]),
+                )
                 self._run(one.orelse, left)
                 return left
             case ast.Try() | ast.TryStar():
@@ -291,7 +338,12 @@ class _Flow:
 
 
 def _removed(one: ast.stmt) -> set[str]:
-    return {name for node in ast.walk(one) if isinstance(node, ast.Delete) for name in _all_targets(node.targets)}
+    return {
+        name
+        for node in ast.walk(one)
+        if isinstance(node, ast.Delete)
+        for name in _all_targets(node.targets)
+    }
 
 
 def _either(one: _Bound, other: _Bound) -> _Bound:

@@ -1,6 +1,8 @@
-"""What the process writes: its standard streams and, in a trial, what the program logs and warns; kept or dropped.
+"""What the process writes: its standard streams and, in a trial, what the program logs and warns;
+kept or dropped.
 
-torch's own messages aren't kept: they say nothing of what the program computes. Needs no torch before ``kept_texts``.
+torch's own messages aren't kept: they say nothing of what the program computes. Needs no torch
+before ``kept_texts``.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from typing import IO, Any, TextIO
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Drop what this process writes to its standard streams, extensions and the profiler's own notices included."""
+    """Drop what this process writes to its standard streams, extensions and the profiler's own
+    notices included.
+    """
     flush()
     with contextlib.ExitStack() as restoring:
         nowhere = restoring.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
-        redirects = ((1, sys.stdout, contextlib.redirect_stdout), (2, sys.stderr, contextlib.redirect_stderr))
+        redirects = (
+            (1, sys.stdout, contextlib.redirect_stdout),
+            (2, sys.stderr, contextlib.redirect_stderr),
+        )
         for descriptor, stream, redirect in redirects:
             with contextlib.suppress(OSError):  # the program may have closed it
                 restoring.enter_context(_redirected(descriptor, nowhere))
@@ -75,7 +82,9 @@ _ANYWHERE = "the program"
 
 @contextlib.contextmanager
 def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
-    """Keep what is written meanwhile; yields what returns the texts by kind of result, once the calls are over."""
+    """Keep what is written meanwhile; yields what returns the texts by kind of result, once the
+    calls are over.
+    """
     lines: list[str] = []
     texts: dict[str, str] = {}
     flush()
@@ -105,7 +114,7 @@ def _logged(lines: list[str]) -> Iterator[None]:
     factory = logging.getLogRecordFactory()
     show = warnings.showwarning
 
-    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:  # noqa: ANN401
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = factory(*args, **kwargs)
         is_torch = record.name.partition(".")[0] == "torch" or record.pathname.startswith(torchs)
         if not is_torch:

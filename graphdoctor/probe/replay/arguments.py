@@ -1,8 +1,10 @@
-"""The tensors in the arguments of calls, changed: one property of one, or the dtype or batch size of all.
+"""The tensors in the arguments of calls, changed: one property of one, or the dtype or batch size
+of all.
 
-The content of a tensor is cut or repeated, never invented, so that indices stay valid. Lists, dicts and objects stay
-the same objects, because torch guards on them and the program may keep them; tuples are made anew. A tensor that is in
-several places, or is there again in a later call, is replaced by one tensor, and tensors that share memory still do.
+The content of a tensor is cut or repeated, never invented, so that indices stay valid. Lists, dicts
+and objects stay the same objects, because torch guards on them and the program may keep them;
+tuples are made anew. A tensor that is in several places, or is there again in a later call, is
+replaced by one tensor, and tensors that share memory still do.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16)
 
 
 def resized(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    """The tensor with another size in one dim: cut, or its content repeated; dims stay in the same memory order."""
+    """The tensor with another size in one dim: cut, or its content repeated; dims stay in the same
+    memory order.
+    """
     before, source = tensor.shape[dim], tensor.detach()
     if before == 0:
-        values = source.new_zeros([size if place == dim else extent for place, extent in enumerate(source.shape)])
+        values = source.new_zeros(
+            [size if place == dim else extent for place, extent in enumerate(source.shape)]
+        )
     else:
         values = source.index_select(dim, torch.arange(size, device=source.device) % before)
     strides = source.stride()
@@ -95,20 +101,27 @@ def other_device(device: torch.device) -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-_CASTS = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
+_CASTS = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat16",
+}
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def cast_module(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Convert a module's float parameters and buffers; unlike ``Module.to``, this leaves complex ones alone."""
+    """Convert a module's float parameters and buffers; unlike ``Module.to``, this leaves complex
+    ones alone.
+    """
     getattr(module, _CASTS[dtype])()
 
 
 class InDtype:
     """Has calls made with floating-point tensors of one dtype."""
 
-    def __init__(self, dtype: torch.dtype, function: Any) -> None:  # noqa: ANN401
+    def __init__(self, dtype: torch.dtype, function: Any) -> None:
         self._dtype, self._function = dtype, function
         self._replaced = _Replaced()
 
@@ -120,23 +133,29 @@ class InDtype:
                 cast_module(leaf.value, self._dtype)
         tensors = (leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor))
         floats = (leaf for leaf in tensors if leaf.value.is_floating_point())
-        return self._replaced.put(call, (leaf for leaf in floats if leaf.value.dtype is not self._dtype), self._cast)
+        return self._replaced.put(
+            call, (leaf for leaf in floats if leaf.value.dtype is not self._dtype), self._cast
+        )
 
     def _cast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if len(tensors) == 1:
             return [_like(tensors[0], tensors[0].detach().to(self._dtype))]
         flat = _flat(tensors).to(self._dtype)
-        return [_like(each, flat.as_strided(each.size(), each.stride(), each.storage_offset())) for each in tensors]
+        return [
+            _like(each, flat.as_strided(each.size(), each.stride(), each.storage_offset()))
+            for each in tensors
+        ]
 
 
 class WithBatch:
     """Has calls made with one batch size, whatever their own is.
 
-    Which tensors have a batch dim is found in the first call, by their sizes alone (``batch_size_of``); in later calls
-    the same ones have it. ``on_found`` gets tensors that have one, once each time that others are found.
+    Which tensors have a batch dim is found in the first call, by their sizes alone
+    (``batch_size_of``); in later calls the same ones have it. ``on_found`` gets tensors that have
+    one, once each time that others are found.
     """
 
-    def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:  # noqa: ANN401
+    def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:
         self._size, self._function, self._on_found = size, function, on_found
         self._replaced = _Replaced()
         self._known: dict[tuple[Step, ...], bool] = {}
@@ -144,12 +163,16 @@ class WithBatch:
     def __call__(self, call: Call) -> Call:
         """A call with this batch size: the rows of its own, cut or repeated."""
         tensors = (
-            leaf for leaf in leaves_of(call, self._function, of_callables=True) if isinstance(leaf.value, torch.Tensor)
+            leaf
+            for leaf in leaves_of(call, self._function, of_callables=True)
+            if isinstance(leaf.value, torch.Tensor)
         )
         leaves = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.numel()]
         own = self._own_size(leaves)
         wanted = [
-            leaf for leaf in leaves if self._known.get(leaf.path, True) and leaf.value.shape[0] == own != self._size
+            leaf
+            for leaf in leaves
+            if self._known.get(leaf.path, True) and leaf.value.shape[0] == own != self._size
         ]
         return self._replaced.put(call, wanted, functools.partial(self._resize, wanted))
 
@@ -159,7 +182,9 @@ class WithBatch:
         if own is None:
             tensors = [f"{leaf.expression} {list(leaf.value.shape)}" for leaf in leaves]
             raise RequestError("no_batch", batch=self._size, tensors=tensors)
-        found = {leaf.path: leaf.value.shape[0] == own for leaf in leaves if leaf.path not in self._known}
+        found = {
+            leaf.path: leaf.value.shape[0] == own for leaf in leaves if leaf.path not in self._known
+        }
         if any(found.values()):
             self._on_found([leaf for leaf in leaves if found.get(leaf.path)])
         self._known |= found
@@ -170,7 +195,9 @@ class WithBatch:
             return self._resized(tensors)
         except (RuntimeError, TypeError) as error:
             name = next(leaf.expression for leaf in leaves if leaf.value is tensors[0])
-            raise RequestError("unusable_batch", batch=self._size, tensor=name, error=first_line(error)) from None
+            raise RequestError(
+                "unusable_batch", batch=self._size, tensor=name, error=first_line(error)
+            ) from None
 
     def _resized(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         rows = _rows(tensors, self._size) if len(tensors) > 1 else None
@@ -178,7 +205,12 @@ class WithBatch:
             return [self._alone(tensor) for tensor in tensors]
         made, first = rows
         return [
-            _like(each, made.as_strided((self._size, *each.shape[1:]), each.stride(), each.storage_offset() - first))
+            _like(
+                each,
+                made.as_strided(
+                    (self._size, *each.shape[1:]), each.stride(), each.storage_offset() - first
+                ),
+            )
             for each in tensors
         ]
 
@@ -190,10 +222,12 @@ class WithBatch:
 
 
 def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """The size of the batch dim, the first of those tensors that have one; None if it could be one or another.
+    """The size of the batch dim, the first of those tensors that have one; None if it could be one
+    or another.
 
-    It explains the first dims of all tensors: each is the batch; or a later dim of a tensor with the batch, as that of
-    an attention mask is; or 1, if the first tensor has the batch. Of several such sizes, the most tensors have it.
+    It explains the first dims of all tensors: each is the batch; or a later dim of a tensor with
+    the batch, as that of an attention mask is; or 1, if the first tensor has the batch. Of several
+    such sizes, the most tensors have it.
     """
     counts: dict[int, int] = {}
     for size in dict.fromkeys(shape[0] for shape in shapes):
@@ -214,7 +248,10 @@ class _Replaced:
         self._own = WeakTensorKeyDictionary()
 
     def put(
-        self, call: Call, leaves: Iterable[Leaf], make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+        self,
+        call: Call,
+        leaves: Iterable[Leaf],
+        make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
     ) -> Call:
         wanted = [leaf for leaf in leaves if leaf.value not in self._own]
         waiting = {id(leaf.value): leaf.value for leaf in wanted if leaf.value not in self._made}
@@ -223,7 +260,9 @@ class _Replaced:
                 self._made[old], self._own[new] = new, True
         whole: Any = (tuple(call[0]), dict(call[1]))
         for leaf in wanted:
-            whole = replaced_in(whole, leaf.path, lambda old: self._made.get(old, old), in_place=True)
+            whole = replaced_in(
+                whole, leaf.path, lambda old: self._made.get(old, old), in_place=True
+            )
         args, kwargs = whole
         return args, kwargs
 
@@ -248,7 +287,9 @@ def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
     groups: dict[object, list[torch.Tensor]] = {}
     for tensor in tensors:
         address = tensor.untyped_storage().data_ptr() if _is_plain(tensor) else 0
-        groups.setdefault((address, tensor.device, tensor.dtype) if address else id(tensor), []).append(tensor)
+        groups.setdefault(
+            (address, tensor.device, tensor.dtype) if address else id(tensor), []
+        ).append(tensor)
     return list(groups.values())
 
 
@@ -258,12 +299,17 @@ def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _rows(tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
-    """Memory that several tensors share, with another number of rows, and where they begin; None if it has no rows."""
+    """Memory that several tensors share, with another number of rows, and where they begin; None if
+    it has no rows.
+    """
     flat = _flat(tensors)
     step, count = tensors[0].stride(0), tensors[0].shape[0]
     first = min(int(each.storage_offset()) for each in tensors)
     for each in tensors:
-        last = sum((extent - 1) * stride for extent, stride in zip(each.shape[1:], each.stride()[1:], strict=True))
+        last = sum(
+            (extent - 1) * stride
+            for extent, stride in zip(each.shape[1:], each.stride()[1:], strict=True)
+        )
         if each.stride(0) != step or each.storage_offset() - first + last >= step:
             return None
     places = (torch.arange(size, device=flat.device) % count)[:, None] * step

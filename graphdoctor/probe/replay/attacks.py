@@ -1,7 +1,9 @@
-"""Inputs made to break an edit: the tensors of a call with other values or another batch size, by rule.
+"""Inputs made to break an edit: the tensors of a call with other values or another batch size, by
+rule.
 
-Values are changed in place, so a call must be a fresh copy. Integers and bools stay between the values that the program
-was called with, because they may be indices. The same call has the same attacks in every process.
+Values are changed in place, so a call must be a fresh copy. Integers and bools stay between the
+values that the program was called with, because they may be indices. The same call has the same
+attacks in every process.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ _MAX_APART = 3
 """So many tensors of one kind are also changed one at a time."""
 
 _RANDOM = 60
-"""How many calls with random values, or the program's own in another order, are offered, to be kept if they reach lines
-that few others do."""
+"""How many calls with random values, or the program's own in another order, are offered, to be kept
+if they reach lines that few others do."""
 
 _MANY = 4
 """In half of them the batch is so many times as large."""
@@ -34,8 +36,9 @@ _Kind = Literal["float", "integer", "bool"]
 class Attack:
     """One changed call; ``text`` is a clause.
 
-    ``code`` makes the change, with the function's own names for its arguments; ``is_search``: worth compiling only if
-    it runs lines that few others do; ``is_empty``: its batch has no rows, so that no result shows what a line computes.
+    ``code`` makes the change, with the function's own names for its arguments; ``is_search``: worth
+    compiling only if it runs lines that few others do; ``is_empty``: its batch has no rows, so that
+    no result shows what a line computes.
     """
 
     text: str
@@ -81,7 +84,7 @@ _BOOLS = (
 )
 
 
-def attacks_of(call: Call, function: Any) -> Iterator[Attack]:  # noqa: ANN401
+def attacks_of(call: Call, function: Any) -> Iterator[Attack]:
     """The attacks on a call, those that are worth most first."""
     tensors = [leaf for leaf in leaves_of(call, function) if _is_plain(leaf.value)]
     by_kind: dict[_Kind, list[Leaf]] = {}
@@ -96,14 +99,22 @@ def attacks_of(call: Call, function: Any) -> Iterator[Attack]:  # noqa: ANN401
     is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
     larger = next(_sizes(tensors, (_MANY,)), None) if is_in_order else None
     for seed in range(1, _RANDOM + 1) if by_kind else ():
-        drawn = [(leaf, _drawn(leaf.value, seed + 100 * place)) for place, leaf in enumerate(tensors)]
+        drawn = [
+            (leaf, _drawn(leaf.value, seed + 100 * place)) for place, leaf in enumerate(tensors)
+        ]
         text = f"values are {('a little different', 'random', 'in another order')[_way(seed)]} (seed {seed})"
-        attack = _attack(text, [(leaf, change) for leaf, change in drawn if leaf.value.numel()], is_search=True)
+        attack = _attack(
+            text, [(leaf, change) for leaf, change in drawn if leaf.value.numel()], is_search=True
+        )
         yield attack if larger is None or seed % 2 else _after(larger, attack)
 
 
-def _is_plain(value: Any) -> bool:  # noqa: ANN401
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and has_strides(value) and not value.is_quantized
+def _is_plain(value: Any) -> bool:
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and has_strides(value)
+        and not value.is_quantized
+    )
 
 
 def _kind(tensor: torch.Tensor) -> _Kind:
@@ -121,7 +132,11 @@ def _values(by_kind: dict[_Kind, list[Leaf]], *, together: bool) -> Iterator[Att
 
 
 def _of_kind(kind: _Kind, leaves: Sequence[Leaf]) -> Iterator[Attack]:
-    names = " and ".join(leaf.expression for leaf in leaves) if len(leaves) <= _MAX_APART else f"all {kind} tensors"
+    names = (
+        " and ".join(leaf.expression for leaf in leaves)
+        if len(leaves) <= _MAX_APART
+        else f"all {kind} tensors"
+    )
     verb = "is" if len(leaves) == 1 else "are"
     if kind == "integer":
         for word, extreme in (("lowest", torch.Tensor.min), ("highest", torch.Tensor.max)):
@@ -142,19 +157,29 @@ def _drawn(tensor: torch.Tensor, seed: int) -> _Change:
     kind = _kind(tensor)
     if _way(seed) == 2:
         order = f"torch.randperm({{}}.numel(), {generator})"
-        return _Change("", f"{{}}.data.copy_({{}}.data.flatten()[{order}].view_as({{}}))", partial(_shuffled, seed))
+        return _Change(
+            "",
+            f"{{}}.data.copy_({{}}.data.flatten()[{order}].view_as({{}}))",
+            partial(_shuffled, seed),
+        )
     if kind == "float" and _way(seed) == 0:
         factors = f"torch.rand({{}}.shape, {generator})"
         return _Change("", f"{{}}.data.mul_({factors} * 0.6 + 0.7)", partial(_scaled, seed))
     if kind == "float":
         mean, std = (round(float(one), 2) for one in torch.randn(2, generator=chosen))
         mean, std = 2 * mean, abs(std) * 2 + 0.01
-        return _Change("", f"{{}}.data.normal_({mean}, {std}, {generator})", partial(_normal, seed, mean, std))
+        return _Change(
+            "", f"{{}}.data.normal_({mean}, {std}, {generator})", partial(_normal, seed, mean, std)
+        )
     if kind == "bool":
         share = round(float(torch.rand((), generator=chosen)), 2)
-        return _Change("", f"{{}}.data.bernoulli_({share}, {generator})", partial(_bernoulli, seed, share))
+        return _Change(
+            "", f"{{}}.data.bernoulli_({share}, {generator})", partial(_bernoulli, seed, share)
+        )
     low, high = int(tensor.min()), int(tensor.max()) + 1
-    return _Change("", f"{{}}.data.random_({low}, {high}, {generator})", partial(_random, seed, low, high))
+    return _Change(
+        "", f"{{}}.data.random_({low}, {high}, {generator})", partial(_random, seed, low, high)
+    )
 
 
 def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
@@ -162,7 +187,9 @@ def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
 
 
 def _way(seed: int) -> int:
-    """How a seed changes values: by up to 30%, at random, or by another order, which keeps what they have in common."""
+    """How a seed changes values: by up to 30%, at random, or by another order, which keeps what
+    they have in common.
+    """
     return seed % 3
 
 
@@ -188,7 +215,9 @@ def _random(seed: int, low: int, high: int, tensor: torch.Tensor) -> None:
     tensor.random_(low, high, generator=_generator(tensor, seed))
 
 
-def _attack(text: str, changes: Sequence[tuple[Leaf, _Change]], *, is_search: bool = False) -> Attack:
+def _attack(
+    text: str, changes: Sequence[tuple[Leaf, _Change]], *, is_search: bool = False
+) -> Attack:
     lines = []
     for leaf, change in changes:
         middle = ", ".join(map(str, _middle(leaf.value))) or "()"
@@ -215,7 +244,9 @@ def _after(first: Attack, second: Attack) -> Attack:
 
 
 def _sizes(tensors: Sequence[Leaf], factors: Sequence[int] | None = None) -> Iterator[Attack]:
-    """Other sizes of the first dim, which is the batch in most programs, of all tensors that have the first one's."""
+    """Other sizes of the first dim, which is the batch in most programs, of all tensors that have
+    the first one's.
+    """
     first = next((leaf.value.shape[0] for leaf in tensors if leaf.value.ndim), 0)
     batched = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.shape[0] == first]
     sizes = (1, 2 * first, 0) if factors is None else [first * factor for factor in factors]
@@ -231,7 +262,11 @@ def _sizes(tensors: Sequence[Leaf], factors: Sequence[int] | None = None) -> Ite
 
         code = [
             f"{leaf.expression} = {leaf.expression}"
-            + (f".repeat({size // first}{', 1' * (leaf.value.ndim - 1)})" if size > first else f"[:{size}]")
+            + (
+                f".repeat({size // first}{', 1' * (leaf.value.ndim - 1)})"
+                if size > first
+                else f"[:{size}]"
+            )
             for leaf in batched
         ]
         yield Attack(f"the batch is {size}", "\n".join(code), make, is_empty=size == 0)

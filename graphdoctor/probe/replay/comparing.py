@@ -1,4 +1,6 @@
-"""How the results of two replays differ, by kind: by more than ``torch.testing.assert_close`` or rounding allows."""
+"""How the results of two replays differ, by kind: by more than ``torch.testing.assert_close`` or
+rounding allows.
+"""
 
 from __future__ import annotations
 
@@ -24,34 +26,51 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     """How results differ from those of a reference."""
     kinds, found = list[ResultKind](), list[Difference]()
     zeros: list[str] = []
-    first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
+    first_omitted = min(
+        (n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None
+    )
     for kind in KINDS:
         values, others = mine.values[kind], reference.values[kind]
-        if kind == "gradients" and (zeros := [name for name in values if _is_zero_of_none(values, others, name)]):
-            values = {name: others.get(name) if name in zeros else value for name, value in values.items()}
+        if kind == "gradients" and (
+            zeros := [name for name in values if _is_zero_of_none(values, others, name)]
+        ):
+            values = {
+                name: others.get(name) if name in zeros else value for name, value in values.items()
+            }
             others = {**dict.fromkeys(zeros), **others}
         if first_omitted is not None:
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
         # The structure of outputs that were too large isn't what they are.
-        if any(first_omitted is None or not name.endswith(STRUCTURE) for name in (*values, *others)):
+        if any(
+            first_omitted is None or not name.endswith(STRUCTURE) for name in (*values, *others)
+        ):
             kinds.append(kind)
         if kind in TEXTS:
             found += _text_differences(kind, values, others)
         elif differing := list(_differences(kind, values, others, rounding)):
-            # The first without a number (another shape or type); what may be rounding is never worse than what can't.
+            # The first without a number (another shape or type); what may be rounding is never
+            # worse than what can't.
             unlike = (each for each in differing if each.largest is None)
-            worst = next(unlike, None) or max(differing, key=lambda each: (not each.may_be_rounding, each.largest or 0))
+            worst = next(unlike, None) or max(
+                differing, key=lambda each: (not each.may_be_rounding, each.largest or 0)
+            )
             if kind == "state":
-                change = _state_change([difference.where for difference in differing], values, others)
+                change = _state_change(
+                    [difference.where for difference in differing], values, others
+                )
                 worst = worst.replace(change=change)
             found.append(worst)
     return Comparison(
         kinds=tuple(kinds),
         differences=tuple(found),
-        is_bitwise_equal=all(_is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED),
+        is_bitwise_equal=all(
+            _is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED
+        ),
         zero_gradients=tuple(zeros),
-        note=None if first_omitted is None else f"from call {first_omitted} on, values are too large to compare",
+        note=None
+        if first_omitted is None
+        else f"from call {first_omitted} on, values are too large to compare",
     )
 
 
@@ -60,14 +79,18 @@ def _is_zero_of_none(mine: Mapping[str, Any], other: Mapping[str, Any], name: st
     return other.get(name) is None and isinstance(value, torch.Tensor) and not value.count_nonzero()
 
 
-def differing_names(kind: ResultKind, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def differing_names(
+    kind: ResultKind, mine: Mapping[str, Any], other: Mapping[str, Any]
+) -> list[str]:
     """Names of the values of one kind that differ."""
     return [found.where for found in _differences(kind, mine, other, None)]
 
 
 def _is_bitwise_equal(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     names = _names(kind, mine, other)
-    return all(name in mine and name in other and _has_same_bits(mine[name], other[name]) for name in names)
+    return all(
+        name in mine and name in other and _has_same_bits(mine[name], other[name]) for name in names
+    )
 
 
 def _has_same_bits(value: object, wanted: object) -> bool:
@@ -86,30 +109,46 @@ def _differences(
 ) -> Iterator[Difference]:
     for name in _names(kind, mine, other):
         if name not in mine or name not in other:
-            yield Difference(kind=kind, where=name, detail="is missing" if name not in mine else "is new")
+            yield Difference(
+                kind=kind, where=name, detail="is missing" if name not in mine else "is new"
+            )
         elif not _is_same(kind, name, mine[name], other[name], rounding):
             largest, text = _difference(mine[name], other[name])
             is_small = is_nearly(mine[name], other[name])
-            may_be_rounding = is_small if rounding is None else rounding.may_allow(kind, name, mine[name])
-            yield Difference(kind=kind, where=name, largest=largest, detail=text, may_be_rounding=may_be_rounding)
+            may_be_rounding = (
+                is_small if rounding is None else rounding.may_allow(kind, name, mine[name])
+            )
+            yield Difference(
+                kind=kind, where=name, largest=largest, detail=text, may_be_rounding=may_be_rounding
+            )
 
 
-def _is_same(kind: str, name: str, value: object, wanted: object, rounding: Rounding | None) -> bool:
+def _is_same(
+    kind: str, name: str, value: object, wanted: object, rounding: Rounding | None
+) -> bool:
     if rounding is not None and (rounding.decides(kind, name) or not _is_close(value, wanted)):
         return rounding.allows(kind, name, value)
     return _is_close(value, wanted)
 
 
 def _names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Names of the values to compare, without new attributes: torch marks modules, and an edit may keep one in them."""
+    """Names of the values to compare, without new attributes: torch marks modules, and an edit may
+    keep one in them.
+    """
     new = [name for name in mine if name not in other]
     if kind == "state":
         attributes = {attribute_of(name) for name in other}
-        new = [name for name in new if not name.endswith(AFTER_CALLS) or attribute_of(name) in attributes]
+        new = [
+            name
+            for name in new
+            if not name.endswith(AFTER_CALLS) or attribute_of(name) in attributes
+        ]
     return [*other, *new]
 
 
-def _state_change(names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]) -> TextChange:
+def _state_change(
+    names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]
+) -> TextChange:
     changes = {_number_change(mine.get(name), other.get(name)) for name in names}
     if changes == {"fewer", "numbers"}:
         return "fewer_and_numbers"
@@ -153,7 +192,8 @@ def _is_close(value: object, wanted: object) -> bool:
         return bool(value == wanted) or (value != value and wanted != wanted)  # noqa: PLR0124 - NaN
     is_plain = has_strides(value) and has_strides(wanted) and _kind_of(value) == _kind_of(wanted)
     if is_plain and torch.equal(value, wanted):
-        return True  # as most of a program's state is; ``assert_close`` takes many times as long to say so
+        # as most of a program's state is; ``assert_close`` takes many times as long to say so
+        return True
     try:
         torch.testing.assert_close(value, wanted, equal_nan=True)
     except AssertionError:
@@ -168,7 +208,9 @@ def _kind_of(value: torch.Tensor) -> tuple[object, ...]:
 _PLACES = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
 
 
-def _text_differences(kind: ResultKind, mine: Mapping[str, str], other: Mapping[str, str]) -> Iterator[Difference]:
+def _text_differences(
+    kind: ResultKind, mine: Mapping[str, str], other: Mapping[str, str]
+) -> Iterator[Difference]:
     text, wanted = mine.get("text", ""), other.get("text", "")
     lines, wanted_lines = text.splitlines(), wanted.splitlines()
     if lines != wanted_lines:

@@ -1,8 +1,9 @@
-"""Sizes in scope that equal a number that the host reads from a tensor, or the length of a result, in each call.
+"""Sizes in scope that equal a number that the host reads from a tensor, or the length of a result,
+in each call.
 
-Looked at is the program's own code in eager mode, line by line: just before a line with ``idx[-1].item() + 1``,
-``torch.bincount(x)`` or ``torch.repeat_interleave(x, counts)`` runs, what it will give is compared with sizes of the
-tensors that names there stand for, and with integers.
+Looked at is the program's own code in eager mode, line by line: just before a line with
+``idx[-1].item() + 1``, ``torch.bincount(x)`` or ``torch.repeat_interleave(x, counts)`` runs, what
+it will give is compared with sizes of the tensors that names there stand for, and with integers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,30 @@ from typing import Any
 
 import torch
 
-_LENGTHS = {"bincount": ("weights", "minlength"), "repeat_interleave": ("repeats", "dim", "output_size")}
-"""Functions whose result has a length that depends on values, with their parameters after the tensor."""
+_LENGTHS = {
+    "bincount": ("weights", "minlength"),
+    "repeat_interleave": ("repeats", "dim", "output_size"),
+}
+"""Functions whose result has a length that depends on values, with their parameters after the
+tensor."""
 
 _PURE = frozenset(_LENGTHS) | frozenset(
-    {"item", "max", "min", "amax", "amin", "sum", "numel", "size", "int", "long", "to", "cpu", "detach", "abs"}
+    {
+        "item",
+        "max",
+        "min",
+        "amax",
+        "amin",
+        "sum",
+        "numel",
+        "size",
+        "int",
+        "long",
+        "to",
+        "cpu",
+        "detach",
+        "abs",
+    }
     | {"flatten", "view", "reshape", "squeeze", "unsqueeze", "argmax"}
 )
 _PLAIN = (
@@ -34,7 +54,9 @@ _MAX_ITEMS = 64
 
 @dataclass(frozen=True)
 class _Site:
-    """An expression; ``length``: what gives its number is the result's size there, rather than the result."""
+    """An expression; ``length``: what gives its number is the result's size there, rather than the
+    result.
+    """
 
     text: str
     code: CodeType
@@ -55,7 +77,9 @@ class EqualSizes:
     def __init__(self) -> None:
         self._sites: dict[str, dict[int, list[_Site]]] = {}
         self._found: dict[tuple[str, str, str], _Equal] = {}
-        self._waiting: list[tuple[tuple[str, str, str], int, dict[str, tuple[bool, int, int, int]]]] = []
+        self._waiting: list[
+            tuple[tuple[str, str, str], int, dict[str, tuple[bool, int, int, int]]]
+        ] = []
 
     def has_sites(self, code: CodeType) -> bool:
         """Whether lines of a function are worth looking at."""
@@ -90,7 +114,9 @@ class EqualSizes:
         self._waiting.clear()
 
     def as_json(self) -> list[dict[str, Any]]:
-        """What was found, the best name of each first; ``is_varied``: the number wasn't always the same."""
+        """What was found, the best name of each first; ``is_varied``: the number wasn't always the
+        same.
+        """
         return [
             {
                 **dict(zip(("file", "function", "text"), key, strict=True)),
@@ -107,7 +133,9 @@ def _sites_in(file: str) -> dict[int, list[_Site]]:
     try:
         text = Path(file).read_bytes()
         tree = (
-            ast.parse(text) if any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS))) else None
+            ast.parse(text)
+            if any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS)))
+            else None
         )
     except (OSError, SyntaxError, ValueError, RecursionError):
         return {}
@@ -128,7 +156,8 @@ def _sites_in(file: str) -> dict[int, list[_Site]]:
 
 def _is_pure(node: ast.expr) -> bool:
     return all(
-        isinstance(one, _PLAIN) and (not isinstance(one, ast.Call) or _called(one) in _PURE) for one in ast.walk(node)
+        isinstance(one, _PLAIN) and (not isinstance(one, ast.Call) or _called(one) in _PURE)
+        for one in ast.walk(node)
     )
 
 
@@ -151,7 +180,9 @@ def _length(node: ast.expr) -> int | None:
     """Which size of a call's result depends on values and isn't given; None if none."""
     if not isinstance(node, ast.Call) or _called(node) not in _LENGTHS:
         return None
-    is_of_torch = isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "torch"
+    is_of_torch = (
+        isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "torch"
+    )
     given = dict(zip(_LENGTHS[_called(node)], node.args[is_of_torch:], strict=False))
     given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     if given.keys() & {"minlength", "output_size"}:
@@ -164,13 +195,17 @@ def _length(node: ast.expr) -> int | None:
 
 
 def _sizes_in(frame: FrameType) -> Iterator[tuple[str, int, tuple[bool, int, int, int]]]:
-    """Sizes and integers that names stand for, with their ranks: sizes before integers, first dims before others."""
+    """Sizes and integers that names stand for, with their ranks: sizes before integers, first dims
+    before others.
+    """
     given = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     for name, value in [*frame.f_locals.items()]:
         inner = {name: value}
         if isinstance(value, dict):
             inner = {
-                f"{name}[{json.dumps(key)}]": one for key, one in [*value.items()][:_MAX_ITEMS] if type(key) is str
+                f"{name}[{json.dumps(key)}]": one
+                for key, one in [*value.items()][:_MAX_ITEMS]
+                if type(key) is str
             }
         elif isinstance(value, torch.nn.Module):
             owned = {**vars(value), **value._parameters, **value._buffers}

@@ -1,7 +1,9 @@
-"""The values in a call's arguments: each tensor, number and text with its expression, and the call with one changed.
+"""The values in a call's arguments: each tensor, number and text with its expression, and the call
+with one changed.
 
-A changed call copies only containers and objects on the way to the value, so it must be made from fresh copies where
-the rest must stay untouched. Calls are alike if they differ in the values of tensors alone, or in their sizes too.
+A changed call copies only containers and objects on the way to the value, so it must be made from
+fresh copies where the rest must stay untouched. Calls are alike if they differ in the values of
+tensors alone, or in their sizes too.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ Step = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value in a call, reached from ``[args, kwargs]``; ``choices``: those of its annotation (``Literal``)."""
+    """One value in a call, reached from ``[args, kwargs]``; ``choices``: those of its annotation
+    (``Literal``).
+    """
 
     path: tuple[Step, ...]
     expression: str
@@ -38,8 +42,10 @@ class Leaf:
     is_default: bool = False
 
 
-def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:  # noqa: ANN401
-    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits."""
+def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:
+    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the
+    call omits.
+    """
     signature = signature_of(function)
     parameters = [] if signature is None else list(signature.parameters.values())
     choices = _choices(function)
@@ -55,29 +61,41 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_plain = default is None or type(default) in (int, float, bool, str)
         if can_be_named and is_plain and name not in names:
-            leaves.append(Leaf((("item", 1), ("item", name)), name, default, choices.get(name, ()), is_default=True))
+            leaves.append(
+                Leaf(
+                    (("item", 1), ("item", name)),
+                    name,
+                    default,
+                    choices.get(name, ()),
+                    is_default=True,
+                )
+            )
     return leaves
 
 
 def _walk(
-    value: Any,  # noqa: ANN401
-    path: tuple[Step, ...],
-    expression: str,
-    depth: int,
-    *,
-    of_callables: bool,
+    value: Any, path: tuple[Step, ...], expression: str, depth: int, *, of_callables: bool
 ) -> Iterator[Leaf]:
     if depth >= _MAX_DEPTH:
         yield Leaf(path, expression, value)
         return
     inside: list[tuple[Step, str, Any]]
-    if isinstance(value, (list, tuple)) and (type(value) in (list, tuple) or hasattr(value, "_fields")):
-        inside = [(("item", index), f"{expression}[{index}]", item) for index, item in enumerate(value)]
+    if isinstance(value, (list, tuple)) and (
+        type(value) in (list, tuple) or hasattr(value, "_fields")
+    ):
+        inside = [
+            (("item", index), f"{expression}[{index}]", item) for index, item in enumerate(value)
+        ]
     elif isinstance(value, dict):
-        inside = [(("item", key), f"{expression}[{value_text(key)}]", item) for key, item in value.items()]
+        inside = [
+            (("item", key), f"{expression}[{value_text(key)}]", item) for key, item in value.items()
+        ]
     else:
         names = attribute_names(value, is_callable=of_callables)
-        inside = [(("attribute", name), f"{expression}.{name}", getattr(value, name, None)) for name in names]
+        inside = [
+            (("attribute", name), f"{expression}.{name}", getattr(value, name, None))
+            for name in names
+        ]
         if not names:
             yield Leaf(path, expression, value)
     for step, text, item in inside:
@@ -90,8 +108,11 @@ def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -
     return tuple(args), dict(kwargs)
 
 
-def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False) -> Any:  # noqa: ANN401
-    """A value with what a path leads to changed; on the way, copies, or the same objects where they can be changed.
+def replaced_in(
+    value: Any, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False
+) -> Any:
+    """A value with what a path leads to changed; on the way, copies, or the same objects where they
+    can be changed.
 
     The value itself, if the change changes nothing.
     """
@@ -100,7 +121,11 @@ def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], 
     (kind, key), rest = path[0], path[1:]
     is_attribute = kind == "attribute"
     # An omitted argument is None.
-    item = value.get(key) if isinstance(value, Mapping) and not is_attribute else item_at(value, path[0])
+    item = (
+        value.get(key)
+        if isinstance(value, Mapping) and not is_attribute
+        else item_at(value, path[0])
+    )
     changed = replaced_in(item, rest, change, in_place=in_place)
     if changed is item:
         return value
@@ -115,14 +140,16 @@ def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], 
     return whole
 
 
-def item_at(value: Any, step: Step) -> Any:  # noqa: ANN401
+def item_at(value: Any, step: Step) -> Any:
     """What a step leads to."""
     kind, key = step
     return getattr(value, key) if kind == "attribute" else value[key]
 
 
-def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:  # noqa: ANN401
-    """A call's arguments, each with its path from ``[args, kwargs]`` and the name that the function has for it."""
+def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:
+    """A call's arguments, each with its path from ``[args, kwargs]`` and the name that the function
+    has for it.
+    """
     args, kwargs = call
     names = argument_names(function, len(args))
     names += [f"args[{index}]" for index in range(len(names), len(args))]
@@ -132,7 +159,7 @@ def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, A
         yield (("item", 1), ("item", name)), name, value
 
 
-def _choices(function: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
+def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
     """The values that the annotations of parameters allow (``Literal``)."""
     called = plain_function(function)
     try:
@@ -141,7 +168,12 @@ def _choices(function: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
         # Those that aren't text are known all the same.
         hints = getattr(called, "__annotations__", {})
     return {
-        name: tuple(one for part in (hint, *get_args(hint)) if get_origin(part) is Literal for one in get_args(part))
+        name: tuple(
+            one
+            for part in (hint, *get_args(hint))
+            if get_origin(part) is Literal
+            for one in get_args(part)
+        )
         for name, hint in hints.items()
     }
 
@@ -150,8 +182,10 @@ Alike = Literal["sizes", "kinds"]
 """``sizes``: tensors of the same sizes; ``kinds``: tensors of the same number of dims."""
 
 
-def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it."""
+def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in
+    it.
+    """
     for _, name, value in given(call, function):
         for path, leaf in torch_api.tree_leaves_with_path(value):
             yield f"{name}{path}", leaf
@@ -163,9 +197,13 @@ def sameness(call: Call, alike: Alike) -> object:
     return torch_api.tree_structure(call), leaves
 
 
-def _kind(leaf: Any, alike: Alike) -> object:  # noqa: ANN401
+def _kind(leaf: Any, alike: Alike) -> object:
     if isinstance(leaf, torch.Tensor):
-        return str(leaf.dtype), str(leaf.device), tuple(leaf.shape) if alike == "sizes" else leaf.ndim
+        return (
+            str(leaf.dtype),
+            str(leaf.device),
+            tuple(leaf.shape) if alike == "sizes" else leaf.ndim,
+        )
     is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
     return type(leaf).__qualname__, leaf if is_plain else None
 
@@ -173,7 +211,7 @@ def _kind(leaf: Any, alike: Alike) -> object:  # noqa: ANN401
 class AlikeCalls:
     """Keeps the calls that are like the first one, and notes what differs in the others."""
 
-    def __init__(self, alike: Alike, function: Any) -> None:  # noqa: ANN401
+    def __init__(self, alike: Alike, function: Any) -> None:
         self._alike, self._function = alike, function
         self._first: object = None
         self._kinds: object = None
@@ -200,9 +238,13 @@ class AlikeCalls:
     def found(self) -> ExportCalls:
         """How many calls there were, and the dims whose sizes differ between them."""
         differing = (
-            DifferingDim(source=source, dim=dim, sizes=tuple(dict.fromkeys(shape[dim] for shape in shapes)))
+            DifferingDim(
+                source=source, dim=dim, sizes=tuple(dict.fromkeys(shape[dim] for shape in shapes))
+            )
             for source, shapes in self._sizes.items()
             for dim in range(len(shapes[0]))
             if len({shape[dim] for shape in shapes}) > 1
         )
-        return ExportCalls(total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other))
+        return ExportCalls(
+            total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other)
+        )

@@ -1,7 +1,9 @@
-"""The results of a replay: outputs, gradients, state, and what it wrote; ``comparing.py`` says how they differ.
+"""The results of a replay: outputs, gradients, state, and what it wrote; ``comparing.py`` says how
+they differ.
 
-Everything is kept under a name that a person understands (``call 2, output['logits']``, ``gradient of x in call 1``,
-``bn.running_mean after the calls``), tensors as copies on the CPU, other objects as text.
+Everything is kept under a name that a person understands (``call 2, output['logits']``, ``gradient
+of x in call 1``, ``bn.running_mean after the calls``), tensors as copies on the CPU, other objects
+as text.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ _MAX_LEAVES = 1000
 
 _NUMBERS = (bool, int, float, complex, str, type(None))
 _OF_EVERY_MODULE = frozenset({*vars(torch.nn.Module()), "_is_torch_compile"})
-"""Attributes that torch gives a module; what counts in them is among its parameters and buffers. The last one marks
-what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
+"""Attributes that torch gives a module; what counts in them is among its parameters and buffers.
+The last one marks what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
 
 _CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
 
@@ -86,8 +88,14 @@ class Results:
         """Keep parameters, buffers, gradients and plain attributes of modules after the calls."""
         for prefix, module in modules.items():
             self._keep("state", dict(_state(module, f"{prefix}." if prefix else "")))
-        left = {name: value.grad for name, value in parameters_of(modules).items() if value.grad is not None}
-        self._keep("gradients", {f"gradient of {name}{AFTER_CALLS}": value for name, value in left.items()})
+        left = {
+            name: value.grad
+            for name, value in parameters_of(modules).items()
+            if value.grad is not None
+        }
+        self._keep(
+            "gradients", {f"gradient of {name}{AFTER_CALLS}": value for name, value in left.items()}
+        )
 
     def add_written(self, texts: Mapping[str, str]) -> None:
         """Keep what the program wrote in the calls, by kind."""
@@ -95,7 +103,11 @@ class Results:
             self.values[kind]["text"] = text[:_MAX_TEXT]
 
     def _keep(self, kind: str, values: dict[str, Any]) -> None:
-        size = sum(value.numel() * value.element_size() for value in values.values() if isinstance(value, torch.Tensor))
+        size = sum(
+            value.numel() * value.element_size()
+            for value in values.values()
+            if isinstance(value, torch.Tensor)
+        )
         if self.byte_count + size > _MAX_BYTES:
             self.omitted_from = self.omitted_from or self.call_count
             return
@@ -118,7 +130,7 @@ class Results:
         return cls(**torch.load(path, weights_only=True))
 
 
-def _kept(leaf: object) -> Any:  # noqa: ANN401
+def _kept(leaf: object) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.detach().clone().cpu()
     return leaf if type(leaf) in _NUMBERS else value_text(leaf)
@@ -146,7 +158,7 @@ def _state(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, Any]]:
                 yield from _attribute(f"{prefix}{path}{'.' if path else ''}{name}", value)
 
 
-def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (list, tuple, dict)):
         yield f"{name}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
     for path, leaf in itertools.islice(torch_api.tree_leaves_with_path(value), _MAX_LEAVES):
@@ -154,7 +166,7 @@ def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN
             yield f"{name}{path}{AFTER_CALLS}", leaf
 
 
-def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
+def modules_of(function: Any) -> dict[str, torch.nn.Module]:
     """The modules that a target uses, by its names for them."""
     if isinstance(function, torch.nn.Module):
         return {"": function}
@@ -174,13 +186,17 @@ def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
         names = inspect.getclosurevars(plain)
         around = {**names.globals, **names.nonlocals}
         _add_modules(found, around)
-        waiting += [value for value in around.values() if callable(value) and not isinstance(value, type)]
+        waiting += [
+            value for value in around.values() if callable(value) and not isinstance(value, type)
+        ]
     return found
 
 
 def _add_modules(found: dict[str, torch.nn.Module], names: Mapping[str, Any]) -> None:
     for name, value in names.items():
-        if isinstance(value, torch.nn.Module) and not any(value is other for other in found.values()):
+        if isinstance(value, torch.nn.Module) and not any(
+            value is other for other in found.values()
+        ):
             found.setdefault(name, value)
 
 
@@ -220,19 +236,27 @@ def gradients_of(
 ) -> dict[str, torch.Tensor | None]:
     """Gradients of all outputs that have one, by parameter and argument; ``.grad`` is left alone.
 
-    Each output is weighted with fixed random numbers: the gradient of a plain sum hides differences (that of a softmax
-    is zero). ``RuntimeError`` if torch can't run backward, such as through a graph that the program freed.
+    Each output is weighted with fixed random numbers: the gradient of a plain sum hides differences
+    (that of a softmax is zero). ``RuntimeError`` if torch can't run backward, such as through a
+    graph that the program freed.
     """
     outputs = [
         leaf
         for _, leaf in _named_leaves(output, "")
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
+        if isinstance(leaf, torch.Tensor)
+        and leaf.requires_grad
+        and (leaf.is_floating_point() or leaf.is_complex())
     ]
-    wanted = {name: tensor for name, tensor in (arguments | parameters_of(modules)).items() if tensor.requires_grad}
+    wanted = {
+        name: tensor
+        for name, tensor in (arguments | parameters_of(modules)).items()
+        if tensor.requires_grad
+    }
     if not outputs or not wanted:
         return {}
     generator = torch.Generator().manual_seed(_GRADIENT_SEED)
-    # In a dtype whose values are the same in every other, so that a float64 run has the same weights.
+    # In a dtype whose values are the same in every other, so that a float64 run has the same
+    # weights.
     drawn = [torch.randn(leaf.shape, generator=generator, dtype=torch.float32) for leaf in outputs]
     weights = [weight.bfloat16().to(leaf) for weight, leaf in zip(drawn, outputs, strict=True)]
     found = torch.autograd.grad(outputs, list(wanted.values()), weights, allow_unused=True)

@@ -1,15 +1,17 @@
 """What rounding is: how far a value may be from a run of the program in float64.
 
-PyTorch's own benchmark runner compares a compiled model's distance from a float64 run with eager mode's (``same`` in
-``torch/_dynamo/utils.py``, 2.13: the root mean square, two or three times that of eager mode, ten times for small
-tensors, and anything within an absolute 1e-4 or more). Here it is the largest distance, because few wrong elements of
-many hardly show in a mean, and relative to the largest element, because gradients may be small.
+PyTorch's own benchmark runner compares a compiled model's distance from a float64 run with eager
+mode's (``same`` in ``torch/_dynamo/utils.py``, 2.13: the root mean square, two or three times that
+of eager mode, ten times for small tensors, and anything within an absolute 1e-4 or more). Here it
+is the largest distance, because few wrong elements of many hardly show in a mean, and relative to
+the largest element, because gradients may be small.
 
-Neither holds where a program has steps: if the input of a ReLU is 0 but for rounding, its gradient is there or isn't.
-Eager mode has drawn once, and may have been lucky. ``Shaken`` makes it draw again, from numbers with other last digits.
-Of a ResNet in training mode (transformers, 4 images of 64 × 64, float32 on a CPU, torch 2.13), Inductor's gradients are
-3.7% off where eager mode's are 0.0003% off, and ``same`` refuses five of them. One of four runs of eager mode that
-begin with one unit changed in the last place is 3.7% off too, in as many.
+Neither holds where a program has steps: if the input of a ReLU is 0 but for rounding, its gradient
+is there or isn't. Eager mode has drawn once, and may have been lucky. ``Shaken`` makes it draw
+again, from numbers with other last digits. Of a ResNet in training mode (transformers, 4 images of
+64 × 64, float32 on a CPU, torch 2.13), Inductor's gradients are 3.7% off where eager mode's are
+0.0003% off, and ``same`` refuses five of them. One of four runs of eager mode that begin with one
+unit changed in the last place is 3.7% off too, in as many.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ _FACTOR = 2
 """How much farther from a float64 run a value may be than those of the untouched program."""
 
 _NEAR = 0.1
-"""The most that a program's own rounding makes of a value. Its dtype doesn't tell: matrix products may be computed in
-bfloat16 or TF32 and give float32."""
+"""The most that a program's own rounding makes of a value. Its dtype doesn't tell: matrix products
+may be computed in bfloat16 or TF32 and give float32."""
 
 _SUMS = 0.6
-"""The part of the digits that a sum in another order keeps: 7e-5 of float32. PyTorch's runner allows 1e-4."""
+"""The part of the digits that a sum in another order keeps: 7e-5 of float32. PyTorch's runner
+allows 1e-4."""
 
 _UNITS = 8
 """How many units in the last place ``Shaken`` changes; in 16 bits, one."""
@@ -63,14 +66,15 @@ class _Known:
 class Rounding:
     """How far from a float64 run values may be.
 
-    That run (None if the program doesn't run so) is only used for values that the program without torch.compile
-    computes nearly the same. Elsewhere it took another way. If the program draws random numbers, which may be others in
-    float64, it has to agree to half the digits of the dtype.
+    That run (None if the program doesn't run so) is only used for values that the program without
+    torch.compile computes nearly the same. Elsewhere it took another way. If the program draws
+    random numbers, which may be others in float64, it has to agree to half the digits of the dtype.
 
-    ``judged``: of the untouched program as it was run before, half the digits are enough. In a ``variant``, compiled as
-    no known run was, what is 0 but for rounding (the gradient of a bias before a batch norm) is as large as other
-    kernels make it, and a single number may have the typical error of all. ``is_shaken``: some of the ``others`` are,
-    and what they don't explain is wrong.
+    ``judged``: of the untouched program as it was run before, half the digits are enough. In a
+    ``variant``, compiled as no known run was, what is 0 but for rounding (the gradient of a bias
+    before a batch norm) is as large as other kernels make it, and a single number may have the
+    typical error of all. ``is_shaken``: some of the ``others`` are, and what they don't explain is
+    wrong.
     """
 
     def __init__(
@@ -101,13 +105,19 @@ class Rounding:
         return max((_largest(value) for value in found if value is not None), default=0.0)
 
     def decides(self, kind: str, name: str) -> bool:
-        """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong gradients of 1e-6."""
+        """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong
+        gradients of 1e-6.
+        """
         return self._is_variant and self._known(kind, name).is_alike
 
     def allows(self, kind: str, name: str, value: object) -> bool:
         """Whether a value of a kind differs from the untouched program's by rounding only."""
         mine, tolerance = self._comparable(kind, name, value)
-        return mine is not None and tolerance is not None and distance(mine, tolerance.center) <= tolerance.allowed
+        return (
+            mine is not None
+            and tolerance is not None
+            and distance(mine, tolerance.center) <= tolerance.allowed
+        )
 
     def may_allow(self, kind: str, name: str, value: object) -> bool:
         """Whether a value that isn't allowed may still differ by rounding only."""
@@ -119,13 +129,17 @@ class Rounding:
         # A step may change one element of many altogether.
         return self._is_variant and not self._is_shaken and _is_small(mine, tolerance.center)
 
-    def _comparable(self, kind: str, name: str, value: object) -> tuple[torch.Tensor | None, _Tolerance | None]:
+    def _comparable(
+        self, kind: str, name: str, value: object
+    ) -> tuple[torch.Tensor | None, _Tolerance | None]:
         known, mine = self._known(kind, name), number(value)
         if known.eager is None or mine is None or mine.dtype != known.eager.dtype:
             return None, None
         return mine, self._tolerance(kind, name, known, known.eager)
 
-    def _tolerance(self, kind: str, name: str, known: _Known, eager: torch.Tensor) -> _Tolerance | None:
+    def _tolerance(
+        self, kind: str, name: str, known: _Known, eager: torch.Tensor
+    ) -> _Tolerance | None:
         center = known.precise if known.is_alike and known.precise is not None else eager
         values = [number(other.values[kind].get(name)) for other in self._others]
         others = [distance(other, center) for other in values if other is not None]
@@ -137,17 +151,23 @@ class Rounding:
         if self._is_untouched:
             return _Tolerance(center, max(least, _FACTOR * own), 0.0)
         if not self._is_variant:
-            return _Tolerance(center, _FACTOR * max([own, *(one for one in others if one <= least)]), 0.0)
+            return _Tolerance(
+                center, _FACTOR * max([own, *(one for one in others if one <= least)]), 0.0
+            )
         most = max(_NEAR * size, least)
         allowed = _FACTOR * max([own, self._typical * size, *(min(one, most) for one in others)])
         allowed = max(allowed, torch.finfo(eager.dtype).eps ** _SUMS * size)
         if own > _half(eager.dtype) * size:
             allowed = max(allowed, least)
-        return _Tolerance(center, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most))
+        return _Tolerance(
+            center, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most)
+        )
 
     @cached_property
     def _typical(self) -> float:
-        """The median relative error of eager mode's values. One number alone may be right by chance."""
+        """The median relative error of eager mode's values. One number alone may be right by
+        chance.
+        """
         known = [self._known(kind, name) for kind in COMPUTED for name in self._eager.values[kind]]
         found = [each.apart / each.size for each in known if each.size]
         return statistics.median([one for one in found if one <= _NEAR] or [0.0])
@@ -167,17 +187,26 @@ class Rounding:
         """How far results are from the float64 run, next to eager mode's."""
         pairs = {kind: list(self._errors(kind, mine.values[kind])) for kind in COMPUTED}
         worst = {kind: map(max, zip(*found, strict=True)) for kind, found in pairs.items() if found}
-        return tuple(ResultError(kind=kind, variant=variant, eager=eager) for kind, (variant, eager) in worst.items())
+        return tuple(
+            ResultError(kind=kind, variant=variant, eager=eager)
+            for kind, (variant, eager) in worst.items()
+        )
 
     def _errors(self, kind: str, mine: Mapping[str, object]) -> Iterator[tuple[float, float]]:
         """For each value of which the float64 run says something, the relative errors of both."""
         for name in self._precise.values[kind]:
             known, value = self._known(kind, name), number(mine.get(name))
             precise, eager = known.precise, known.eager
-            if precise is None or eager is None or value is None or not precise.shape == eager.shape == value.shape:
+            if (
+                precise is None
+                or eager is None
+                or value is None
+                or not precise.shape == eager.shape == value.shape
+            ):
                 continue
             size, *errors = (_root_mean_square(one) for one in _errors(precise, value, eager))
-            # A value that is 0 but for rounding has no relative error, and no number is far from infinity.
+            # A value that is 0 but for rounding has no relative error, and no number is far from
+            # infinity.
             most = _half(eager.dtype) if self._eager.draws_random else _NEAR
             if 0 < size < math.inf and errors[1] <= most * size and math.isfinite(errors[0]):
                 yield errors[0] / size, errors[1] / size
@@ -194,7 +223,9 @@ class Shaken:
         for tensor in tensors:
             if tensor.is_floating_point() and tensor.layout is torch.strided:
                 kept = tensor.data
-                signs = torch.randint(0, 2, tensor.shape, generator=self._generator).to(kept) * 2 - 1
+                signs = (
+                    torch.randint(0, 2, tensor.shape, generator=self._generator).to(kept) * 2 - 1
+                )
                 units = _UNITS if tensor.element_size() > 2 else 1
                 changed = kept * (1 + signs * units * torch.finfo(tensor.dtype).eps)
                 tensor.data = torch.where(kept == kept.round(), kept, changed)
@@ -209,10 +240,16 @@ def is_nearly(value: object, wanted: object) -> bool:
 
 
 def number(value: object) -> torch.Tensor | None:
-    """A floating-point value as a tensor; a Python number was read from one, as a rule of float32."""
+    """A floating-point value as a tensor; a Python number was read from one, as a rule of
+    float32.
+    """
     if isinstance(value, float):
         return torch.tensor(value, dtype=torch.float32)
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+    if (
+        not isinstance(value, torch.Tensor)
+        or value.layout is not torch.strided
+        or value.is_quantized
+    ):
         return None
     return value if value.is_floating_point() or value.is_complex() else None
 

@@ -1,11 +1,13 @@
-"""A replay of the same calls under a remedy: changes each call as asked, keeps or compares the results.
+"""A replay of the same calls under a remedy: changes each call as asked, keeps or compares the
+results.
 
-The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing. Sources are torch's,
-such as ``L['x']``. Every call starts from the same seed. Results are kept on disk, and compared with those of the
-``references``; a ``float64`` run and the ``others``, more runs of the untouched program, say what is rounding.
-``without`` leaves parts of the compiler out, all of a kind for null, and has those that are used reported. ``minifier``
-has torch's own write a script for the first graph that fails. ``alike`` makes only calls like the first one, ``export``
-those of ``torch.export``'s program.
+The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing.
+Sources are torch's, such as ``L['x']``. Every call starts from the same seed. Results are kept on
+disk, and compared with those of the ``references``; a ``float64`` run and the ``others``, more runs
+of the untouched program, say what is rounding. ``without`` leaves parts of the compiler out, all of
+a kind for null, and has those that are used reported. ``minifier`` has torch's own write a script
+for the first graph that fails. ``alike`` makes only calls like the first one, ``export`` those of
+``torch.export``'s program.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from ..torch_private import torch_inductor
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names
 from .leaves import Step, given, item_at, replaced_in
-from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
+from .results import (
+    AFTER_CALLS,
+    Results,
+    copies_of,
+    gradients_of,
+    modules_of,
+    parameters_of,
+    tensors_in,
+)
 from .rounding import Rounding, Shaken
 
 _ARGUMENT = re.compile(r"L\['(\w+)'\]((?:\['[^']*'\]|\[\d+\]|\.\w+)*)")
@@ -40,7 +50,7 @@ _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 class Trial:
     """One replay."""
 
-    def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
+    def __init__(self, plan: Mapping[str, Any], function: Any) -> None:
         self.plan = plan
         self.is_compiled = not plan.get("is_eager") and plan.get("export") is None
         self._is_float64 = bool(plan.get("is_float64"))
@@ -55,12 +65,16 @@ class Trial:
         self._shaken = None if seed is None else Shaken(int(seed))
 
     def prepare(self, events: EventFile) -> None:
-        """Before torch.compile: convert or shake what the target uses, and set up torch as asked."""
+        """Before torch.compile: convert or shake what the target uses, and set up torch as
+        asked.
+        """
         plan = self.plan
         if self._is_float64:
             for module in self._modules.values():
                 module.double()
-        self._convert(State(self._function).tensors if self._is_float64 or self._shaken is not None else ())
+        self._convert(
+            State(self._function).tensors if self._is_float64 or self._shaken is not None else ()
+        )
         if plan.get("setup"):
             set_up(plan["setup"])
 
@@ -82,7 +96,9 @@ class Trial:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[Results]:
-        """Keep the results of the calls that are made meanwhile apart, and what large tensors hold in part."""
+        """Keep the results of the calls that are made meanwhile apart, and what large tensors hold
+        in part.
+        """
         kept = self._results
         self._results = Results(is_sampled=True)
         try:
@@ -96,34 +112,47 @@ class Trial:
             self._shaken.shake(tensors)
         for tensor in tensors if self._is_float64 else ():
             if tensor.is_floating_point() or tensor.is_complex():
-                tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
+                tensor.data = tensor.data.to(
+                    torch.complex128 if tensor.is_complex() else torch.float64
+                )
 
     def changed(self, call: Call) -> Call:
         """A call as the remedy wants it."""
         if self._is_float64 or self._shaken is not None:
             self._convert(State(None, call).tensors)
         plan = self.plan
-        changes = [(source, change) for kind, change in _CHANGES.items() for source in plan.get(kind, ())]
+        changes = [
+            (source, change) for kind, change in _CHANGES.items() for source in plan.get(kind, ())
+        ]
         changes += [(source, partial(self._buffered, source)) for source in plan.get("buffers", ())]
-        changes += [(source, partial(_resized, dim=dim, size=size)) for source, dim, size in plan.get("sizes", ())]
+        changes += [
+            (source, partial(_resized, dim=dim, size=size))
+            for source, dim, size in plan.get("sizes", ())
+        ]
         changes += [(source, partial(_marked, dim=dim)) for source, dim in plan.get("marks", ())]
         for source, change in changes:
             call = self._replaced(call, source, change)
         return call
 
-    def _buffered(self, source: str, value: Any) -> Any:  # noqa: ANN401
+    def _buffered(self, source: str, value: Any) -> Any:
         """A tensor that stays from call to call, with the values of the one that is passed."""
         if not isinstance(value, torch.Tensor) or value.requires_grad:
             return value
         kept = self._buffers.get(source)
-        if kept is None or (kept.shape, kept.dtype, kept.device) != (value.shape, value.dtype, value.device):
+        if kept is None or (kept.shape, kept.dtype, kept.device) != (
+            value.shape,
+            value.dtype,
+            value.device,
+        ):
             kept = self._buffers[source] = _static(value.clone())
         else:
             kept.copy_(value)
         return kept
 
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
-        """A call with what a source stands for changed, in its arguments or in the module that is called."""
+        """A call with what a source stands for changed, in its arguments or in the module that is
+        called.
+        """
         match = _ARGUMENT.fullmatch(source)
         parameters = {} if self._signature is None else self._signature.parameters
         whole: Any = [*call]
@@ -157,10 +186,14 @@ class Trial:
         return [*passed.get(name, (("item", 1), ("item", name))), *steps]
 
     def begin_call(self, call: Call) -> None:
-        """Keep copies of a call's arguments, and of its defaults, to see whether it mutates them."""
+        """Keep copies of a call's arguments, and of its defaults, to see whether it mutates
+        them.
+        """
         parameters = () if self._signature is None else self._signature.parameters.values()
         defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
-        self._arguments = tensors_in({**defaults, **{name: value for _, name, value in given(call, self._function)}})
+        self._arguments = tensors_in(
+            {**defaults, **{name: value for _, name, value in given(call, self._function)}}
+        )
         self._copies = copies_of(self._arguments)
 
     @contextlib.contextmanager
@@ -174,7 +207,9 @@ class Trial:
             self._results.draws_random |= not of_call.is_current()
 
     def _precise(self) -> AbstractContextManager[None]:
-        """Make new tensors in float64 if the run is; not those that inputs are made from, which must stay the same."""
+        """Make new tensors in float64 if the run is; not those that inputs are made from, which
+        must stay the same.
+        """
         if not self._is_float64:
             return nullcontext()
         return set_for(torch.set_default_dtype, torch.get_default_dtype(), torch.float64)
@@ -205,7 +240,9 @@ class Trial:
         mine, plan = self._results, self.plan
         mine.save(Path(plan["outputs"]))
         known = {name: _loaded(path) for name, path in plan["references"].items()}
-        references: dict[Reference, Results] = {name: found for name, found in known.items() if found is not None}
+        references: dict[Reference, Results] = {
+            name: found for name, found in known.items() if found is not None
+        }
         eager = references.get("eager")
         rounding = None if eager is None else self._rounding(eager)
         is_exported = plan.get("export") is not None
@@ -227,7 +264,9 @@ class Trial:
         )
 
     def _take_out_attributes(self, mine: Results, eager: Results) -> list[str]:
-        """Leave out attributes of modules, which an exported program doesn't have; those that the calls change."""
+        """Leave out attributes of modules, which an exported program doesn't have; those that the
+        calls change.
+        """
         owned = {
             f"{prefix}.{name}".lstrip(".") + AFTER_CALLS
             for prefix, module in self._modules.items()
@@ -241,7 +280,11 @@ class Trial:
     def _rounding(self, eager: Results) -> Rounding | None:
         if self.plan.get("judged") is None:
             return None
-        others = [results for path in self.plan.get("others", ()) if (results := _loaded(path)) is not None]
+        others = [
+            results
+            for path in self.plan.get("others", ())
+            if (results := _loaded(path)) is not None
+        ]
         precise, is_shaken = _loaded(self.plan.get("float64")), self._shaken is not None
         return Rounding(precise, eager, others, judged=self.plan["judged"], is_shaken=is_shaken)
 
@@ -257,27 +300,37 @@ def _steps(text: str) -> list[Step]:
     ]
 
 
-def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
-    if not isinstance(value, torch.Tensor) or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
-        raise TargetError(f"{type(value).__name__} has no size {dim} to change: it isn't a tensor with such a dim")
+def _resized(value: Any, *, dim: int, size: int) -> Any:
+    if (
+        not isinstance(value, torch.Tensor)
+        or not -value.ndim <= dim < value.ndim
+        or not value.shape[dim]
+    ):
+        raise TargetError(
+            f"{type(value).__name__} has no size {dim} to change: it isn't a tensor with such a dim"
+        )
     return resized(value, dim, size)
 
 
-def _marked(value: Any, *, dim: int) -> Any:  # noqa: ANN401
+def _marked(value: Any, *, dim: int) -> Any:
     # A size of 0 or 1 can't be dynamic, and torch refuses it.
     if isinstance(value, torch.Tensor) and dim < value.ndim and value.shape[dim] > 1:
         torch._dynamo.mark_dynamic(value, dim)
     return value
 
 
-def _static(value: Any) -> Any:  # noqa: ANN401
+def _static(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         torch._dynamo.mark_static_address(value)
     return value
 
 
-def _as_tensor(value: Any) -> Any:  # noqa: ANN401
-    return torch.tensor(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+def _as_tensor(value: Any) -> Any:
+    return (
+        torch.tensor(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else value
+    )
 
 
 _CHANGES: dict[str, Callable[[Any], Any]] = {

@@ -1,9 +1,11 @@
-"""What Python imports at start-up with this folder on ``PYTHONPATH``: the way into a program that is run as it is.
+"""What Python imports at start-up with this folder on ``PYTHONPATH``: the way into a program that
+is run as it is.
 
-Python's own start, ``__main__``, ``sys.argv`` and exit stay as they are, in the program and in every Python that it
-starts, because nothing of ours comes between Python and the program. Comes in: the recording's folder, in an
-environment variable; without it nothing happens. This folder is removed from ``sys.path`` again, and the environment's
-own ``sitecustomize`` runs as usual. May import the standard library only, and as little of it as possible.
+Python's own start, ``__main__``, ``sys.argv`` and exit stay as they are, in the program and in
+every Python that it starts, because nothing of ours comes between Python and the program. Comes in:
+the recording's folder, in an environment variable; without it nothing happens. This folder is
+removed from ``sys.path`` again, and the environment's own ``sitecustomize`` runs as usual. May
+import the standard library only, and as little of it as possible.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def _begin(recording: str) -> None:
 
 
 def _import_the_next() -> None:
-    """Import the ``sitecustomize`` that this one hides; ``site`` reports what it raises, as always."""
+    """Import the ``sitecustomize`` that this one hides; ``site`` reports what it raises, as
+    always.
+    """
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return

@@ -1,8 +1,9 @@
-"""Makes the calls that attack an edit, of the untouched program and later of one with the edit, and compares them.
+"""Makes the calls that attack an edit, of the untouched program and later of one with the edit, and
+compares them.
 
-The untouched program decides which calls are worth making and keeps what they gave, without torch.compile and with it.
-What it refuses itself, other than by its own ``raise`` or ``assert``, is left out. A difference that it has under
-torch.compile too isn't the edit's.
+The untouched program decides which calls are worth making and keeps what they gave, without
+torch.compile and with it. What it refuses itself, other than by its own ``raise`` or ``assert``, is
+left out. A difference that it has under torch.compile too isn't the edit's.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class Attacking:
         self._equal = EqualSizes()
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
-        """The calls to make; the first ones are remembered before that, and so is the state that they begin with."""
+        """The calls to make; the first ones are remembered before that, and so is the state that
+        they begin with.
+        """
         for call in calls:
             if not self._calls:
                 self._state = State(self._workload.function)
@@ -77,7 +80,9 @@ class Attacking:
     def run(self, replay: Replay) -> None:
         """Make them, and report what they show beside a replay of the program's own calls."""
         # What differs from both is wrong already.
-        is_wrong = bool(replay.compared) and all(comparison.results for comparison in replay.compared.values())
+        is_wrong = bool(replay.compared) and all(
+            comparison.results for comparison in replay.compared.values()
+        )
         if not self._calls or (is_wrong and not self._is_reference):
             return
         events = self._workload.events
@@ -86,7 +91,9 @@ class Attacking:
             with self._workload.repeating("trying other inputs"), limit:
                 found = self._keep_reference() if self._is_reference else self._attack()
         except Exception as error:  # noqa: BLE001 - an extra, whose failure must not lose the trial
-            events.gap("attacks", f"Other inputs were not tried: making them raised {type_name(error)}.")
+            events.gap(
+                "attacks", f"Other inputs were not tried: making them raised {type_name(error)}."
+            )
             return
         if found is not None:
             events.write("attacked", found)
@@ -95,7 +102,9 @@ class Attacking:
         return attacks_of(FreshCopies().call(self._calls[0]), self._workload.function)
 
     def _keep_reference(self) -> Attacked:
-        """Make the calls of the untouched program, and keep those that are worth making with what they gave."""
+        """Make the calls of the untouched program, and keep those that are worth making with what
+        they gave.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         index: list[dict[str, Any]] = []
         refused = 0
@@ -104,7 +113,8 @@ class Attacking:
         torchs: set[ResultKind] = set()
         began_s = time.monotonic()
         ended_s = began_s + _LIMIT_S
-        # Each trial makes the program's own calls anyway; what they reach is known of the first ones.
+        # Each trial makes the program's own calls anyway; what they reach is known of the first
+        # ones.
         for at in range(len(self._calls)):
             arcs: _Arcs = set()
             self._made(None, is_eager=True, arcs=arcs, at=at, draw=at)
@@ -128,7 +138,11 @@ class Attacking:
                 torchs |= {found.kind for found in _differences(compiled, eager)}
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text, "is_compiled": is_compiled})
-        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(shown))}
+        found = {
+            "attacks": index,
+            "took_s": time.monotonic() - began_s,
+            "reached": sorted(_lines(shown)),
+        }
         found |= {"raised": sorted(self._raised), "equal": self._equal.as_json()}
         (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
@@ -166,7 +180,9 @@ class Attacking:
                     elif not is_eager and found.change == "fewer":
                         dropped.setdefault(found.kind, found)
                     else:
-                        raised = (eager.raised, mine.raised) if eager.raised and mine.raised else None
+                        raised = (
+                            (eager.raised, mine.raised) if eager.raised and mine.raised else None
+                        )
                         failure = AttackFailure(
                             text=attack.text,
                             code=self._seeded(number) * mine.draws_random + attack.code,
@@ -184,11 +200,17 @@ class Attacking:
         """The line after which a call draws the same numbers as the trial's."""
         return f"torch.manual_seed({self._workload.request['seed'] + draw})\n"
 
-    def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
+    def _found(self, count: int, **found: Any) -> Attacked:
         return Attacked(count=count, is_edited=self._is_edited, **found)
 
     def _made(
-        self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0, draw: int
+        self,
+        attack: Attack | None,
+        *,
+        is_eager: bool,
+        arcs: _Arcs | None = None,
+        at: int = 0,
+        draw: int,
     ) -> Results:
         """What a call gave, or raised."""
         if at == 0:
@@ -221,18 +243,32 @@ class Attacking:
 
 
 def _differences(mine: Results, other: Results) -> list[Difference]:
-    """How results differ by more than rounding; what a process writes to standard error is torch's own as well."""
+    """How results differ by more than rounding; what a process writes to standard error is torch's
+    own as well.
+    """
     if mine.raised != other.raised:
-        instead = f" instead of {shortened(other.raised, _MAX_ERROR)}" if other.raised and mine.raised else ""
+        instead = (
+            f" instead of {shortened(other.raised, _MAX_ERROR)}"
+            if other.raised and mine.raised
+            else ""
+        )
         text = (
-            f"raises {shortened(mine.raised, _MAX_ERROR)}{instead}" if mine.raised else f"doesn't raise {other.raised}"
+            f"raises {shortened(mine.raised, _MAX_ERROR)}{instead}"
+            if mine.raised
+            else f"doesn't raise {other.raised}"
         )
         return [Difference(kind="outputs", where=THE_CALL, detail=text)]
-    return [one for one in compared(mine, other).differences if not one.may_be_rounding and one.kind != "stderr"]
+    return [
+        one
+        for one in compared(mine, other).differences
+        if not one.may_be_rounding and one.kind != "stderr"
+    ]
 
 
 def _raised_at(error: BaseException) -> tuple[str, int] | None:
-    """Where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or Python raised it."""
+    """Where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or
+    Python raised it.
+    """
     last: TracebackType | None = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -258,10 +294,12 @@ def _lines(arcs: _Arcs) -> set[tuple[str, int]]:
 
 @contextlib.contextmanager
 def _traced(arcs: _Arcs, equal: EqualSizes) -> Iterator[None]:
-    """Note the steps that the program's own code takes meanwhile, and what equals the sizes in it."""
+    """Note the steps that the program's own code takes meanwhile, and what equals the sizes in
+    it.
+    """
     before = sys.gettrace()
 
-    def local(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401
+    def local(frame: FrameType, event: str, _: object) -> Any:
         if event == "opcode":
             # Lines wouldn't do: `a if c else b` is one.
             arcs.add((frame.f_code, last.get(frame, 0), frame.f_lasti))
@@ -272,7 +310,7 @@ def _traced(arcs: _Arcs, equal: EqualSizes) -> Iterator[None]:
             last.pop(frame, None)
         return local
 
-    def enter(frame: FrameType, _: str, __: object) -> Any:  # noqa: ANN401
+    def enter(frame: FrameType, _: str, __: object) -> Any:
         if not is_user_file(frame.f_code.co_filename):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = equal.has_sites(frame.f_code), True

@@ -1,11 +1,13 @@
-"""A program as its user runs it, to be timed: plain ``torch.compile``, nothing of ours in the compile or the call.
+"""A program as its user runs it, to be timed: plain ``torch.compile``, nothing of ours in the
+compile or the call.
 
-A ``workload``, which is recorded, makes the first round of its calls instead, if there is one; from then on nothing of
-ours is in a call of it either.
+A ``workload``, which is recorded, makes the first round of its calls instead, if there is one; from
+then on nothing of ours is in a call of it either.
 
-When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
-answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, and ``{"floor": true}``
-and ``{"device": true}`` by a ``BenchTime``, until the socket closes.
+When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON
+``{"seconds": …}`` is answered by a ``BenchTurn``, so that several programs take turns and share the
+machine's noise, and ``{"floor": true}`` and ``{"device": true}`` by a ``BenchTime``, until the
+socket closes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from .workload import Workload
 
 _QUIET_PASSES = 3
-"""Passes without a compile: CUDA graphs run once to warm up, and are recorded in the next run (torch 2.13)."""
+"""Passes without a compile: CUDA graphs run once to warm up, and are recorded in the next run
+(torch 2.13)."""
 
 _MAX_PASSES = 12
 """More than torch's default recompile limit of 8."""
@@ -48,7 +51,12 @@ class Benched:
     """The program, compiled or not, and its calls."""
 
     def __init__(
-        self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls, workload: Workload | None = None
+        self,
+        request: ProbeRequest,
+        events: EventFile,
+        target: Target,
+        calls: Calls,
+        workload: Workload | None = None,
     ) -> None:
         self._request, self._events = request, events
         self._function, self._calls = target.function, calls
@@ -81,9 +89,13 @@ class Benched:
             self._events.phase("making the calls")
             passes, is_steady = self._settle()
             steady = [min(times) for times in zip(*passes[-_QUIET_PASSES:], strict=True)]
-            excess = sum(time - least for times in passes for time, least in zip(times, steady, strict=True))
+            excess = sum(
+                time - least for times in passes for time, least in zip(times, steady, strict=True)
+            )
             call = self._last_call
-            restore = restorer(call, lambda: self._make(call)) if call is not None and is_steady else None
+            restore = (
+                restorer(call, lambda: self._make(call)) if call is not None and is_steady else None
+            )
             uses_cuda = torch.cuda.is_initialized()
             answer(
                 connection,
@@ -120,12 +132,23 @@ class Benched:
                 times = time_block(lambda: self._make(call), block, seconds=seconds)
                 alone = Block(steady[-1], restore, least_s=0.0)
                 is_apart = uses_cuda and block.number > 1
-                each = time_block(lambda: self._make(call), alone, seconds=seconds / 4) if is_apart else []
+                each = (
+                    time_block(lambda: self._make(call), alone, seconds=seconds / 4)
+                    if is_apart
+                    else []
+                )
                 peak = memory.bytes()
-                answer(connection, BenchTurn(times_us=times, calls=block.number, alone_us=each, peak_memory_bytes=peak))
+                answer(
+                    connection,
+                    BenchTurn(
+                        times_us=times, calls=block.number, alone_us=each, peak_memory_bytes=peak
+                    ),
+                )
 
-    def _compile(self) -> Any:  # noqa: ANN401
-        """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
+    def _compile(self) -> Any:
+        """The target under ``torch.compile``, which imports Dynamo here as it does in the user's
+        program.
+        """
         function, _ = compile_target(self._function, self._request)
 
         def count() -> None:
@@ -138,7 +161,9 @@ class Benched:
         return self._compiles if self._workload is None else self._workload.activity.compiles
 
     def _settle(self) -> tuple[list[list[float]], bool]:
-        """Make all calls again and again; seconds of each call of each pass, and whether the last ones were steady."""
+        """Make all calls again and again; seconds of each call of each pass, and whether the last
+        ones were steady.
+        """
         passes = [] if self._workload is None else [self._workload.durations_s]
         quiet = 0
         while quiet < _QUIET_PASSES and len(passes) < _MAX_PASSES:
@@ -177,8 +202,13 @@ class Benched:
 
 
 def _floor_us(call: Call) -> float | None:
-    """What a compiled call takes at least: one that adds 1 to a number in a tensor of the call's device."""
-    device = next((leaf.device for leaf in torch_api.tree_leaves(call) if isinstance(leaf, torch.Tensor)), None)
+    """What a compiled call takes at least: one that adds 1 to a number in a tensor of the call's
+    device.
+    """
+    device = next(
+        (leaf.device for leaf in torch_api.tree_leaves(call) if isinstance(leaf, torch.Tensor)),
+        None,
+    )
     least = torch.zeros(1, device=device)
 
     try:

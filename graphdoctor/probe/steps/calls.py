@@ -28,7 +28,9 @@ Kept = Callable[[Iterator[Call]], Iterator[Call]]
 
 
 def run(workload: Workload, kept: Kept | None = None) -> bool:
-    """Make the calls, and everything that is asked for after them; whether every call that was made came back."""
+    """Make the calls, and everything that is asked for after them; whether every call that was made
+    came back.
+    """
     workload.warm_up()
     graphs = workload.graphs
     lanes = Lanes(workload, graphs) if workload.request["lanes"] and graphs is not None else None
@@ -102,7 +104,8 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         workload.switches.look(index)
         if lanes is not None:
             lanes.write()
-        # Not while it is being handled: the traceback of the same call without torch.compile would include it.
+        # Not while it is being handled: the traceback of the same call without torch.compile would
+        # include it.
         if error is not None:
             _report_failed(workload, call, index, error, duration_s)
             return False
@@ -113,9 +116,14 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
     return True
 
 
-def _report_failed(workload: Workload, call: Call, index: int, error: BaseException, duration_s: float) -> None:
+def _report_failed(
+    workload: Workload, call: Call, index: int, error: BaseException, duration_s: float
+) -> None:
     events, complain = workload.events, workload.complain
-    raised: dict[str, Any] = {**described_error(error), "from_compiler": torch_api.is_compiler_error(error)}
+    raised: dict[str, Any] = {
+        **described_error(error),
+        "from_compiler": torch_api.is_compiler_error(error),
+    }
     if raised["from_compiler"]:
         complain(raised["traceback"])
     # Before the trial: that may hang or crash.
@@ -139,7 +147,11 @@ def _report_failed(workload: Workload, call: Call, index: int, error: BaseExcept
         else:
             # Dynamo's error is about its own tracing; this one is the program's.
             own = described_error(eager) | {"traceback": own_traceback_text(eager)}
-            events.write("call_failed", index=index, **own, from_compiler=False, is_eager=True, **changes)
+            events.write(
+                "call_failed", index=index, **own, from_compiler=False, is_eager=True, **changes
+            )
     if not raised["from_compiler"] and tried["eager"] in (None, "ok"):
         complain(raised["traceback"])
-    workload.mark("end", index, outcome="error", duration_s=duration_s, error=CallError(**raised, **tried))
+    workload.mark(
+        "end", index, outcome="error", duration_s=duration_s, error=CallError(**raised, **tried)
+    )

@@ -1,4 +1,6 @@
-"""Exports the target with ``torch.export``, and has the calls made with the program that comes out."""
+"""Exports the target with ``torch.export``, and has the calls made with the program that comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ _MAX_CHOICES = 2
 
 
 def export(workload: Workload) -> bool:
-    """Export the target, make the calls with the result, and compare what they returned and wrote."""
+    """Export the target, make the calls with the result, and compare what they returned and
+    wrote.
+    """
     calls, trial, is_complete = workload.calls(), workload.trial, True
     assert trial is not None
     exporting = _Exporting(workload, trial.plan["export"])
@@ -66,7 +70,9 @@ class _Exporting:
         self._signature = signature_of(function)
 
     def run(self, call: Call) -> bool:
-        """Export the target with the arguments of a call, and have the calls made with the result; whether it could."""
+        """Export the target with the arguments of a call, and have the calls made with the result;
+        whether it could.
+        """
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
         shapes = self._dynamic_shapes(call)
@@ -80,7 +86,9 @@ class _Exporting:
         try:
             with (
                 watch.listening(),
-                torch.set_grad_enabled(torch.is_grad_enabled() and not self._workload.request["no_grad"]),
+                torch.set_grad_enabled(
+                    torch.is_grad_enabled() and not self._workload.request["no_grad"]
+                ),
             ):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
@@ -90,7 +98,9 @@ class _Exporting:
         if program is not None:
             nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
             found = {
-                "op_count": sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes),
+                "op_count": sum(
+                    getattr(node.target, "__name__", "") != "getitem" for node in nodes
+                ),
                 "inputs": _inputs(program),
                 "constraints": torch_export.guards_of(program),
                 "dims": self._described_dims(program, call, watch),
@@ -111,13 +121,19 @@ class _Exporting:
         return program is not None
 
     def finish(self) -> None:
-        """After the calls: hand the state that the exported program changed to the target, whose state is compared."""
+        """After the calls: hand the state that the exported program changed to the target, whose
+        state is compared.
+        """
         module = self._module
         theirs = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, value in self._exported.named_buffers():
                 own = theirs.get(name)
-                if own is not None and own.shape == value.shape and own.data_ptr() != value.data_ptr():
+                if (
+                    own is not None
+                    and own.shape == value.shape
+                    and own.data_ptr() != value.data_ptr()
+                ):
                     own.copy_(value)
         if self._workload.alike is not None:
             self._workload.events.write("export_calls", self._workload.alike.found())
@@ -138,23 +154,36 @@ class _Exporting:
         found = {name: self._shapes_of(name, value) for name, value in bound.items()}
         return None if all(value is None for value in found.values()) else found
 
-    def _shapes_of(self, name: str, value: Any) -> Any:  # noqa: ANN401
+    def _shapes_of(self, name: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return dict.fromkeys(self._wanted(name, value), getattr(torch.export.Dim, self._hint)) or None
+            return (
+                dict.fromkeys(self._wanted(name, value), getattr(torch.export.Dim, self._hint))
+                or None
+            )
         if type(value) is dict:
             return {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
         if type(value) in (list, tuple):
-            return type(value)(self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value))
+            return type(value)(
+                self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)
+            )
         return None
 
-    def _shown(self, shapes: Any) -> str:  # noqa: ANN401
+    def _shown(self, shapes: Any) -> str:
         if isinstance(shapes, dict):
-            keys = (f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key) for key in shapes)
-            items = (f"{key}: {self._shown(item)}" for key, item in zip(keys, shapes.values(), strict=True))
+            keys = (
+                f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
+                for key in shapes
+            )
+            items = (
+                f"{key}: {self._shown(item)}"
+                for key, item in zip(keys, shapes.values(), strict=True)
+            )
             return f"{{{', '.join(items)}}}"
         if isinstance(shapes, (list, tuple)):
             text = ", ".join(map(self._shown, shapes))
-            return f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
+            return (
+                f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
+            )
         return "None" if shapes is None else f"Dim.{self._hint}"
 
     def _described_dims(
@@ -166,7 +195,9 @@ class _Exporting:
             return []
         pairs = [
             (index, source, leaf, shape)
-            for index, ((source, leaf), shape) in enumerate(zip(leaves, shapes.values(), strict=True))
+            for index, ((source, leaf), shape) in enumerate(
+                zip(leaves, shapes.values(), strict=True)
+            )
             if isinstance(leaf, torch.Tensor) and len(shape) == leaf.ndim
         ]
         sizes = {
@@ -182,32 +213,48 @@ class _Exporting:
                 found = torch_export.dim_range(program, shape[dim])
                 # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
                 sources = (re.sub(r"^(\w*)", r"L['\1']", source), f"L['flat_args'][{index}]")
-                why = next(filter(None, (watch.found.get(f"{name}.size()[{dim}]") for name in sources)), None)
+                why = next(
+                    filter(None, (watch.found.get(f"{name}.size()[{dim}]") for name in sources)),
+                    None,
+                )
                 record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
                 record |= {"is_dynamic": found is not None, "stack": []}
                 if found is not None:
                     record |= {"expression": found.expression, "low": found.low, "high": found.high}
-                    record["other_sizes"] = [torch_export.size_under(shape[dim], choice) for choice in choices]
+                    record["other_sizes"] = [
+                        torch_export.size_under(shape[dim], choice) for choice in choices
+                    ]
                 elif why is not None:
-                    record |= {"stack": self._known(stack_entries(why.stack)), "is_by_another": why.is_by_another}
+                    record |= {
+                        "stack": self._known(stack_entries(why.stack)),
+                        "is_by_another": why.is_by_another,
+                    }
                 records.append(record)
         return records
 
     def _other_sizes(
-        self, program: ExportedProgram, call: Call, shapes: list[tuple[Any, ...]], sizes: Mapping[str, int]
+        self,
+        program: ExportedProgram,
+        call: Call,
+        shapes: list[tuple[Any, ...]],
+        sizes: Mapping[str, int],
     ) -> list[torch_export.Sizes]:
         guards = torch_export.guards_of(program)
         found = []
         for choice in torch_export.other_sizes(program, shapes, sizes):
             leaves = [
-                torch.empty([torch_export.size_under(size, choice) for size in shape], device="meta")
+                torch.empty(
+                    [torch_export.size_under(size, choice) for size in shape], device="meta"
+                )
                 if isinstance(leaf, torch.Tensor)
                 else leaf
                 for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
             ]
             left = iter(leaves)
             args, kwargs = torch_api.tree_map(lambda _leaf: next(left), call)  # noqa: B023 - used at once
-            bound = {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
+            bound = (
+                {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
+            )
             if torch_export.passes(guards, {**bound, "flat_args": leaves}):
                 found.append(choice)
         return found[:_MAX_CHOICES]
@@ -228,9 +275,16 @@ class _Exporting:
         }
 
     def _stack_of(self, error: BaseException) -> list[dict[str, Any]]:
-        """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
-        for summaries in (traceback.extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
-            outside = itertools.dropwhile(lambda entry: not is_user_file(entry["file"]), stack_entries(summaries))
+        """The stack from the program's first line on; that of what Dynamo was tracing, where
+        Python's has none.
+        """
+        for summaries in (
+            traceback.extract_tb(error.__traceback__),
+            getattr(error, "real_stack", None) or (),
+        ):
+            outside = itertools.dropwhile(
+                lambda entry: not is_user_file(entry["file"]), stack_entries(summaries)
+            )
             if entries := list(outside):
                 return entries
         return []
@@ -242,7 +296,9 @@ class _Exporting:
             return []
         # What a decorator wraps is what people know.
         code = getattr(inspect.unwrap(function), "__code__", function.__code__)
-        summary = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name, lookup_line=False)
+        summary = traceback.FrameSummary(
+            code.co_filename, code.co_firstlineno, code.co_name, lookup_line=False
+        )
         return stack_entries([summary])
 
     def _known(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -251,7 +307,9 @@ class _Exporting:
         return entries
 
     def _named_classes(self, message: str) -> list[NamedClass]:
-        """Classes that a message names; strict export names those of results without their module."""
+        """Classes that a message names; strict export names those of results without their
+        module.
+        """
         found: dict[str, NamedClass] = {}
         function = plain_function(self._function)
         around = {} if function is None else inspect.unwrap(function).__globals__
@@ -283,25 +341,37 @@ class _Exporting:
         return f"{before}program = torch.export.export({', '.join(parts)})"
 
 
-def _parts(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
-    """The modules that a function uses, whose parameters are the wrapper's then, by the names to give them."""
-    return {_MODEL if name == "self" else name: module for name, module in modules_of(function).items()}
+def _parts(function: Any) -> dict[str, torch.nn.Module]:
+    """The modules that a function uses, whose parameters are the wrapper's then, by the names to
+    give them.
+    """
+    return {
+        _MODEL if name == "self" else name: module for name, module in modules_of(function).items()
+    }
 
 
-def _wrapping(function: Any) -> Iterator[str]:  # noqa: ANN401
+def _wrapping(function: Any) -> Iterator[str]:
     yield "wrapper = torch.nn.Module()"
     yield from (f"wrapper.{name} = {name}" for name in _parts(function))
     called = getattr(function, "__name__", "function")
     owner = getattr(function, "__self__", None)
-    yield f"wrapper.forward = {_MODEL}.{called}" if owner is not None else f"wrapper.forward = {called}"
+    yield (
+        f"wrapper.forward = {_MODEL}.{called}"
+        if owner is not None
+        else f"wrapper.forward = {called}"
+    )
 
 
 def _user_stack() -> list[traceback.FrameSummary]:
-    return torch_api.stack_of(frame for frame in torch_api.frames_outwards() if is_user_file(frame.f_code.co_filename))
+    return torch_api.stack_of(
+        frame for frame in torch_api.frames_outwards() if is_user_file(frame.f_code.co_filename)
+    )
 
 
 def _inputs(program: ExportedProgram) -> list[ExportInput]:
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
     return [
         ExportInput(
             name=str(spec.arg.name),

@@ -1,12 +1,14 @@
-"""Where the time of each call goes: graphs, eager operations, guard checks and compiles on one time axis.
+"""Where the time of each call goes: graphs, eager operations, guard checks and compiles on one time
+axis.
 
-A call that compiles is watched as the program makes it: made again, the same compile takes a fraction of the time. A
-call that compiles nothing is made again under torch.profiler, which also shows eager operations and guard checks. For
-that all calls are repeated from the beginning, with Dynamo, state, random numbers and arguments as they were; a
-repetition counts only where it compiled as the call did and ran the same graphs in the same order.
+A call that compiles is watched as the program makes it: made again, the same compile takes a
+fraction of the time. A call that compiles nothing is made again under torch.profiler, which also
+shows eager operations and guard checks. For that all calls are repeated from the beginning, with
+Dynamo, state, random numbers and arguments as they were; a repetition counts only where it compiled
+as the call did and ran the same graphs in the same order.
 
-All times are the CPU's: on a GPU a graph is over when its kernels are launched. In a backward pass only AOTAutograd's
-compiled graphs are segments, and only under the profiler.
+All times are the CPU's: on a GPU a graph is over when its kernels are launched. In a backward pass
+only AOTAutograd's compiled graphs are segments, and only under the profiler.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import torch
 
 from ...facts.wording import listed
 from ..measure.compile_watch import CompileWatch, TimedCompile
-from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, profiled
+from ..measure.coverage import (
+    BACKWARD_RANGE,
+    CALL_RANGE,
+    CutCall,
+    cut_profile,
+    cut_timeline,
+    profiled,
+)
 from ..measure.timing import settle
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
@@ -67,7 +76,8 @@ class Lanes:
         self._is_keeping = not workload.has_fresh_calls
         self._inputs = ""
         self._watched: tuple[float, float, int, list[WatchedRun]] = (0.0, 0.0, 0, [])
-        """Start and end of the call that was watched last, how many graphs there were before it, and their runs."""
+        """Start and end of the call that was watched last, how many graphs there were before it,
+        and their runs."""
         self._made: list[_Made] = []
         self._written = {True: 0, False: 0}
         self._graph_of: dict[int | None, int] = {}
@@ -83,7 +93,9 @@ class Lanes:
         if not self._is_keeping:
             return
         leaves = torch_api.tree_leaves(call)
-        size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+        size = sum(
+            leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor)
+        )
         if len(self._kept) >= _MAX_KEPT_CALLS or self._kept_bytes + size > _MAX_KEPT_BYTES:
             self._is_keeping = False
             return
@@ -126,23 +138,31 @@ class Lanes:
     def repeat(self, *, is_settled: bool) -> None:
         """Profile the steady call, then the calls that compiled nothing."""
         if torch_api.is_profiling():
-            self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
+            self._gap(
+                "The time axis shows no eager operations and no guard checks: the program runs a profiler."
+            )
             return
         if is_settled:
             failed = "The steady call has no time axis"
-            self._workload.repeated("lanes", "profiling the steady call", failed, self._profile_steady_call)
+            self._workload.repeated(
+                "lanes", "profiling the steady call", failed, self._profile_steady_call
+            )
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
             self._repeat_calls(wanted)
         if len(self._made) > _MAX_LANES:
-            self._gap(f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first.")
+            self._gap(
+                f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first."
+            )
 
     def _profile_steady_call(self, call: Call) -> None:
         settling = settle(lambda: self._workload.make_again(call), lambda: self._workload.activity)
         # Also the compiles of repetitions that other measurements made.
         if self._compiles.taken().is_over_limit:
-            raise UnmeasuredError("the last call recompiled each time it was repeated, up to the recompile limit")
+            raise UnmeasuredError(
+                "the last call recompiled each time it was repeated, up to the recompile limit"
+            )
         if not settling.is_settled:
             raise UnmeasuredError(_COMPILING)
         cuts: list[CutCall] = []
@@ -156,13 +176,19 @@ class Lanes:
     def _repeat_calls(self, wanted: list[int]) -> None:
         differing: list[int] = []
         done = 0
-        ends = time.perf_counter() + _BUDGET_S + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
+        ends = (
+            time.perf_counter()
+            + _BUDGET_S
+            + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
+        )
         try:
             with torch_trace.trace_files_paused():
                 torch.compiler.reset()
                 self._state.restore()
                 self._random.restore()
-                calls = self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
+                calls = (
+                    self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
+                )
                 for index, call in enumerate(calls, start=1):
                     if time.perf_counter() > ends:
                         raise UnmeasuredError("time ran out")
@@ -176,7 +202,9 @@ class Lanes:
                     if done == wanted[-1]:
                         break
                 else:
-                    raise UnmeasuredError(f"the arguments of call {done + 1} were no longer available")
+                    raise UnmeasuredError(
+                        f"the arguments of call {done + 1} were no longer available"
+                    )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
             raised = f"call {done + 1} raised {type(error).__qualname__}"
             why = str(error) if isinstance(error, UnmeasuredError) else raised

@@ -1,4 +1,6 @@
-"""What is measured once all calls came back, by repeating the last one; what the program prints then is dropped."""
+"""What is measured once all calls came back, by repeating the last one; what the program prints
+then is dropped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from ...facts.run import Phase
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, spread, time_searches
-from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call, with_lines
+from ..measure.kernels import (
+    MeasuredKernels,
+    Repeated,
+    is_disturbed,
+    measure_kernels,
+    seen_call,
+    with_lines,
+)
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import settle, time_calls
 from ..record.errors import type_name
@@ -47,12 +56,28 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
     settling = None
     if request["coverage"]:
         make_covered = partial(_covered, workload)
-        settling = workload.repeated("coverage", "measuring coverage", "Coverage was not measured", make_covered)
+        settling = workload.repeated(
+            "coverage", "measuring coverage", "Coverage was not measured", make_covered
+        )
     # Of a call that never is steady, nothing else that is measured would be true of the program.
     is_settled = settling is None or settling.is_settled
-    asked: Sequence[tuple[Literal["guard_cost", "kernels", "memory"], Phase, str, Callable[[Workload, Call], None]]] = (
-        ("guard_cost", "measuring guard checks", "The cost of guard checks was not measured", _guards),
-        ("kernels", "profiling kernels", "The kernels of a steady call were not measured", _kernels),
+    asked: Sequence[
+        tuple[
+            Literal["guard_cost", "kernels", "memory"], Phase, str, Callable[[Workload, Call], None]
+        ]
+    ] = (
+        (
+            "guard_cost",
+            "measuring guard checks",
+            "The cost of guard checks was not measured",
+            _guards,
+        ),
+        (
+            "kernels",
+            "profiling kernels",
+            "The kernels of a steady call were not measured",
+            _kernels,
+        ),
         ("memory", "measuring memory", "The memory of a steady call was not measured", _memory),
     )
     for kind, phase, failed, make in asked:
@@ -117,12 +142,16 @@ def _guards(workload: Workload, call: Call) -> None:
     if sys.getprofile() is not None:
         raise UnmeasuredError(_PROFILED)
     with RandomState(), _steady(workload, make):
-        times_us = [1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)]
+        times_us = [
+            1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)
+        ]
         reason, searches = _PROFILED, None
         if not torch_api.is_profiling():
             reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
         if searches is None:
-            workload.events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
+            workload.events.gap(
+                "guard_cost", f"Guard checks were timed only by repeating them: {reason}."
+            )
         timer = CheckTimer(workload.compiled_code)
         entries = timer.run(make)
     cost: dict[str, Any] = {
@@ -135,7 +164,9 @@ def _guards(workload: Workload, call: Call) -> None:
         searches.add_to(cost)
     workload.events.write("guard_cost", **cost)
     for trouble in timer.troubles:
-        workload.events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
+        workload.events.gap(
+            "guard_cost", f"The guard check of one compile was not measured. {trouble}."
+        )
 
 
 def _kernels(workload: Workload, call: Call) -> None:
@@ -145,7 +176,11 @@ def _kernels(workload: Workload, call: Call) -> None:
     with RandomState():
         compiled = _repeated(workload, call)
         with _steady(workload, compiled):
-            around = graph_runs_marked if is_profile and workload.codegen is not None else contextlib.nullcontext
+            around = (
+                graph_runs_marked
+                if is_profile and workload.codegen is not None
+                else contextlib.nullcontext
+            )
             measured = measure_kernels(compiled, around)
             if measured is not None and is_profile and measured.best.graph_launches:
                 one_by_one = _one_by_one(workload, lambda: seen_call(compiled, graph_runs_marked))
@@ -177,7 +212,9 @@ def _kernels(workload: Workload, call: Call) -> None:
 
 def _report_unknown_lines(workload: Workload) -> None:
     codegen, backend = workload.codegen, workload.request["backend"]
-    if codegen is not None and (codegen.failure is not None or (workload.activity.compiles and not codegen.graphs)):
+    if codegen is not None and (
+        codegen.failure is not None or (workload.activity.compiles and not codegen.graphs)
+    ):
         reason = f"the backend {backend!r} generated no code"
         if codegen.failure is not None:
             reason = f"looking at some raised {codegen.failure}"
@@ -215,9 +252,13 @@ def _calibrate(workload: Workload) -> None:
     try:
         known = [Calibration(**each) for each in workload.request["calibrations"]]
         code = workload.code
-        workload.events.write("calibration", calibrate(device, code.factor_dtypes, code.elementwise, known))
+        workload.events.write(
+            "calibration", calibrate(device, code.factor_dtypes, code.elementwise, known)
+        )
     except (RuntimeError, MemoryError) as error:
-        workload.events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
+        workload.events.gap(
+            "kernels", f"What the device reaches was not measured: {type_name(error)}."
+        )
 
 
 def _repeated(workload: Workload, call: Call) -> Repeated:
@@ -236,7 +277,9 @@ def _kept(workload: Workload, compiled: Repeated, call: Call) -> int | None:
 
 
 def _one_by_one(workload: Workload, measure: Callable[[], _Found]) -> _Found | None:
-    """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this torch can't."""
+    """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this
+    torch can't.
+    """
     try:
         undo = launch_one_by_one()
     except AttributeError as error:
@@ -259,6 +302,8 @@ def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> Profi
         eager=None
         if eager is None
         else EagerCall(
-            times_us=tuple(eager.times_us), kernels_us=eager.share().kernels_us, launches=eager.best.launches
+            times_us=tuple(eager.times_us),
+            kernels_us=eager.share().kernels_us,
+            launches=eager.best.launches,
         ),
     )

@@ -1,4 +1,6 @@
-"""What a request names, made ready: the target imported, its calls found, both on their device and in their dtype."""
+"""What a request names, made ready: the target imported, its calls found, both on their device and
+in their dtype.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         inputs = tuple(map(make_input, inputs["args"])), named
     calls = find_calls(target, inputs)
     if torch_api.counters().get("frames"):
-        # What the program compiled while it was imported would answer its calls, as if nothing were compiled.
+        # What the program compiled while it was imported would answer its calls, as if nothing were
+        # compiled.
         torch.compiler.reset()
     changes: list[Callable[[Call], Call]] = []
     if dtype is not None:
@@ -69,10 +72,14 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
     if device is not None:
         changes.append(partial(_moved, device))
-    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes)) if changes else calls
+    return target, replace(
+        calls, rounds=partial(_changed, calls.rounds, changes)
+    ) if changes else calls
 
 
-def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]) -> Iterator[Call]:
+def _changed(
+    rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]
+) -> Iterator[Call]:
     for call in rounds():
         for change in changes:
             call = change(call)  # noqa: PLW2901
@@ -80,9 +87,14 @@ def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[C
 
 
 def _moved(device: torch.device, call: Call) -> Call:
-    moved: Call = torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, call)
+    moved: Call = torch_api.tree_map(
+        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, call
+    )
     return moved
 
 
 def _report_batch(events: EventFile, found: list[Leaf]) -> None:
-    events.write("batch", tensors=[BatchedTensor(expression=leaf.expression, path=repr(leaf.path)) for leaf in found])
+    events.write(
+        "batch",
+        tensors=[BatchedTensor(expression=leaf.expression, path=repr(leaf.path)) for leaf in found],
+    )

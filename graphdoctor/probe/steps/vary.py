@@ -44,7 +44,8 @@ class Varying:
         self._settled: set[str] = set()
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
-        """The calls to make, each remembered before that: it may change its arguments. The last is the one to vary.
+        """The calls to make, each remembered before that: it may change its arguments. The last is
+        the one to vary.
 
         That is the first one, or the second if it has all tensors of the first and more.
         """
@@ -78,7 +79,9 @@ class Varying:
             self._events.write("vary_end")
 
     def _find_state(self) -> bool:
-        """Begin each call from the state after the first one, as in a program that has run a while."""
+        """Begin each call from the state after the first one, as in a program that has run a
+        while.
+        """
         before = self._state
         self._events.phase("repeating the unchanged call")
         self._state = after = State(self._workload.function)
@@ -89,7 +92,9 @@ class Varying:
             torch.compiler.reset()
             again = self._try(None)
             if again.error is not None:
-                self._gap(f"Nothing was varied: repeated, the unchanged call raises {_error_text(again.error)}.")
+                self._gap(
+                    f"Nothing was varied: repeated, the unchanged call raises {_error_text(again.error)}."
+                )
                 return False
             self._gap(
                 f"Repeated, the unchanged call raises {_error_text(first.error)}; variations start from the state "
@@ -97,7 +102,9 @@ class Varying:
             )
             first = again
         if not first.compiled.count:
-            self._gap("Nothing was varied: the unchanged call runs no compiled code, so nothing can recompile.")
+            self._gap(
+                "Nothing was varied: the unchanged call runs no compiled code, so nothing can recompile."
+            )
             return False
         if self._state is after:
             self._check_repetition()
@@ -109,7 +116,9 @@ class Varying:
             tried = self._try(None, is_restored=False)
             counts.append(tried.compiled.count)
             if tried.error is not None:
-                self._gap(f"Repeated from the state that it left, the call raises {_error_text(tried.error)}.")
+                self._gap(
+                    f"Repeated from the state that it left, the call raises {_error_text(tried.error)}."
+                )
             if tried.error is not None or not tried.compiled.count:
                 return
         self._gap(
@@ -127,10 +136,18 @@ class Varying:
         ends = time.monotonic() + seconds
         for count, (number, prop) in enumerate(possible, start=1):
             if count > limit:
-                self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
+                self._write(
+                    number,
+                    prop,
+                    reason=f"left out: only {limit} properties are varied (vary-count)",
+                )
                 continue
             if time.monotonic() > ends:
-                self._write(number, prop, reason=f"left out: the {seconds:g} s for variations ran out (vary-seconds)")
+                self._write(
+                    number,
+                    prop,
+                    reason=f"left out: the {seconds:g} s for variations ran out (vary-seconds)",
+                )
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
             try:
@@ -145,7 +162,12 @@ class Varying:
     def _vary(self, prop: Property, place: str) -> dict[str, object] | None:
         way, errors = self._working_way(prop, place)
         failed = [
-            TriedValue(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
+            TriedValue(
+                value=value.text,
+                is_special=value.is_special,
+                outcome="fails_eager",
+                error=errors[value.text],
+            )
             for value in way.values
             if value.text in errors
         ]
@@ -172,10 +194,16 @@ class Varying:
         back = self._try(None)
         if way.tied:
             self._settled |= {prop.expression, *way.tied}
-        return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.compiled.count}
+        return {
+            "tied": list(way.tied),
+            "tried": tried + failed,
+            "back_compiles": back.compiled.count,
+        }
 
     def _working_way(self, prop: Property, place: str) -> tuple[Way, dict[str, str]]:
-        """The way in which most ordinary values work in eager mode, the first of several, and what the others raise."""
+        """The way in which most ordinary values work in eager mode, the first of several, and what
+        the others raise.
+        """
         best: tuple[int, Way, dict[str, str]] = (-1, Way(()), {})
         for way in prop.ways:
             errors: dict[str, str] = {}
@@ -205,7 +233,9 @@ class Varying:
         error = self._made(value, is_restored=is_restored)
         return _Tried(self._watch.taken(), error)
 
-    def _made(self, value: Value | None, *, is_eager: bool = False, is_restored: bool = True) -> BaseException | None:
+    def _made(
+        self, value: Value | None, *, is_eager: bool = False, is_restored: bool = True
+    ) -> BaseException | None:
         if is_restored:
             self._state.restore()
         try:
@@ -225,7 +255,9 @@ class Varying:
 
 def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedValue:
     compiled = made.compiled
-    outcome: TriedOutcome = "over_limit" if is_over_limit else "compiled" if compiled.count else "free"
+    outcome: TriedOutcome = (
+        "over_limit" if is_over_limit else "compiled" if compiled.count else "free"
+    )
     return TriedValue(
         value=value.text,
         is_special=value.is_special,

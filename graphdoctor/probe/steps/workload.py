@@ -25,7 +25,16 @@ from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
 from ..target.regions import CompiledRegions, compile_target, described, repeated_blocks
 from ..target.snapshot import RandomState, State
-from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, parameters_of
+from ..target.targets import (
+    Call,
+    Calls,
+    Target,
+    backward,
+    forget_gradients,
+    forward,
+    lacks_batch,
+    parameters_of,
+)
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
@@ -46,7 +55,12 @@ class Workload:
     """Compiles a target, and makes calls."""
 
     def __init__(
-        self, request: ProbeRequest, events: EventFile, complain: Complain, target: Target, calls: Calls
+        self,
+        request: ProbeRequest,
+        events: EventFile,
+        complain: Complain,
+        target: Target,
+        calls: Calls,
     ) -> None:
         self.request, self.events, self.complain = request, events, complain
         self._target, self._calls = target, calls
@@ -93,13 +107,20 @@ class Workload:
     def close(self) -> None:
         """Remove everything from torch, and release the program's objects.
 
-        torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
+        torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too
+        (2.13), and so us.
         """
         self.last_call = self._output = self.compiled = None
         if self._regions is not None:
             self._regions.switch_off()
         self.hooks.close()
-        for watch in (self.graphs, self.cuda_graphs, self.compiled_code, self.codegen, self._partitions):
+        for watch in (
+            self.graphs,
+            self.cuda_graphs,
+            self.compiled_code,
+            self.codegen,
+            self._partitions,
+        ):
             if watch is not None:
                 watch.close()
 
@@ -137,7 +158,9 @@ class Workload:
         if request["coverage"] or request["lanes"]:
             with hooking(self.events, "how much of a call runs in graphs"):
                 self.graphs = GraphGlobals(lambda: self.hooks.graphs.latest)
-        has_cuda_graphs = asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
+        has_cuda_graphs = asks_for_cuda_graphs(
+            request["backend"], request["mode"], request["options"]
+        )
         self.cuda_graphs = CudaGraphWatch() if self.is_compiled and has_cuda_graphs else None
         self._partitions: PartitionWatch | None = None
         if request["profile"]:
@@ -163,7 +186,9 @@ class Workload:
         self.activity = self.activity._replace(limits=self.activity.limits + 1)
 
     def calls(self) -> Iterator[Call]:
-        """The calls in order, each prepared just before its turn: a generator may change state in between."""
+        """The calls in order, each prepared just before its turn: a generator may change state in
+        between.
+        """
         for _ in range(self.request["calls"]):
             for call in self._calls.rounds():
                 if self.alike is None or self.alike.keeps(call):
@@ -171,7 +196,8 @@ class Workload:
                     yield call
 
     def call(self, call: Call, *, is_eager: bool = False, draw: int = 0) -> None:
-        """Make one call of the compiled target, or of the target itself, and run backward when asked to.
+        """Make one call of the compiled target, or of the target itself, and run backward when
+        asked to.
 
         In a trial, calls with the same ``draw`` draw the same random numbers.
         """
@@ -215,8 +241,10 @@ class Workload:
                     self.forward(call)
         state.restore()
 
-    def forward(self, call: Call, *, is_eager: bool = False) -> Any:  # noqa: ANN401
-        """Make a call, or the same without torch.compile, without its backward pass; what it returns."""
+    def forward(self, call: Call, *, is_eager: bool = False) -> Any:
+        """Make a call, or the same without torch.compile, without its backward pass; what it
+        returns.
+        """
         no_grad = self.request["no_grad"]
         if not is_eager:
             return forward(self.compiled, call, no_grad=no_grad)
@@ -224,11 +252,17 @@ class Workload:
         with nullcontext() if self._regions is None else self._regions.off():
             return forward(self.function, call, no_grad=no_grad)
 
-    def make_again(self, call: Call, *, is_eager: bool = False, backward_range: str | None = None) -> None:
+    def make_again(
+        self, call: Call, *, is_eager: bool = False, backward_range: str | None = None
+    ) -> None:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
         output = self.forward(call, is_eager=is_eager)
         if self.request["backward"]:
-            with nullcontext() if backward_range is None else torch.profiler.record_function(backward_range):
+            with (
+                nullcontext()
+                if backward_range is None
+                else torch.profiler.record_function(backward_range)
+            ):
                 backward(output)
             forget_gradients(self.function)
 
@@ -248,14 +282,20 @@ class Workload:
             return
         if reasons := torch_api.unrecorded_breaks():
             self.events.gap(*unrecorded_gap(reasons))
-        elif not self.activity.compiles and self.last_call is not None and not self.switches.are_found:
+        elif (
+            not self.activity.compiles
+            and self.last_call is not None
+            and not self.switches.are_found
+        ):
             self.events.gap(
                 "nothing_compiled",
                 "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
                 "torch.compiler.disable, and code made by exec().",
             )
 
-    def repeated(self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], _Found]) -> _Found | None:
+    def repeated(
+        self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], _Found]
+    ) -> _Found | None:
         """What is made of repeating the last call; a gap and None where that can't be done.
 
         It is an extra, whose failure must not lose the report.
@@ -284,6 +324,8 @@ class Workload:
             self.mark("end", None)
 
     def mark(self, event: Literal["start", "end"], index: int | None, **known: object) -> None:
-        """Write into the trace where a call starts or ends; without a number, a repetition of ours."""
+        """Write into the trace where a call starts or ends; without a number, a repetition of
+        ours.
+        """
         self.hooks.keeper.restore()
         torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **known})

@@ -1,6 +1,8 @@
-"""What the request asks for by name (device, backend, mode, options, config, inputs), checked and made.
+"""What the request asks for by name (device, backend, mode, options, config, inputs), checked and
+made.
 
-Raises ``RequestError`` with the nearest names where torch would print a long list, or accept what it later ignores.
+Raises ``RequestError`` with the nearest names where torch would print a long list, or accept what
+it later ignores.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _DTYPES = {"bool": torch.bool, **{name: dtype for dtype, name in DTYPES.items()}
 
 
 def device_named(name: str | None) -> torch.device | None:
-    """The device that was asked for, tried; None when none was. ``RequestError`` if it can't be used here."""
+    """The device that was asked for, tried; None when none was. ``RequestError`` if it can't be
+    used here.
+    """
     if name is None:
         return None
     try:
@@ -29,7 +33,9 @@ def device_named(name: str | None) -> torch.device | None:
 
 
 def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | None:
-    """The dtype that was asked for, tried; None when none was. ``RequestError`` if the device can't compute in it."""
+    """The dtype that was asked for, tried; None when none was. ``RequestError`` if the device can't
+    compute in it.
+    """
     if name is None:
         return None
     dtype: torch.dtype = getattr(torch, name)
@@ -38,12 +44,16 @@ def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | 
         one + one
     except (RuntimeError, TypeError, NotImplementedError) as error:
         where = None if device is None else str(device)
-        raise RequestError("unusable_dtype", dtype=name, device=where, error=first_line(error)) from None
+        raise RequestError(
+            "unusable_dtype", dtype=name, device=where, error=first_line(error)
+        ) from None
     return dtype
 
 
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
-    """Refuse unknown names with the nearest ones: torch would print a long list, or accept what it later ignores."""
+    """Refuse unknown names with the nearest ones: torch would print a long list, or accept what it
+    later ignores.
+    """
     _refuse_unknown("backend", backend)
     if mode is not None:
         _refuse_unknown("mode", mode)
@@ -53,7 +63,9 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
         _refuse_unknown("option", name, name.replace("-", "_"))
 
 
-def _refuse_unknown(argument: Literal["backend", "mode", "option"], name: str, as_known: str | None = None) -> None:
+def _refuse_unknown(
+    argument: Literal["backend", "mode", "option"], name: str, as_known: str | None = None
+) -> None:
     known = sorted(torch_api.names_of(argument))
     if (as_known or name) not in known:
         near = near_names(name, known)
@@ -62,8 +74,9 @@ def _refuse_unknown(argument: Literal["backend", "mode", "option"], name: str, a
         raise RequestError("unknown_argument", argument=argument, name=name, near=near, known=shown)
 
 
-def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
-    """Set one of torch's config values; ``RequestError`` if torch has no such, or it takes another type.
+def set_config(name: str, value: Any) -> None:
+    """Set one of torch's config values; ``RequestError`` if torch has no such, or it takes another
+    type.
 
     A name alone is one of ``torch._dynamo.config``.
     """
@@ -81,13 +94,18 @@ def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JS
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if declared is not None and (type(value) not in accepted[declared]) and value != before:
         raise RequestError(
-            "config_type", name=name, value=value, type=declared.__name__, default=cast("HintValue", before)
+            "config_type",
+            name=name,
+            value=value,
+            type=declared.__name__,
+            default=cast("HintValue", before),
         )
     torch_config.set_config(dotted, value)
 
 
-def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
-    """A value as the request describes it: floats are drawn from a normal distribution, integers from {0, 1}.
+def make_input(spec: dict[str, Any]) -> Any:
+    """A value as the request describes it: floats are drawn from a normal distribution, integers
+    from {0, 1}.
 
     0 and 1 are valid as class, index and token alike. ``RequestError`` if torch can't make it.
     """

@@ -1,4 +1,5 @@
-"""Lays edited source over the import of files, so that a program runs with its edits; nothing on disk changes.
+"""Lays edited source over the import of files, so that a program runs with its edits; nothing on
+disk changes.
 
 It applies to all modules that this process imports; a child process of the program reads the disk.
 """
@@ -17,14 +18,16 @@ from typing import Any
 
 
 def lay_over(patches: Mapping[str, str]) -> None:
-    """Make Python import edited text: for the path of each source file, the path of a file with its bytes."""
+    """Make Python import edited text: for the path of each source file, the path of a file with its
+    bytes.
+    """
     texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
     for path, content in texts.items():
         for name in {path, *(asked for asked in patches if os.path.realpath(asked) == path)}:
             _show(name, content)
     read: Any = SourceFileLoader.get_code
 
-    def get_code(loader: Any, name: str) -> CodeType | None:  # noqa: ANN401
+    def get_code(loader: Any, name: str) -> CodeType | None:
         content = texts.get(os.path.realpath(loader.path))
         if content is None:
             code: CodeType | None = read(loader, name)
@@ -37,9 +40,12 @@ def lay_over(patches: Mapping[str, str]) -> None:
 
 
 def _show(name: str, content: bytes) -> None:
-    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never rechecked."""
+    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never
+    rechecked.
+    """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    # As linecache reads a file: a form feed doesn't end a line, and the last line ends like the others.
+    # As linecache reads a file: a form feed doesn't end a line, and the last line ends like the
+    # others.
     lines = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).readlines()
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"

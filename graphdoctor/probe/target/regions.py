@@ -1,8 +1,9 @@
-"""The modules that repeat in a module, such as the layers of a transformer, and how to compile each of them by itself.
+"""The modules that repeat in a module, such as the layers of a transformer, and how to compile each
+of them by itself.
 
-torch's recipe for regional compilation: instances of one class share the code that torch compiles for the first, so
-compiling takes as long as for one of them (``inline_inbuilt_nn_modules``, on by default since torch 2.5, keeps guards
-off which instance it is).
+torch's recipe for regional compilation: instances of one class share the code that torch compiles
+for the first, so compiling takes as long as for one of them (``inline_inbuilt_nn_modules``, on by
+default since torch 2.5, keeps guards off which instance it is).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from ..wire import ProbeRequest
 from .options import check_compile_arguments
 
 FEWEST = 3
-"""How many modules of one class and structure make blocks: two can be two models, such as a pair of encoders."""
+"""How many modules of one class and structure make blocks: two can be two models, such as a pair of
+encoders."""
 
 _CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
 """They hold modules, and nobody calls them."""
@@ -48,8 +50,12 @@ class CompiledRegions:
 
     def __init__(self, blocks: Blocks, compile_one: Callable[[Any], Callable[..., Any]]) -> None:
         modules = {id(block.module): block.module for found in blocks.values() for block in found}
-        self._compiled = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
-        self._before = [(module, name, vars(module).get(name, _MISSING)) for module, name, _ in self._compiled]
+        self._compiled = [
+            (module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()
+        ]
+        self._before = [
+            (module, name, vars(module).get(name, _MISSING)) for module, name, _ in self._compiled
+        ]
         _set(self._compiled)
 
     def switch_off(self) -> None:
@@ -77,8 +83,10 @@ def _set(entries: Iterable[tuple[torch.nn.Module, str, Any]]) -> None:
             vars(module)[name] = value
 
 
-def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
-    """Compile each block of a module in place; ``RequestError`` if it isn't a module, or nothing repeats in it."""
+def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:
+    """Compile each block of a module in place; ``RequestError`` if it isn't a module, or nothing
+    repeats in it.
+    """
     is_module = isinstance(function, torch.nn.Module)
     blocks = repeated_blocks(function)
     if not blocks:
@@ -88,11 +96,15 @@ def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa
     return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
 
 
-def compile_target(function: Any, request: ProbeRequest) -> tuple[Any, CompiledRegions | None]:  # noqa: ANN401
-    """A target under ``torch.compile`` as asked for; itself, if its blocks are to be compiled in place, and these."""
+def compile_target(function: Any, request: ProbeRequest) -> tuple[Any, CompiledRegions | None]:
+    """A target under ``torch.compile`` as asked for; itself, if its blocks are to be compiled in
+    place, and these.
+    """
     check_compile_arguments(request["backend"], request["mode"], request["options"])
     names = ("backend", "fullgraph", "dynamic", "mode", "options")
-    arguments: dict[str, Any] = {name: request[name] for name in names} | {"options": request["options"] or None}
+    arguments: dict[str, Any] = {name: request[name] for name in names} | {
+        "options": request["options"] or None
+    }
     try:
         if request["regional"]:
             return function, compile_regions(function, **arguments)
@@ -109,7 +121,9 @@ def described(blocks: Blocks) -> list[RepeatedBlocks]:
             class_name=module_class.__qualname__,
             paths=tuple(block.path for block in found),
             kinds=len({_structure(block.module, known) for block in found}),
-            compiled_as="forward" if torch_api.is_compiled_by_its_forward(found[0].module) else "module",
+            compiled_as="forward"
+            if torch_api.is_compiled_by_its_forward(found[0].module)
+            else "module",
             container=_container(found),
         )
         for module_class, found in blocks.items()
@@ -118,17 +132,19 @@ def described(blocks: Blocks) -> list[RepeatedBlocks]:
 
 def _container(blocks: list[Block]) -> str | None:
     holder, path = blocks[0].holder, blocks[0].path.rpartition(".")[0]
-    if not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)) or len(holder) != len(blocks):
+    if not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)) or len(holder) != len(
+        blocks
+    ):
         return None
     return path if all(block.holder is holder for block in blocks) else None
 
 
-def repeated_blocks(module: Any) -> Blocks:  # noqa: ANN401
+def repeated_blocks(module: Any) -> Blocks:
     """The outermost modules in a module whose class repeats; none in what isn't a module.
 
-    A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules; the others then are
-    blocks too, since they run the same code. A module of torch's own without submodules is none, nor is one without
-    parameters.
+    A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules;
+    the others then are blocks too, since they run the same code. A module of torch's own without
+    submodules is none, nor is one without parameters.
     """
     if not isinstance(module, torch.nn.Module):
         return {}
@@ -148,7 +164,9 @@ def repeated_blocks(module: Any) -> Blocks:  # noqa: ANN401
     return found
 
 
-def _repeating(blocks: list[Block], structures: dict[int, _Structure]) -> set[type[torch.nn.Module]]:
+def _repeating(
+    blocks: list[Block], structures: dict[int, _Structure]
+) -> set[type[torch.nn.Module]]:
     counts = Counter((type(block.module), _structure(block.module, structures)) for block in blocks)
     return {module_class for (module_class, _), count in counts.items() if count >= FEWEST}
 
@@ -165,7 +183,9 @@ def _inner(path: str, module: torch.nn.Module) -> Iterator[Block]:
         yield from _inner(child.path, child.module)
 
 
-def _outermost(path: str, module: torch.nn.Module, classes: set[type[torch.nn.Module]]) -> Iterator[Block]:
+def _outermost(
+    path: str, module: torch.nn.Module, classes: set[type[torch.nn.Module]]
+) -> Iterator[Block]:
     for child in _children(path, module):
         if type(child.module) in classes and _can_be_block(child.module):
             yield child
@@ -174,7 +194,10 @@ def _outermost(path: str, module: torch.nn.Module, classes: set[type[torch.nn.Mo
 
 
 def _can_be_block(module: torch.nn.Module) -> bool:
-    if isinstance(module, (*_CONTAINERS, torch.jit.ScriptModule)) or next(module.parameters(), None) is None:
+    if (
+        isinstance(module, (*_CONTAINERS, torch.jit.ScriptModule))
+        or next(module.parameters(), None) is None
+    ):
         return False
     if torch_api.original_callable(module) is not module:
         return False  # the program compiles it by itself; what it compiles can be one

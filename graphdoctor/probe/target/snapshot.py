@@ -1,7 +1,7 @@
 """Makes a call repeatable: fresh copies of its arguments, and the state that it changes restored.
 
-Nothing is deep-copied: objects keep their identity, because torch guards on it. The content of the containers and
-tensors that can be reached from the target is kept, and restored where it changed.
+Nothing is deep-copied: objects keep their identity, because torch guards on it. The content of the
+containers and tensors that can be reached from the target is kept, and restored where it changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ _MAX_OBJECTS = 200_000
 _MAX_BYTES = 2**30
 """Most bytes of tensors that are kept; parameters beyond it aren't restored."""
 
-_LEFT_ALONE = ("torch._dynamo", "torch._inductor", "torch.fx", "torch._C", "torch._functorch", "threading", "_thread")
+_LEFT_ALONE = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.fx",
+    "torch._C",
+    "torch._functorch",
+    "threading",
+    "_thread",
+)
 """Modules of classes whose objects are torch's own, or hold no state."""
 
 _WITHOUT_STATE = (type, ModuleType, CodeType, enum.Enum, logging.Logger, torch._ops.OpOverload)
@@ -38,7 +46,9 @@ _USED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, 
 
 
 class FreshCopies:
-    """Copies arguments: tensors with strides and sharing, containers and plain objects; other objects are reused."""
+    """Copies arguments: tensors with strides and sharing, containers and plain objects; other
+    objects are reused.
+    """
 
     def __init__(self) -> None:
         self._copies: dict[int, Any] = {}
@@ -47,15 +57,17 @@ class FreshCopies:
     def call(self, call: Call) -> Call:
         """A fresh copy of a call's arguments."""
         args, kwargs = call
-        return tuple(self.of(value) for value in args), {name: self.of(value) for name, value in kwargs.items()}
+        return tuple(self.of(value) for value in args), {
+            name: self.of(value) for name, value in kwargs.items()
+        }
 
-    def of(self, value: Any) -> Any:  # noqa: ANN401
+    def of(self, value: Any) -> Any:
         """A fresh copy; an object in two places stays one object."""
         if id(value) not in self._copies:
             self._copies[id(value)] = self._copied(value)
         return self._copies[id(value)]
 
-    def _copied(self, value: Any) -> Any:  # noqa: ANN401
+    def _copied(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         kind = type(value)
@@ -77,7 +89,10 @@ class FreshCopies:
         return copied
 
     def _tensor(self, value: torch.Tensor) -> torch.Tensor:
-        if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
+        if value.layout is not torch.strided or type(value) not in (
+            torch.Tensor,
+            torch.nn.Parameter,
+        ):
             return value.detach().clone().requires_grad_(value.requires_grad)
         storage = value.untyped_storage()
         key = storage.data_ptr() or id(value)
@@ -89,7 +104,9 @@ class FreshCopies:
 
 
 class RandomState:
-    """The state of Python's, torch's and NumPy's random numbers when this was made; a ``with`` goes back there."""
+    """The state of Python's, torch's and NumPy's random numbers when this was made; a ``with`` goes
+    back there.
+    """
 
     def __init__(self) -> None:
         numpy = sys.modules.get("numpy.random")
@@ -134,7 +151,9 @@ def seed_everything(seed: int) -> None:
 
 
 def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
-    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` sets attributes)."""
+    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` sets
+    attributes).
+    """
     tensor = tensor.detach()
     wants_grad = original.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
     if isinstance(original, torch.nn.Parameter):
@@ -152,9 +171,13 @@ def attribute_names(value: object, *, is_callable: bool = False) -> list[str]:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A dict that is also a dataclass (transformers' outputs) has the same values as items.
-        return [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
+        return (
+            [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
+        )
     kind = type(value)
-    if isinstance(value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)):
+    if isinstance(
+        value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)
+    ):
         return []
     if callable(value) and not is_callable:
         return []
@@ -175,7 +198,7 @@ def _own_attributes(value: object) -> dict[str, Any] | None:
 class State:
     """What a call may change, as it was when this was made."""
 
-    def __init__(self, function: Any, arguments: object = None) -> None:  # noqa: ANN401
+    def __init__(self, function: Any, arguments: object = None) -> None:
         self._seen: dict[int, Any] = {}
         self._containers: list[tuple[Any, Any]] = []
         self._others: list[Callable[[], object]] = []
@@ -186,18 +209,38 @@ class State:
         """Iterators, which can't be restored, by type name."""
         self._refusals = 0
         """Tensors that changed and couldn't be restored."""
-        # For a module also its function: a class may be defined in a function, whose variables its forward uses.
+        # For a module also its function: a class may be defined in a function, whose variables its
+        # forward uses.
         called = plain_function(function)
-        used = {} if called is None else {name: called.__globals__.get(name) for name in _names(called.__code__)}
+        used = (
+            {}
+            if called is None
+            else {name: called.__globals__.get(name) for name in _names(called.__code__)}
+        )
         if called is not None:
-            plain = {name: value for name, value in used.items() if type(value) in (int, float, bool, str)}
+            plain = {
+                name: value
+                for name, value in used.items()
+                if type(value) in (int, float, bool, str)
+            }
             self._others.append(partial(called.__globals__.update, plain))
-        self._walk([function, called, arguments, *(value for value in used.values() if isinstance(value, _USED))])
+        self._walk(
+            [
+                function,
+                called,
+                arguments,
+                *(value for value in used.values() if isinstance(value, _USED)),
+            ]
+        )
 
     def _walk(self, waiting: list[Any]) -> None:
         while waiting:
             value = waiting.pop()
-            if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):
+            if (
+                id(value) in self._seen
+                or value is None
+                or type(value) in (int, float, bool, str, bytes)
+            ):
                 continue
             if len(self._seen) >= _MAX_OBJECTS:
                 return
@@ -206,7 +249,7 @@ class State:
             with contextlib.suppress(Exception):
                 waiting += self._keep(value)
 
-    def _keep(self, value: Any) -> Iterable[Any]:  # noqa: ANN401
+    def _keep(self, value: Any) -> Iterable[Any]:
         if isinstance(value, torch.Tensor):
             return self._keep_tensor(value)
         own = _own_attributes(value)
@@ -225,7 +268,9 @@ class State:
         if isinstance(value, Iterator):
             self._used_up.add(type(value).__qualname__)
             return []
-        is_without = isinstance(value, _WITHOUT_STATE) or type(value).__module__.startswith(_LEFT_ALONE)
+        is_without = isinstance(value, _WITHOUT_STATE) or type(value).__module__.startswith(
+            _LEFT_ALONE
+        )
         return [] if is_without else [own]
 
     def _keep_function(self, function: FunctionType) -> list[Any]:
@@ -258,12 +303,16 @@ class State:
         if len(self._seen) >= _MAX_OBJECTS:
             lost.append(f"what is beyond the first {_MAX_OBJECTS:,} objects")
         if lost:
-            events.gap("not_put_back", f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}.")
+            events.gap(
+                "not_put_back",
+                f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}.",
+            )
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
-            kept.content is not None and not is_same(kept.tensor, kept.content) for kept in self._tensors
+            kept.content is not None and not is_same(kept.tensor, kept.content)
+            for kept in self._tensors
         )
 
     def restore(self) -> None:
@@ -278,7 +327,7 @@ class State:
 
 
 @contextlib.contextmanager
-def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterator[None]:  # noqa: ANN401
+def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterator[None]:
     """Have a setting of torch's another value for a while."""
     setter(value)
     try:
@@ -288,7 +337,9 @@ def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterato
 
 
 def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | None:
-    """What puts back what a call changes in its arguments; None if it changes nothing. ``make`` makes it, once."""
+    """What puts back what a call changes in its arguments; None if it changes nothing. ``make``
+    makes it, once.
+    """
     state = State(None, call)
     make()
     is_changed = state.is_changed()
@@ -301,7 +352,8 @@ class _KeptTensor:
         self.tensor = tensor
         self.content: torch.Tensor | None = None
         """None for a parameter that isn't kept."""
-        # Running statistics change without a new version (``torch.nn.functional.batch_norm``, 2.13).
+        # Running statistics change without a new version (``torch.nn.functional.batch_norm``,
+        # 2.13).
         is_versioned = isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference()
         self.version = tensor._version if is_versioned else None
         self.requires_grad = tensor.requires_grad
@@ -314,7 +366,9 @@ class _KeptTensor:
             return tensor._version == self.version
         try:
             # An unchanged tensor keeps its version, which a backward pass may check.
-            if (self.version is None or tensor._version != self.version) and not is_same(tensor, self.content):
+            if (self.version is None or tensor._version != self.version) and not is_same(
+                tensor, self.content
+            ):
                 tensor.copy_(self.content)
             if self.version is not None:
                 self.version = tensor._version
@@ -337,13 +391,17 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
 
 
-def _differs(container: Any, kept: Any) -> bool:  # noqa: ANN401
+def _differs(container: Any, kept: Any) -> bool:
     if isinstance(container, dict):
-        return list(container) != list(kept) or any(container[key] is not value for key, value in kept.items())
-    return len(container) != len(kept) or any(now is not then for now, then in zip(container, kept, strict=True))
+        return list(container) != list(kept) or any(
+            container[key] is not value for key, value in kept.items()
+        )
+    return len(container) != len(kept) or any(
+        now is not then for now, then in zip(container, kept, strict=True)
+    )
 
 
-def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
+def _put_back(container: Any, kept: Any) -> None:
     if not _differs(container, kept):
         return
     if not isinstance(container, dict) or list(container) != list(kept):

@@ -1,4 +1,5 @@
-"""Finds what to compile, from the request's file or module and name to a callable, and makes its calls.
+"""Finds what to compile, from the request's file or module and name to a callable, and makes its
+calls.
 
 Raises ``TargetError`` with a message for people; exceptions of the user's own code pass through.
 """
@@ -24,7 +25,13 @@ import torch
 from ...facts.hints import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
-from ..wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS, INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
+from ..wire import (
+    INPUT_ATTRIBUTES,
+    INPUT_FUNCTIONS,
+    INPUTS_FROM_OPTIONS,
+    INPUTS_NOT_NEEDED,
+    CallItems,
+)
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
@@ -37,8 +44,8 @@ _MODEL = "model"
 class Target:
     """What to compile; ``kind`` is ``module``, ``module class``, ``function`` or ``factory``.
 
-    ``call``: the arguments that a factory returned with it. What is compiled already is compiled again with the
-    arguments asked for here.
+    ``call``: the arguments that a factory returned with it. What is compiled already is compiled
+    again with the arguments asked for here.
     """
 
     function: Callable[..., Any]
@@ -49,7 +56,9 @@ class Target:
 
     @property
     def file(self) -> str | None:
-        """The file that defines it: its module's file, or that of its code where there is none, as in a notebook."""
+        """The file that defines it: its module's file, or that of its code where there is none, as
+        in a notebook.
+        """
         file = getattr(self.module, "__file__", None)
         called = plain_function(self.function)
         return file if file is not None or called is None else called.__code__.co_filename
@@ -57,31 +66,40 @@ class Target:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to make; ``is_fresh``: each round makes new arguments, otherwise it yields the same objects."""
+    """The calls to make; ``is_fresh``: each round makes new arguments, otherwise it yields the same
+    objects.
+    """
 
     rounds: Callable[[], Iterator[Call]]
     origin: str
     is_fresh: bool = False
 
 
-def signature_of(function: Any) -> inspect.Signature | None:  # noqa: ANN401
+def signature_of(function: Any) -> inspect.Signature | None:
     """The parameters of a call of a function, a class or a module; None if Python can't tell."""
     try:
-        return inspect.signature(function.forward if isinstance(function, torch.nn.Module) else function)
+        return inspect.signature(
+            function.forward if isinstance(function, torch.nn.Module) else function
+        )
     except (TypeError, ValueError):
         return None
 
 
-def parameters_of(function: Any) -> dict[str, object]:  # noqa: ANN401
+def parameters_of(function: Any) -> dict[str, object]:
     """The parameters of that call: fields of ``TargetInfo``."""
     signature, called, first = signature_of(function), plain_function(function), 0
     if called is not None and called.__code__.co_flags & inspect.CO_VARARGS:
         first = called.__code__.co_argcount - isinstance(function, (torch.nn.Module, MethodType))
-    return {"parameters": None if signature is None else list(signature.parameters), "args_from": first}
+    return {
+        "parameters": None if signature is None else list(signature.parameters),
+        "args_from": first,
+    }
 
 
-def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
-    """The Python function that runs when a target is called, such as a module's ``forward``, or None."""
+def plain_function(function: Any) -> FunctionType | None:
+    """The Python function that runs when a target is called, such as a module's ``forward``, or
+    None.
+    """
     called = type(function).forward if isinstance(function, torch.nn.Module) else function
     while isinstance(called, (MethodType, partial)):
         called = called.__func__ if isinstance(called, MethodType) else called.func
@@ -89,7 +107,8 @@ def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
 
 
 def import_target(file: str | None, module: str | None) -> ModuleType:
-    """Import the target's module as Python would when it runs the file, or imports the module if that is None.
+    """Import the target's module as Python would when it runs the file, or imports the module if
+    that is None.
 
     Its folder, or the folder of its outermost package, is first on ``sys.path`` then.
     """
@@ -131,15 +150,18 @@ def _import_module(name: str) -> ModuleType:
         is_either = missing != name and not parent
         raise TargetError(
             f"There is no {f'file {name}, and no ' if is_either else ''}module {missing}",
-            did_you_mean(near, f"Run graphdoctor in the folder that holds {'it' if is_either else missing}."),
+            did_you_mean(
+                near, f"Run graphdoctor in the folder that holds {'it' if is_either else missing}."
+            ),
         ) from None
 
 
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
-    """The thing to compile, ``TargetError`` if nothing fits or too much does; ``is_call``: ``name`` is a factory.
+    """The thing to compile, ``TargetError`` if nothing fits or too much does; ``is_call``: ``name``
+    is a factory.
 
-    Without a name, which may have dots, it is the first that exists of ``build()``, ``model``, the only module class
-    that can be made without arguments, the only function.
+    Without a name, which may have dots, it is the first that exists of ``build()``, ``model``, the
+    only module class that can be made without arguments, the only function.
     """
     if name is None:
         name = _default_name(module)
@@ -149,7 +171,9 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
             value = getattr(value, part)
         except AttributeError:
             near = near_names(name, (known for known in vars(module) if not known.startswith("__")))
-            raise TargetError(f"{module.__name__} has no {name}", did_you_mean(near, _what_is_there(module))) from None
+            raise TargetError(
+                f"{module.__name__} has no {name}", did_you_mean(near, _what_is_there(module))
+            ) from None
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
     if isinstance(value, type) and issubclass(value, torch.nn.Module):
@@ -160,21 +184,32 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         raise TargetError(f"{name} is a class, but not a torch.nn.Module", _what_is_there(module))
     if not callable(value):
         kind = type(value).__name__
-        raise TargetError(f"{name} is of type {kind}: neither a torch module nor a function", _what_is_there(module))
+        raise TargetError(
+            f"{name} is of type {kind}: neither a torch module nor a function",
+            _what_is_there(module),
+        )
     is_module = isinstance(value, torch.nn.Module)
     if not is_module:
         refuse_unfinished(name, value)
-    return Target(torch_api.original_callable(value), name, "module" if is_module else "function", module, None)
+    return Target(
+        torch_api.original_callable(value),
+        name,
+        "module" if is_module else "function",
+        module,
+        None,
+    )
 
 
 def find_calls(target: Target, asked: Call | None) -> Calls:
     """The calls to make; ``TargetError`` if there are none, or they have an unusable form.
 
-    The first that exists of those asked for, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
-    target, the model's ``example_input_array`` or ``dummy_inputs``.
+    The first that exists of those asked for, the factory's own, ``example_inputs()`` or
+    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``.
     """
     if (single := asked or target.call) is not None:
-        return Calls(lambda: iter((single,)), f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS)
+        return Calls(
+            lambda: iter((single,)), f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS
+        )
     for name in INPUT_FUNCTIONS:
         function = getattr(target.module, name, None)
         if function is None:
@@ -186,7 +221,9 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
                 f"{name}{_signature_text(function)} can't be called without arguments",
                 "It must take none, and return the arguments of the calls.",
             )
-        return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_fresh=True)
+        return Calls(
+            partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_fresh=True
+        )
     for name in INPUT_ATTRIBUTES:
         value = getattr(target.function, name, None)
         if value is not None:
@@ -214,17 +251,26 @@ def _default_name(module: ModuleType) -> str:
     if len(classes) == 1 and not functions:
         raise _needs_arguments(classes[0], getattr(module, classes[0]))
     what = "more than one thing" if ready or functions or classes else "nothing"
-    raise TargetError(f"{module.__name__} holds {what} that could be the target", _what_is_there(module))
+    raise TargetError(
+        f"{module.__name__} holds {what} that could be the target", _what_is_there(module)
+    )
 
 
 def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
-    # A function under @torch.compile belongs to the module it was written in, as functools.wraps keeps it.
+    # A function under @torch.compile belongs to the module it was written in, as functools.wraps
+    # keeps it.
     own = {
         name: value
         for name, value in vars(module).items()
-        if not name.startswith("_") and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__
+        if not name.startswith("_")
+        and isinstance(value, (type, FunctionType))
+        and value.__module__ == module.__name__
     }
-    classes = [name for name, value in own.items() if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    classes = [
+        name
+        for name, value in own.items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module)
+    ]
     functions = [name for name, value in own.items() if isinstance(value, FunctionType)]
     return classes, [name for name in functions if name not in (*INPUT_FUNCTIONS, "main")]
 
@@ -246,7 +292,7 @@ def _needs_arguments(name: str, module_class: type) -> TargetError:
     )
 
 
-def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
+def refuse_unfinished(name: str, function: Any) -> None:
     """Refuse a coroutine or generator function: calling it runs none of its lines."""
     is_coroutine = inspect.iscoroutinefunction(function)
     if is_coroutine or inspect.isgeneratorfunction(function):
@@ -255,9 +301,11 @@ def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
         raise TargetError(message, "Name a function that uses its results.")
 
 
-def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
+def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:
     if not callable(factory):
-        raise TargetError(f"{name} is of type {type(factory).__name__}, so {name}() can't be called")
+        raise TargetError(
+            f"{name} is of type {type(factory).__name__}, so {name}() can't be called"
+        )
     call: Call | None = None
     made = function = factory()
     match made if isinstance(made, tuple) else ():
@@ -272,7 +320,8 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
         case _ if isinstance(made, tuple):
             neither = "neither (callable, args) nor (callable, args, kwargs)"
             raise TargetError(
-                f"{name}() returned a tuple of {len(made)} that is {neither}", "args is a tuple, kwargs a dict."
+                f"{name}() returned a tuple of {len(made)} that is {neither}",
+                "args is a tuple, kwargs a dict.",
             )
     if not callable(function):
         raise TargetError(
@@ -295,12 +344,12 @@ def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Ite
     yield from _calls_of(function(), target, origin)
 
 
-def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noqa: ANN401
+def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:
     """The calls that a value of ``example_inputs()`` or the like stands for.
 
-    A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an iterator of these is
-    several calls. A tensor is the only argument, and so are a batch, a named tuple, a dict whose keys aren't
-    parameters, and a list of anything else.
+    A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an
+    iterator of these is several calls. A tensor is the only argument, and so are a batch, a named
+    tuple, a dict whose keys aren't parameters, and a list of anything else.
     """
     if (single := _one_call(value, target)) is not None:
         yield single
@@ -328,7 +377,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         raise TargetError(f"{origin} gave no calls: it is empty")
 
 
-def _one_call(value: Any, target: Target) -> Call | None:  # noqa: ANN401
+def _one_call(value: Any, target: Target) -> Call | None:
     match value:
         case torch.Tensor():
             return (value,), {}
@@ -347,8 +396,10 @@ def _one_call(value: Any, target: Target) -> Call | None:  # noqa: ANN401
     return ((value,), {}) if is_batch or is_object else None
 
 
-def _takes(target: Target, value: Any, *, as_one: bool = False) -> bool:  # noqa: ANN401
-    """Whether the target can be called with a value as its only argument, or with the keywords in it."""
+def _takes(target: Target, value: Any, *, as_one: bool = False) -> bool:
+    """Whether the target can be called with a value as its only argument, or with the keywords in
+    it.
+    """
     if (signature := signature_of(target.function)) is None:
         return not as_one
     try:
@@ -358,7 +409,9 @@ def _takes(target: Target, value: Any, *, as_one: bool = False) -> bool:  # noqa
 
 
 def _is_one_argument_list(value: list[Any], target: Target) -> bool:
-    """A list of bare tensors is the arguments of one call if the signature takes exactly as many, and not one."""
+    """A list of bare tensors is the arguments of one call if the signature takes exactly as many,
+    and not one.
+    """
     if len(value) < 2 or not all(isinstance(item, torch.Tensor) for item in value):
         return False
     signature = signature_of(target.function)
@@ -375,7 +428,7 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
 # One call, made as the user asked for it, and the samples or tokens that it works on.
 
 
-def forward(function: Any, call: Call, *, no_grad: bool) -> Any:  # noqa: ANN401
+def forward(function: Any, call: Call, *, no_grad: bool) -> Any:
     """Make a call; what it returned."""
     args, kwargs = call
     with torch.no_grad() if no_grad else contextlib.nullcontext():
@@ -385,32 +438,44 @@ def forward(function: Any, call: Call, *, no_grad: bool) -> Any:  # noqa: ANN401
 
 
 def backward(output: object) -> None:
-    """Run backward from the sum of the floating-point tensors in an output that need a gradient, if any does."""
-    leaves = [leaf for leaf in torch_api.tensors_in(output) if leaf.requires_grad and leaf.is_floating_point()]
+    """Run backward from the sum of the floating-point tensors in an output that need a gradient, if
+    any does.
+    """
+    leaves = [
+        leaf
+        for leaf in torch_api.tensors_in(output)
+        if leaf.requires_grad and leaf.is_floating_point()
+    ]
     if not leaves:
         raise RequestError("no_gradient")
     sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
 
 
-def forget_gradients(function: Any) -> None:  # noqa: ANN401
+def forget_gradients(function: Any) -> None:
     """Remove the gradients of a module's parameters: each call's are its own."""
     if isinstance(function, torch.nn.Module):
         function.zero_grad()
 
 
 def set_up(text: str) -> None:
-    """Run the lines that a person would write before torch.compile; ``TargetError`` if they raise."""
+    """Run the lines that a person would write before torch.compile; ``TargetError`` if they
+    raise.
+    """
     try:
         exec(compile(text, "<setup>", "exec"), {"torch": torch})
     except Exception as error:
-        raise TargetError(f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}") from error
+        raise TargetError(
+            f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}"
+        ) from error
 
 
 def items_in(call: Call, output: object) -> CallItems | None:
-    """The size of the batch dim: the first dim of all tensors that are passed, and of what is returned.
+    """The size of the batch dim: the first dim of all tensors that are passed, and of what is
+    returned.
 
-    One tensor alone doesn't show which of its dims is the batch, unless the output has the same first size. Integers
-    in two dims are tokens, if the output has both sizes. None where no batch dim is known.
+    One tensor alone doesn't show which of its dims is the batch, unless the output has the same
+    first size. Integers in two dims are tokens, if the output has both sizes. None where no batch
+    dim is known.
     """
     passed = _with_dims(call)
     returned = [tensor for tensor in _with_dims(output) if tensor.is_floating_point()]
@@ -420,14 +485,20 @@ def items_in(call: Call, output: object) -> CallItems | None:
     (size,) = sizes
     if returned and all(tensor.shape[0] != size for tensor in returned):
         return None
-    ids = next((tensor for tensor in passed if tensor.dtype is torch.int64 and tensor.ndim == 2), None)
-    if ids is not None and any(tensor.ndim > 2 and tensor.shape[:2] == ids.shape for tensor in returned):
+    ids = next(
+        (tensor for tensor in passed if tensor.dtype is torch.int64 and tensor.ndim == 2), None
+    )
+    if ids is not None and any(
+        tensor.ndim > 2 and tensor.shape[:2] == ids.shape for tensor in returned
+    ):
         return CallItems(count=ids.numel(), unit="tokens")
     return CallItems(count=size, unit="samples")
 
 
 def lacks_batch(output: object, size: int) -> bool:
-    """Whether what a call returned speaks against a batch size: it has sizes, and none is a multiple of it."""
+    """Whether what a call returned speaks against a batch size: it has sizes, and none is a
+    multiple of it.
+    """
     sizes = [extent for tensor in _with_dims(output) for extent in tensor.shape]
     return bool(sizes) and not any(extent and extent % size == 0 for extent in sizes)
 

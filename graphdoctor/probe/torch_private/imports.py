@@ -1,7 +1,8 @@
-"""Calls back when a module has been imported, whoever imports it and whenever; standard library only.
+"""Calls back when a module has been imported, whoever imports it and whenever; standard library
+only.
 
-The import is Python's own: the module has the spec and loader it would have anyway, and a traceback through a failing
-import has no line of ours.
+The import is Python's own: the module has the spec and loader it would have anyway, and a traceback
+through a failing import has no line of ours.
 """
 
 from __future__ import annotations
@@ -20,24 +21,33 @@ _HERE = __file__.rpartition("/torch_private/")[0]
 
 
 class AfterImport:
-    """A finder for the front of ``sys.meta_path``: for each module's full name, what to call once it has run."""
+    """A finder for the front of ``sys.meta_path``: for each module's full name, what to call once
+    it has run.
+    """
 
     def __init__(self, callbacks: dict[str, Callable[[ModuleType], None]]) -> None:
         self._callbacks = callbacks
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ANN401
-        """The spec that the other finders have, its loader's ``exec_module`` followed by the callback."""
+    def find_spec(
+        self, name: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that the other finders have, its loader's ``exec_module`` followed by the
+        callback.
+        """
         for finder in sys.meta_path if name in self._callbacks else ():
             find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not self else None
+            spec: ModuleSpec | None = (
+                find(name, path, target) if find is not None and finder is not self else None
+            )
             if spec is not None:
                 self._follow(spec.loader, name)
                 return spec
         return None
 
-    def _follow(self, loader: Any, name: str) -> None:  # noqa: ANN401
+    def _follow(self, loader: Any, name: str) -> None:
         execute = getattr(loader, "exec_module", None)
-        # A loader without attributes of its own (an extension's, a zip file's) never holds a watched module.
+        # A loader without attributes of its own (an extension's, a zip file's) never holds a
+        # watched module.
         if execute is None or not hasattr(loader, "__dict__"):
             return
 
@@ -48,7 +58,8 @@ class AfterImport:
                 hide_callers(error)
                 raise
             vars(loader).pop("exec_module", None)
-            # importlib.util.find_spec finds a module without importing it, so it may be found twice.
+            # importlib.util.find_spec finds a module without importing it, so it may be found
+            # twice.
             if (callback := self._callbacks.pop(name, None)) is not None:
                 callback(module)
 
@@ -56,9 +67,13 @@ class AfterImport:
 
 
 def hide_callers(error: BaseException) -> None:
-    """Remove the probe's own lines from the start of an exception's traceback, before a bare ``raise``.
+    """Remove the probe's own lines from the start of an exception's traceback, before a bare
+    ``raise``.
 
-    Python adds a line for a function when an exception enters it, not when a bare ``raise`` passes it on.
+    Python adds a line for a function when an exception enters it, not when a bare ``raise`` passes
+    it on.
     """
-    while (entry := error.__traceback__) is not None and entry.tb_frame.f_code.co_filename.startswith(_HERE):
+    while (
+        entry := error.__traceback__
+    ) is not None and entry.tb_frame.f_code.co_filename.startswith(_HERE):
         error.__traceback__ = entry.tb_next

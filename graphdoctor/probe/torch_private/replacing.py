@@ -14,8 +14,10 @@ Undo = Callable[[], None]
 """Undoes what was done; harmless when called twice."""
 
 
-def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
-    """Replace an attribute that its owner itself has; undone, unless somebody has replaced the new one since."""
+def put_in_place(owner: Any, name: str, value: object) -> Undo:
+    """Replace an attribute that its owner itself has; undone, unless somebody has replaced the new
+    one since.
+    """
     before = vars(owner)[name]
     setattr(owner, name, value)
 
@@ -26,7 +28,7 @@ def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
     return undo
 
 
-def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:  # noqa: ANN401
+def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:
     """Have ``around(original, *arguments)`` called in the place of a function or a class method.
 
     ``is_traced``: Dynamo may compile what calls it, and is to leave our part alone.
@@ -36,7 +38,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool =
     original = found.__func__ if is_of_class else found
 
     @wraps(original, updated=() if isinstance(original, type) else WRAPPER_UPDATES)
-    def replacement(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def replacement(*args: Any, **kwargs: Any) -> Any:
         try:
             return around(original, *args, **kwargs)
         except BaseException as error:
@@ -51,7 +53,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool =
 
 
 def look_on(
-    owner: Any,  # noqa: ANN401
+    owner: Any,
     name: str,
     *,
     before: Callable[..., object] | None = None,
@@ -60,10 +62,11 @@ def look_on(
 ) -> Undo:
     """Have functions of ours called before and after one of torch's.
 
-    ``before`` gets its positional arguments; ``after`` gets what it returned before these, unless it raised.
+    ``before`` gets its positional arguments; ``after`` gets what it returned before these, unless
+    it raised.
     """
 
-    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if before is not None:
             survived(before, *args)
         result = original(*args, **kwargs)
@@ -74,7 +77,7 @@ def look_on(
     return wrap(owner, name, around, is_traced=is_traced)
 
 
-def survived(call: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
+def survived(call: Callable[..., object], *args: Any) -> None:
     """Call a function of ours; no error of ours may reach the program."""
     with contextlib.suppress(Exception):
         call(*args)

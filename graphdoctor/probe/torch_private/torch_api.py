@@ -1,4 +1,5 @@
-"""Private names of torch that graphdoctor uses, and differences between its versions; this folder has the others.
+"""Private names of torch that graphdoctor uses, and differences between its versions; this folder
+has the others.
 
 Each survives a missing name, which ``missing()`` lists as a gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
@@ -28,12 +29,16 @@ from ..wire import CacheCounts
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
-_META_LOGGER_NAME, _META_FAILED = "torch._subclasses.fake_tensor", "failed while attempting to run meta for"
-"""``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it raises it again."""
+_META_LOGGER_NAME, _META_FAILED = (
+    "torch._subclasses.fake_tensor",
+    "failed while attempting to run meta for",
+)
+"""``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it
+raises it again."""
 
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
-"""``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
-while this artifact logger is enabled for DEBUG."""
+"""``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic
+execution is only written while this artifact logger is enabled for DEBUG."""
 
 _NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
@@ -51,7 +56,7 @@ _REQUIRED = {
 }
 
 
-def lookup(dotted: str) -> Any:  # noqa: ANN401
+def lookup(dotted: str) -> Any:
     """The object at a dotted path below torch; None when this torch lacks it."""
     with contextlib.suppress(ImportError, AttributeError):
         return pkgutil.resolve_name(dotted)
@@ -80,10 +85,12 @@ def switched_loggers() -> tuple[logging.Logger, ...]:
 
 
 def keep_trace_enabled() -> None:
-    """Undo what a program does to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
+    """Undo what a program does to all loggers: ``logging.config.dictConfig`` and
+    ``logging.disable``.
 
-    Since 2.13 torch itself keeps its trace logger out of ``logging.disable`` (``torch/_logging/_internal.py``,
-    ``_init_logs``): the override can go when that is the oldest torch.
+    Since 2.13 torch itself keeps its trace logger out of ``logging.disable``
+    (``torch/_logging/_internal.py``, ``_init_logs``): the override can go when that is the oldest
+    torch.
     """
 
     def is_enabled(logger: logging.Logger, level: int) -> bool:
@@ -99,7 +106,8 @@ def keep_trace_enabled() -> None:
 def write_artifact(name: str, payload: object) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any."""
     if (trace_structured := getattr(torch._logging, "trace_structured", None)) is not None:
-        # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain the missing id.
+        # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain
+        # the missing id.
         trace_structured(
             "artifact",
             metadata_fn=lambda: {"name": name, "encoding": "json"},
@@ -109,12 +117,18 @@ def write_artifact(name: str, payload: object) -> None:
 
 
 def log_errors_once() -> None:
-    """Leave out torch's log of an exception that it raises all the same, with a traceback of its own (2.11 to 2.15)."""
-    logging.getLogger(_META_LOGGER_NAME).addFilter(lambda record: not str(record.msg).startswith(_META_FAILED))
+    """Leave out torch's log of an exception that it raises all the same, with a traceback of its
+    own (2.11 to 2.15).
+    """
+    logging.getLogger(_META_LOGGER_NAME).addFilter(
+        lambda record: not str(record.msg).startswith(_META_FAILED)
+    )
 
 
 def record_skipped_frames() -> None:
-    """Make torch write a record for frames that it skips outside symbolic execution (see the logger's note)."""
+    """Make torch write a record for frames that it skips outside symbolic execution (see the
+    logger's note).
+    """
     logger = logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
     if not logger.isEnabledFor(logging.DEBUG):
         logger.setLevel(logging.DEBUG)
@@ -127,7 +141,9 @@ def record_skipped_frames() -> None:
 
 
 def current_compile_id() -> str | None:
-    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't tell."""
+    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't
+    tell.
+    """
     found = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
     return None if found is None else str(found)
 
@@ -141,33 +157,44 @@ def frames_outwards() -> Iterator[FrameType]:
 
 
 def exception_being_logged() -> BaseException | None:
-    """The exception that a graph-break or error record is about, seen from inside a logging handler.
+    """The exception that a graph-break or error record is about, seen from inside a logging
+    handler.
 
-    A data-dependent jump is logged after its handler has ended (``jump_graph_break``, 2.13): it is the caller's local.
+    A data-dependent jump is logged after its handler has ended (``jump_graph_break``, 2.13): it is
+    the caller's local.
     """
     for _, frame in zip(range(16), frames_outwards(), strict=False):
-        if frame.f_code.co_name == "log_graph_break" and isinstance(found := frame.f_locals.get("exc"), BaseException):
+        if frame.f_code.co_name == "log_graph_break" and isinstance(
+            found := frame.f_locals.get("exc"), BaseException
+        ):
             return found
     return sys.exc_info()[1]
 
 
 def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:
-    """The Python frames that led to the frame being compiled, innermost first, seen from inside a compile.
+    """The Python frames that led to the frame being compiled, innermost first, seen from inside a
+    compile.
 
-    They are above Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13); that frame hasn't begun.
+    They are above Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13); that frame
+    hasn't begun.
     """
     is_in_dynamo = is_above = False
     for frame in frames_outwards():
-        was_in_dynamo, is_in_dynamo = is_in_dynamo, frame.f_code.co_filename.endswith(_CONVERT_FRAME)
+        was_in_dynamo, is_in_dynamo = (
+            is_in_dynamo,
+            frame.f_code.co_filename.endswith(_CONVERT_FRAME),
+        )
         is_above = is_above or (was_in_dynamo and not is_in_dynamo)
         if is_above and frame not in outside:
             yield frame
 
 
 def compiled_values() -> Mapping[str, Any]:
-    """The values of the frame that is being compiled, seen from inside its compile; empty if they can't be seen.
+    """The values of the frame that is being compiled, seen from inside its compile; empty if they
+    can't be seen.
 
-    ``_compile`` gets them as its argument ``locals`` (``torch/_dynamo/convert_frame.py``, 2.11 to 2.15).
+    ``_compile`` gets them as its argument ``locals`` (``torch/_dynamo/convert_frame.py``, 2.11 to
+    2.15).
     """
     for frame in frames_outwards():
         if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
@@ -179,7 +206,9 @@ def compiled_values() -> Mapping[str, Any]:
 def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
     """Frames, innermost first, as the lines of a stack, outermost first."""
     summaries = [
-        traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
+        traceback.FrameSummary(
+            frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False
+        )
         for frame in frames
     ]
     return summaries[::-1]
@@ -189,34 +218,53 @@ def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the program's operation raised."""
+    """torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the program's
+    operation raised.
+    """
     exceptions = lookup("torch._dynamo.exc")
     if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
         return False
-    return isinstance(error, (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ())))
+    return isinstance(
+        error, (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ()))
+    )
 
 
 def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
     """What torch.compile takes: every registered backend, Inductor's modes, or its options."""
     if argument == "backend":
         return sorted(torch._dynamo.list_backends(None))
-    return list(torch._inductor.list_mode_options() if argument == "mode" else torch._inductor.list_options())
+    return list(
+        torch._inductor.list_mode_options()
+        if argument == "mode"
+        else torch._inductor.list_options()
+    )
 
 
 def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
-    """What keeps torch.compile from compiling (``_optimize``, ``_stance``: ``torch/_dynamo/eval_frame.py``, 2.13)."""
+    """What keeps torch.compile from compiling (``_optimize``, ``_stance``:
+    ``torch/_dynamo/eval_frame.py``, 2.13).
+    """
     if os.environ.get(_NO_DYNAMO) == "1":
         yield "environment", _NO_DYNAMO
     if torch._dynamo.config.disable:
         is_from_variable = os.environ.get(_NO_COMPILE) == "1"
-        yield ("environment", _NO_COMPILE) if is_from_variable else ("config", "torch._dynamo.config.disable")
+        yield (
+            ("environment", _NO_COMPILE)
+            if is_from_variable
+            else ("config", "torch._dynamo.config.disable")
+        )
     stance = getattr(lookup("torch._dynamo.eval_frame._stance"), "stance", "default")
     if stance != "default":
         yield "stance", str(stance)
     code = getattr(torch.compile, "__code__", None)
-    if code is None or not any(Path(code.co_filename).is_relative_to(root) for root in torch_roots()):
+    if code is None or not any(
+        Path(code.co_filename).is_relative_to(root) for root in torch_roots()
+    ):
         name = getattr(torch.compile, "__qualname__", type(torch.compile).__qualname__)
-        yield "replacement", name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+        yield (
+            "replacement",
+            name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})",
+        )
 
 
 def torch_root() -> Path:
@@ -232,12 +280,14 @@ def torch_roots() -> set[Path]:
 # Profiler ranges and records of torch's own.
 
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"
-"""Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every frame that it hasn't
-skipped for good (``dynamo__custom_eval_frame``, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13 and 2.15)."""
+"""Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every
+frame that it hasn't skipped for good (``dynamo__custom_eval_frame``,
+``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13 and 2.15)."""
 
 REGION_PREFIX = "Torch-Compiled Region: "
-"""Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right after the search
-that found it (``annotation_str``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15)."""
+"""Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right
+after the search that found it (``annotation_str``, ``torch/_dynamo/convert_frame.py``, 2.13 and
+2.15)."""
 
 
 def region_of(range_name: str) -> str | None:
@@ -250,14 +300,16 @@ COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackw
 (``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
 FRAME_PHASE, BACKWARD_PHASE = "dynamo", "entire_backward_compile"
-"""``chromium_event`` records around one compile of a frame, also one that stops at the recompile limit (``_compile``,
-``torch/_dynamo/convert_frame.py``, 2.13 and 2.15), and around a backward graph's, which is compiled when it first runs
-(``_AutogradBackwardCompiler``, ``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
+"""``chromium_event`` records around one compile of a frame, also one that stops at the recompile
+limit (``_compile``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15), and around a backward
+graph's, which is compiled when it first runs (``_AutogradBackwardCompiler``,
+``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
 PROFILED_OVERHEAD = ("Pregraph bytecode", CACHE_LOOKUP)
-"""Profiler ranges of torch's own work that no program asked for: numbers and NumPy arrays turned into tensors before a
-graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.13) and the check of guards, which makes
-tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
+"""Profiler ranges of torch's own work that no program asked for: numbers and NumPy arrays turned
+into tensors before a graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``,
+2.13) and the check of guards, which makes tensors of NumPy arrays too (``_PythonDispatcher``'s
+cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 
 _GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
 
@@ -266,8 +318,8 @@ _GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
 def marked_conversions(range_name: str) -> Iterator[None]:
     """Put what Dynamo's code converts after a graph into a profiler range, while the context lasts.
 
-    Where the program has a number or a NumPy array, generated code calls ``Tensor.item`` or ``to_numpy_helper``
-    (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
+    Where the program has a number or a NumPy array, generated code calls ``Tensor.item`` or
+    ``to_numpy_helper`` (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
     """
     utils, generated = lookup("torch._dynamo.utils"), lookup(_GENERATED_CODES)
     to_numpy = getattr(utils, "to_numpy_helper", None)
@@ -277,13 +329,13 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     item = torch.Tensor.item
     disable: Callable[[Any], Any] = torch._dynamo.disable
 
-    def marked_item(tensor: torch.Tensor) -> Any:  # noqa: ANN401
+    def marked_item(tensor: torch.Tensor) -> Any:
         if not _is_called_by_generated_code(generated):
             return item(tensor)
         with torch.profiler.record_function(range_name):
             return item(tensor)
 
-    def marked_to_numpy(value: Any) -> Any:  # noqa: ANN401
+    def marked_to_numpy(value: Any) -> Any:
         with torch.profiler.record_function(range_name):
             return to_numpy(value)
 
@@ -295,14 +347,19 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
 
 def has_conversions() -> bool:
-    """Some code that Dynamo generated can convert what a graph returns, as ``marked_conversions`` marks it."""
+    """Some code that Dynamo generated can convert what a graph returns, as ``marked_conversions``
+    marks it.
+    """
     seen = getattr(lookup(_GENERATED_CODES), "seen", None)
     codes = (reference() for reference in seen or ())
-    return seen is None or any(code is not None and {"item", "to_numpy_helper"} & {*code.co_names} for code in codes)
+    return seen is None or any(
+        code is not None and {"item", "to_numpy_helper"} & {*code.co_names} for code in codes
+    )
 
 
-def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
-    """The caller of our caller is an instruction that Dynamo generated, not one that it copied from the program.
+def _is_called_by_generated_code(generated: Any) -> bool:
+    """The caller of our caller is an instruction that Dynamo generated, not one that it copied from
+    the program.
 
     Copied instructions keep their columns; generated ones have only a line.
     """
@@ -317,8 +374,10 @@ def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
 # Functions and modules.
 
 
-def original_callable(function: Any) -> Any:  # noqa: ANN401
-    """What ``torch.compile`` compiled, if ``function`` is its result (``torch/_dynamo/eval_frame.py``, 2.13)."""
+def original_callable(function: Any) -> Any:
+    """What ``torch.compile`` compiled, if ``function`` is its result
+    (``torch/_dynamo/eval_frame.py``, 2.13).
+    """
     module = getattr(function, "_orig_mod", None)
     if isinstance(module, torch.nn.Module) and type(function).__name__ == "OptimizedModule":
         return module
@@ -339,7 +398,9 @@ def as_not_compiled_in_place(module: torch.nn.Module) -> None:
 
 
 def keep_from_compiling(function: Callable[..., Any]) -> bool:
-    """Have Dynamo leave a function alone; False if it can't (``skip_code``, ``_dynamo/eval_frame.py``, 2.13)."""
+    """Have Dynamo leave a function alone; False if it can't (``skip_code``,
+    ``_dynamo/eval_frame.py``, 2.13).
+    """
     if (skip := lookup("torch._dynamo.eval_frame.skip_code")) is not None:
         skip(function.__code__)
     return skip is not None
@@ -357,36 +418,49 @@ def keep_all_from_compiling(function: Callable[..., Any]) -> None:
 
 
 def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """A module's own submodules by name; one with two names comes twice, unlike in ``named_children``."""
+    """A module's own submodules by name; one with two names comes twice, unlike in
+    ``named_children``.
+    """
     return ((name, child) for name, child in module._modules.items() if child is not None)
 
 
 def compiled_entry(
     module: torch.nn.Module, compile_one: Callable[[Any], Callable[..., Any]]
 ) -> tuple[str, Callable[..., Any]]:
-    """The attribute through which a module runs compiled code, as ``Module.compile()`` sets it, and that code."""
+    """The attribute through which a module runs compiled code, as ``Module.compile()`` sets it, and
+    that code.
+    """
     if is_compiled_by_its_forward(module):
         return "forward", compile_one(module.forward)
     return "_compiled_call_impl", compile_one(module._call_impl)
 
 
 def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
-    """Up to 2.13, ``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own ``forward``.
+    """Up to 2.13, ``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own
+    ``forward``.
 
-    Given the function itself, torch.compile makes a frame around it. ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
+    Given the function itself, torch.compile makes a frame around it. ``check``:
+    ``torch/_dynamo/trace_rules.py``, 2.13.
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
-    function = None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
+    function = (
+        None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
+    )
     check = lookup("torch._dynamo.trace_rules.check")
     return isinstance(function, FunctionType) and check is not None and bool(check(function))
 
 
 def container_inside(called: object) -> str | None:
-    """The class of torch's own that a module has its ``forward`` from, or the one that it wraps; None if there is none.
+    """The class of torch's own that a module has its ``forward`` from, or the one that it wraps;
+    None if there is none.
 
     DDP has the module that it wraps as ``module``; FSDP makes a subclass of the module's class.
     """
-    inner = getattr(called, "module", called) if type(called).__name__ == "DistributedDataParallel" else called
+    inner = (
+        getattr(called, "module", called)
+        if type(called).__name__ == "DistributedDataParallel"
+        else called
+    )
     if not isinstance(inner, torch.nn.Module) or not is_compiled_by_its_forward(inner):
         return None
     return next((kind.__name__ for kind in type(inner).__mro__ if "forward" in vars(kind)), None)
@@ -412,8 +486,8 @@ def tensors_in(value: object) -> list[torch.Tensor]:
 def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
     """Every leaf with its path, such as ``['logits'][0]``.
 
-    Containers may be registered without names for what they hold, as transformers 4 does its outputs. torch refuses to
-    go into these; there, names are a mapping's keys, or positions.
+    Containers may be registered without names for what they hold, as transformers 4 does its
+    outputs. torch refuses to go into these; there, names are a mapping's keys, or positions.
     """
     for keys, found in torch.utils._pytree.tree_leaves_with_path(value, is_leaf=_is_nameless):
         path = torch.utils._pytree.keystr(keys)
@@ -423,7 +497,9 @@ def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
         items, _ = torch.utils._pytree.SUPPORTED_NODES[type(found)].flatten_fn(found)
         has_keys = isinstance(found, Mapping) and len(found) == len(items)
         for name, item in zip(found if has_keys else range(len(items)), items, strict=True):
-            yield from ((f"{path}[{name!r}]{rest}", leaf) for rest, leaf in tree_leaves_with_path(item))
+            yield from (
+                (f"{path}[{name!r}]{rest}", leaf) for rest, leaf in tree_leaves_with_path(item)
+            )
 
 
 def _is_nameless(value: object) -> bool:
@@ -439,40 +515,53 @@ def tree_structure(value: object) -> str:
 # Nodes of Dynamo's graphs.
 
 
-def placeholder_source(node: Any) -> str | None:  # noqa: ANN401
+def placeholder_source(node: Any) -> str | None:
     """Where Dynamo takes a graph input from, such as ``L['x']``."""
-    return name_of(getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)) or None
+    return (
+        name_of(
+            getattr(node, "_dynamo_source", None)
+            or getattr(node.meta.get("grapharg"), "source", None)
+        )
+        or None
+    )
 
 
-def name_of(named: Any) -> str:  # noqa: ANN401
-    """The name of a source, or of the source that a guard is about: a method up to 2.11, then a property."""
+def name_of(named: Any) -> str:
+    """The name of a source, or of the source that a guard is about: a method up to 2.11, then a
+    property.
+    """
     name = getattr(named, "name", "")
     return str(name() if callable(name) else name)
 
 
-def node_value(node: Any) -> Any:  # noqa: ANN401
+def node_value(node: Any) -> Any:
     """The example value that Dynamo computed for a node, or None."""
     return node.meta.get("example_value")
 
 
-def node_module(node: Any) -> str | None:  # noqa: ANN401
-    """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``, or None.
+def node_module(node: Any) -> str | None:
+    """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``,
+    or None.
 
-    ``record_nn_module_stack``: ``torch/_dynamo/variables/nn_module.py``, 2.13; a backward node has its forward node's.
+    ``record_nn_module_stack``: ``torch/_dynamo/variables/nn_module.py``, 2.13; a backward node has
+    its forward node's.
     """
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     return next((str(path) for path, _ in reversed([*stack.values()])), None) or None
 
 
-def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
+def is_number_made_tensor(node: Any) -> bool:
     """The node turns a number into a tensor for Dynamo's own use, not for the program.
 
-    ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it at the line that ends the graph.
+    ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it at the line
+    that ends the graph.
     """
     if getattr(node.target, "__name__", None) != "scalar_tensor":
         return False
     number = getattr(next(iter(node.args), None), "meta", {}).get("example_value")
-    return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (node.stack_trace or "")
+    return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (
+        node.stack_trace or ""
+    )
 
 
 # Devices and counters.
@@ -486,25 +575,33 @@ def synchronize() -> None:
 
 def uses_cuda() -> bool:
     """The program has memory on a CUDA device."""
-    return torch.cuda.is_initialized() and any(map(torch.cuda.memory_allocated, range(torch.cuda.device_count())))
+    return torch.cuda.is_initialized() and any(
+        map(torch.cuda.memory_allocated, range(torch.cuda.device_count()))
+    )
 
 
 def counters() -> dict[str, dict[str, int]]:
-    """What Dynamo counts over the life of the process: its own object; empty in a torch without it."""
+    """What Dynamo counts over the life of the process: its own object; empty in a torch without
+    it.
+    """
     found: dict[str, dict[str, int]] | None = lookup("torch._dynamo.utils.counters")
     return {} if found is None else found
 
 
 def on_compile(call: Callable[[], None]) -> None:
-    """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to 2.15)."""
-    lookup("torch._dynamo.callback.callback_handler").register_start_callback(lambda _arguments: call())
+    """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to
+    2.15).
+    """
+    lookup("torch._dynamo.callback.callback_handler").register_start_callback(
+        lambda _arguments: call()
+    )
 
 
 def cache_counts() -> CacheCounts:
     """What the caches on disk did in this process so far, in graphs.
 
-    AOTAutograd's is asked first, Inductor's where that one misses or is off (``_aot_autograd/autograd_cache.py`` and
-    ``_inductor/codecache.py``, 2.13).
+    AOTAutograd's is asked first, Inductor's where that one misses or is off
+    (``_aot_autograd/autograd_cache.py`` and ``_inductor/codecache.py``, 2.13).
     """
     inductor, autograd = counters().get("inductor", {}), counters().get("aot_autograd", {})
     return CacheCounts(
@@ -515,10 +612,12 @@ def cache_counts() -> CacheCounts:
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
-    """Torch's words for what it skipped before a compile had an id: it counts these and writes no record.
+    """Torch's words for what it skipped before a compile had an id: it counts these and writes no
+    record.
 
-    A generator function is the only case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
-    ``before``: what had been counted (``unimplemented`` of ``counters``) at the beginning; None for nothing.
+    A generator function is the only case (``ConvertFrameAssert.__call__``,
+    ``torch/_dynamo/convert_frame.py``, 2.13). ``before``: what had been counted (``unimplemented``
+    of ``counters``) at the beginning; None for nothing.
     """
     found = []
     for text, count in counters().get("unimplemented", {}).items():

@@ -1,8 +1,9 @@
-"""Looks on while AOTAutograd cuts a graph in two and Inductor generates code: what each kernel computes, moves, keeps.
+"""Looks on while AOTAutograd cuts a graph in two and Inductor generates code: what each kernel
+computes, moves, keeps.
 
-``torch/_inductor``: ``debug.py``, ``graph.py``, ``scheduler.py``, ``output_code.py``, ``fx_utils.py``,
-``compile_fx.py`` and ``lowering.py``; ``torch/_functorch/partitioners.py``, ``torch/utils/flop_counter.py``, 2.11 to
-2.15.
+``torch/_inductor``: ``debug.py``, ``graph.py``, ``scheduler.py``, ``output_code.py``,
+``fx_utils.py``, ``compile_fx.py`` and ``lowering.py``; ``torch/_functorch/partitioners.py``,
+``torch/utils/flop_counter.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -27,15 +28,22 @@ from .torch_kernels import quick_range
 _HOOK = "set_kernel_post_grad_provenance_tracing"
 """Inductor calls it for each call of a kernel that it writes into the code."""
 
-_IMPORTED_BY = ("torch._inductor.debug", "torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")
+_IMPORTED_BY = (
+    "torch._inductor.debug",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.codegen.cpp",
+)
 """Modules that have the hook under its name; others import it when they call it."""
 
 RUN_RANGE = "graphdoctor_inductor "
-"""What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the phase."""
+"""What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the
+phase."""
 
 
 class Moved(NamedTuple):
-    """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None if unknown."""
+    """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None
+    if unknown.
+    """
 
     bytes: int | None = None
     argument_bytes: int | None = None
@@ -58,7 +66,8 @@ class GeneratedGraph:
 
 
 class CodegenWatch:
-    """Hands on each graph for which code was generated, not found in Inductor's cache, until it is closed.
+    """Hands on each graph for which code was generated, not found in Inductor's cache, until it is
+    closed.
 
     Raises:
         ImportError, AttributeError, KeyError: This torch generates code by other names.
@@ -83,10 +92,12 @@ class CodegenWatch:
         for undo in self._undos:
             undo()
 
-    def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:  # noqa: ANN401
+    def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:
         if lowering.graph_id is None:
             return original(lowering, *args)
-        self._current = GeneratedGraph(lowering.graph_id, "backward" if lowering.is_backward else "forward")
+        self._current = GeneratedGraph(
+            lowering.graph_id, "backward" if lowering.is_backward else "forward"
+        )
         try:
             result = original(lowering, *args)
             self.graphs += 1
@@ -99,13 +110,17 @@ class CodegenWatch:
 
     @contextmanager
     def _survived(self) -> Iterator[None]:
-        """What we look at is private: if it is other than we know it, the program must still compile."""
+        """What we look at is private: if it is other than we know it, the program must still
+        compile.
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever another torch's objects raise
             self.failure = self.failure or f"{type(error).__name__}: {error}"
 
-    def _seen(self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False) -> Any:  # noqa: ANN401 - as torch declares it
+    def _seen(
+        self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False
+    ) -> Any:
         if self._current is not None:
             kernel = _kernel(name)
             with self._survived():
@@ -123,25 +138,31 @@ def _kernel(
     dtype: str | None = None,
     elementwise: dict[str, int] | None = None,
 ) -> GeneratedKernel:
-    made = InductorKernel(name=name, kind=kind, operations=(), **moved._asdict(), flops=flops, dtype=dtype)
+    made = InductorKernel(
+        name=name, kind=kind, operations=(), **moved._asdict(), flops=flops, dtype=dtype
+    )
     return made.replace(elementwise=elementwise), nodes
 
 
-def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
+def _library(node: Any, name: str) -> GeneratedKernel:
     from torch._inductor import ir
     from torch._inductor.utils import is_collective
     from torch._inductor.virtualized import V
 
     scheduled = V.graph.scheduler.name_to_node.get(node.get_operation_name())
     is_user = isinstance(node, ir.UserDefinedTritonKernel)
-    kind: InductorKernelKind = "communication" if is_collective(node) else "user" if is_user else "library"
+    kind: InductorKernelKind = (
+        "communication" if is_collective(node) else "user" if is_user else "library"
+    )
     # Among its origins are those of what it reads, if that wasn't in memory when it was made.
     own = max(node.origins, default=None) if node.origin_node is None else node.origin_node
     nodes = [] if own is None else [own]
     flops, dtype = products_of(nodes)
     if flops is None and own is not None:
         flops, dtype = packed_flops(name, node, own)
-    return _kernel(name, kind, nodes, _moved([] if scheduled is None else [scheduled]), flops, dtype)
+    return _kernel(
+        name, kind, nodes, _moved([] if scheduled is None else [scheduled]), flops, dtype
+    )
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -150,11 +171,17 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
     # Markers of loops are among them.
     single = [each for each in scheduled if getattr(each, "node", None) is not None]
     fused_as = V.graph.scheduler.name_to_fused_node
-    whole = list({id(found): found for each in single for found in [fused_as.get(each.get_name(), each)]}.values())
+    whole = list(
+        {
+            id(found): found for each in single for found in [fused_as.get(each.get_name(), each)]
+        }.values()
+    )
     nodes = list(dict.fromkeys(origin for each in single for origin in each.node.origins))
     if all(map(is_view, nodes)):
         nodes = _readers(single) or nodes
-    products = [each.node.get_origin_node() for each in single if each.is_template() or each.is_extern()]
+    products = [
+        each.node.get_origin_node() for each in single if each.is_template() or each.is_extern()
+    ]
     kind: InductorKernelKind = "pointwise"
     if any(each.is_template() for each in single):
         kind = "template"
@@ -165,8 +192,12 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
-    """What reads what a kernel writes: one that only brings a tensor into another layout works for that."""
-    users = [user.node for each in scheduled for buffer in each.get_outputs() for user in buffer.users]
+    """What reads what a kernel writes: one that only brings a tensor into another layout works for
+    that.
+    """
+    users = [
+        user.node for each in scheduled for buffer in each.get_outputs() for user in buffer.users
+    ]
     nodes = [getattr(user, "node", None) for user in users if user not in scheduled]
     return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
@@ -181,7 +212,9 @@ _NO_ARITHMETIC = frozenset(
 
 
 def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
-    """For how many elements each operation is computed, by the names that loops have; None if that is unknown."""
+    """For how many elements each operation is computed, by the names that loops have; None if that
+    is unknown.
+    """
     from torch._inductor.virtualized import V
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -205,19 +238,31 @@ def _moved(scheduled: Sequence[Any]) -> Moved:
 
     # torch counts the whole of a tensor that a kernel reads a few rows of, as an embedding does.
     own = [single for each in scheduled for single in each.get_nodes()]
-    if not own or any("indirect_indexing" in getattr(getattr(each, "_body", None), "op_counts", ()) for each in own):
+    if not own or any(
+        "indirect_indexing" in getattr(getattr(each, "_body", None), "op_counts", ())
+        for each in own
+    ):
         return _UNKNOWN
-    read = [each.get_read_write_buffer_accesses(include_reads=True, include_writes=False) for each in scheduled]
-    of_arguments = (int(size) for sizes in read for name, size in sizes.items() if name in V.graph.graph_inputs)
-    return Moved(sum(int(each.get_read_write_buffers_sizes()) for each in scheduled), sum(of_arguments))
+    read = [
+        each.get_read_write_buffer_accesses(include_reads=True, include_writes=False)
+        for each in scheduled
+    ]
+    of_arguments = (
+        int(size) for sizes in read for name, size in sizes.items() if name in V.graph.graph_inputs
+    )
+    return Moved(
+        sum(int(each.get_read_write_buffers_sizes()) for each in scheduled), sum(of_arguments)
+    )
 
 
 @contextmanager
 def graph_runs_marked() -> Iterator[None]:
-    """Meanwhile each run of a graph of Inductor's is a profiler range; raises as ``CodegenWatch`` does."""
+    """Meanwhile each run of a graph of Inductor's is a profiler range; raises as ``CodegenWatch``
+    does.
+    """
     from torch._inductor.output_code import CompiledFxGraph
 
-    def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:  # noqa: ANN401
+    def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:
         asked = graph.fx_kwargs
         phase = "backward" if asked.get("is_backward") else "forward"
         with quick_range(f"{RUN_RANGE}{asked.get('graph_id')} {phase}"):
@@ -234,11 +279,17 @@ def graph_runs_marked() -> Iterator[None]:
 
 
 def is_view(node: torch.fx.Node) -> bool:
-    """The node computes nothing: it looks at another tensor in another way, or takes an item of a tuple."""
+    """The node computes nothing: it looks at another tensor in another way, or takes an item of a
+    tuple.
+    """
     if node.op != "call_function":
         return True
     target = node.target
-    return target.is_view if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", "") == "getitem"
+    return (
+        target.is_view
+        if isinstance(target, torch._ops.OpOverload)
+        else getattr(target, "__name__", "") == "getitem"
+    )
 
 
 def operation_of(node: torch.fx.Node) -> str:
@@ -247,7 +298,9 @@ def operation_of(node: torch.fx.Node) -> str:
 
 
 def target_of(node: torch.fx.Node) -> str:
-    """The operation that a node is now; of a function that Inductor puts in its place, such as oneDNN's, its name."""
+    """The operation that a node is now; of a function that Inductor puts in its place, such as
+    oneDNN's, its name.
+    """
     if isinstance(node.target, (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)):
         return str(node.target)
     return str(getattr(node.target, "__name__", node.name))
@@ -263,20 +316,26 @@ def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
 
 
 def value_bytes(node: torch.fx.Node) -> int | None:
-    """The size of the tensors that a node makes, with the sizes of the call that is compiled; None if it is unknown."""
+    """The size of the tensors that a node makes, with the sizes of the call that is compiled; None
+    if it is unknown.
+    """
     counts = _counts([node], is_bytes=True)
     return sum(counts) if counts else None
 
 
 def elements(node: torch.fx.Node) -> int | None:
-    """How many elements a node works on: those of the largest tensor that it takes or makes; None if unknown."""
+    """How many elements a node works on: those of the largest tensor that it takes or makes; None
+    if unknown.
+    """
     return max(_counts([node, *node.all_input_nodes]), default=None)
 
 
 def _counts(nodes: Iterable[torch.fx.Node], *, is_bytes: bool = False) -> list[int]:
     """Elements or bytes of each tensor that nodes make; none if the size of one is unknown."""
     made = (node.meta.get("val") for node in nodes)
-    values = [each for value in made for each in (value if isinstance(value, (tuple, list)) else [value])]
+    values = [
+        each for value in made for each in (value if isinstance(value, (tuple, list)) else [value])
+    ]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     shapes = [sizes for tensor in tensors if (sizes := shape(tensor)) is not None]
     if len(shapes) < len(tensors):
@@ -286,12 +345,14 @@ def _counts(nodes: Iterable[torch.fx.Node], *, is_bytes: bool = False) -> list[i
 
 
 def shape(value: torch.Tensor) -> list[int] | None:
-    """A tensor's shape in the call that is compiled; None if a size has no hint, as one read from a tensor."""
+    """A tensor's shape in the call that is compiled; None if a size has no hint, as one read from a
+    tensor.
+    """
     known = [found for size in value.shape if (found := _number(size)) is not None]
     return known if len(known) == value.ndim else None
 
 
-def _number(value: Any) -> int | None:  # noqa: ANN401
+def _number(value: Any) -> int | None:
     """A size or a count in that call; one that comes from the values of a tensor has no hint."""
     found = getattr(value.node, "hint", None) if isinstance(value, torch.SymInt) else value
     return found if isinstance(found, int) else None
@@ -304,11 +365,14 @@ _STANDS_FOR = {
     "aten._scaled_dot_product_fused_attention_overrideable_backward": "_scaled_dot_product_flash_attention_backward",
     "aten._int_mm": "mm",
 }
-"""Operations that torch has no formula for, with one of ``aten`` that has, whose first arguments are the same."""
+"""Operations that torch has no formula for, with one of ``aten`` that has, whose first arguments
+are the same."""
 
 
 def products_of(nodes: Sequence[torch.fx.Node]) -> tuple[int | None, str | None]:
-    """Floating-point operations of nodes, and what they multiply; both None without a product that torch can count."""
+    """Floating-point operations of nodes, and what they multiply; both None without a product that
+    torch can count.
+    """
     known = {node: count for node in nodes if (count := _flops(node))}
     dtypes = (dtype for node in known for dtype in input_dtypes(node))
     return (sum(known.values()), next(dtypes, None)) if known else (None, None)
@@ -337,19 +401,26 @@ def _flops(node: torch.fx.Node) -> int | None:
         return None
 
 
-def _by_formula(node: torch.fx.Node) -> Any:  # noqa: ANN401
+def _by_formula(node: torch.fx.Node) -> Any:
     from torch.utils.flop_counter import flop_registry
 
     target = node.target
-    name = f"{target.namespace}.{target._opname}" if isinstance(target, torch._ops.OpOverload) else ""
+    name = (
+        f"{target.namespace}.{target._opname}" if isinstance(target, torch._ops.OpOverload) else ""
+    )
     if name not in _STANDS_FOR:
         return None
-    values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args]
-    return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](*values, out_val=node.meta.get("val"))
+    values = [
+        each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args
+    ]
+    return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](
+        *values, out_val=node.meta.get("val")
+    )
 
 
-def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:  # noqa: ANN401
-    """The same for oneDNN's and MKL's operations on packed weights, which freezing puts in the place of nodes.
+def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:
+    """The same for oneDNN's and MKL's operations on packed weights, which freezing puts in the
+    place of nodes.
 
     ``node``: the call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
     """
@@ -377,11 +448,14 @@ def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None,
 # How a graph is cut into its forward and its backward part.
 
 _FAR_SMALLER, _SMALL_BYTES = 1000, 1024
-"""A value by so much smaller than another could be kept in its place, and so could one this small, such as a seed."""
+"""A value by so much smaller than another could be kept in its place, and so could one this small,
+such as a seed."""
 
 
 class KeptTensor(NamedTuple):
-    """A tensor that the forward part hands to the backward part; ``is_cheap`` as in ``facts.profiled.KeptTensor``."""
+    """A tensor that the forward part hands to the backward part; ``is_cheap`` as in
+    ``facts.profiled.KeptTensor``.
+    """
 
     name: str
     node: torch.fx.Node
@@ -403,18 +477,21 @@ class Partition(NamedTuple):
 
 
 class PartitionWatch:
-    """Keeps the last partition for the graph whose code is generated next; raises as ``CodegenWatch`` does."""
+    """Keeps the last partition for the graph whose code is generated next; raises as
+    ``CodegenWatch`` does.
+    """
 
     def __init__(self) -> None:
         from torch._inductor import compile_fx
 
         self._last: Partition | None = None
 
-        def partition_fn(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def partition_fn(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             forward, backward = parts = original(*args, **kwargs)
             self._last = None
             if isinstance(count := kwargs.get("num_fwd_outputs"), int):
-                # A graph that is other than we know it must still compile; what it keeps is then not listed.
+                # A graph that is other than we know it must still compile; what it keeps is then
+                # not listed.
                 with suppress(Exception):
                     self._last = _partition(forward.graph, backward.graph, count)
             return parts
@@ -436,7 +513,11 @@ def _partition(forward: torch.fx.Graph, backward: torch.fx.Graph, output_count: 
     ]
     names = {_memory_of(node): node.name for node in reversed(handed)}
     kept = [
-        KeptTensor(names[node], node, None if node.op != "call_function" else _is_cheap(node, names.keys() - {node}))
+        KeptTensor(
+            names[node],
+            node,
+            None if node.op != "call_function" else _is_cheap(node, names.keys() - {node}),
+        )
         for node in dict.fromkeys(map(_memory_of, handed))
     ]
     computed = {node.name for node in _calls(forward)}
@@ -452,14 +533,18 @@ def _memory_of(node: torch.fx.Node) -> torch.fx.Node:
     """The node that makes the memory in which a node's value is: it, or what it is a view of."""
     while node.op == "call_function" and is_view(node):
         source = node.all_input_nodes[0]
-        if node.target is operator.getitem and not (source.op == "call_function" and is_view(source)):
+        if node.target is operator.getitem and not (
+            source.op == "call_function" and is_view(source)
+        ):
             break
         node = source
     return node
 
 
 def _is_cheap(node: torch.fx.Node, kept: set[torch.fx.Node]) -> bool | None:
-    """Whether it takes little to compute a value from others; None if an operation's cost is unknown."""
+    """Whether it takes little to compute a value from others; None if an operation's cost is
+    unknown.
+    """
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
     waiting, seen = [node], {node}
     is_known = True
@@ -479,7 +564,9 @@ def _is_cheap(node: torch.fx.Node, kept: set[torch.fx.Node]) -> bool | None:
 
 
 def _is_costly(node: torch.fx.Node) -> bool | None:
-    """Whether torch counts its floating-point operations, a library computes it, or it's random; None if unknown."""
+    """Whether torch counts its floating-point operations, a library computes it, or it's random;
+    None if unknown.
+    """
     from torch._inductor.lowering import fallbacks, lowerings
     from torch.utils.flop_counter import flop_registry
 
@@ -493,4 +580,7 @@ def _is_costly(node: torch.fx.Node) -> bool | None:
 
 def _is_random(node: torch.fx.Node) -> bool:
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in target.tags
+    )

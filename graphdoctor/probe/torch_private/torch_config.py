@@ -1,7 +1,9 @@
-"""The private names of torch's config modules, and of its float32 precision on CUDA (TensorFloat32).
+"""The private names of torch's config modules, and of its float32 precision on CUDA
+(TensorFloat32).
 
 ``torch/utils/_config_module.py``, 2.11 to 2.15; ``changed_config`` from 2.13 on. ``fp32_precision``
-(``torch/backends/__init__.py``, 2.13), since older names raise an error once a program has used the newer ones.
+(``torch/backends/__init__.py``, 2.13), since older names raise an error once a program has used the
+newer ones.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def config_value(dotted: str) -> object:
 
 
 def config_type(dotted: str) -> type | None:
-    """The plain type that a torch config value is declared with (``get_type``, 2.13); None for a union or none."""
+    """The plain type that a torch config value is declared with (``get_type``, 2.13); None for a
+    union or none.
+    """
     module_name, _, name = dotted.rpartition(".")
     with contextlib.suppress(AttributeError, KeyError):
         declared: type = importlib.import_module(module_name).get_type(name)
@@ -52,8 +56,14 @@ def config_type(dotted: str) -> type | None:
 
 def config_names() -> list[str]:
     """Every setting of the config modules that are loaded, by dotted name."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("torch.") and name.endswith(".config")]
-    return [f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())]
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("torch.") and name.endswith(".config")
+    ]
+    return [
+        f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())
+    ]
 
 
 @contextlib.contextmanager
@@ -75,15 +85,17 @@ def config_kept() -> Iterator[None]:
 def changed_config() -> dict[str, str]:
     """The config values that differ from their defaults, by dotted name, as Python prints them.
 
-    Of the loaded modules, as this thread sees them (``_ConfigEntry``, 2.13). What torch takes from an environment
-    variable at import counts as a default. ``AttributeError`` if this torch keeps its config differently.
+    Of the loaded modules, as this thread sees them (``_ConfigEntry``, 2.13). What torch takes from
+    an environment variable at import counts as a default. ``AttributeError`` if this torch keeps
+    its config differently.
     """
     found: dict[str, str] = {}
     for module in (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules):
         entries: dict[str, Any] = module._config
         for name, entry in entries.items():
-            # An alias is another name for a value that is listed itself; unittest.mock hides some for a moment. The
-            # first access to a deprecated value warns; leave the warning to the program.
+            # An alias is another name for a value that is listed itself; unittest.mock hides some
+            # for a moment. The first access to a deprecated value warns; leave the warning to the
+            # program.
             is_quiet = getattr(entry, "deprecated", False) and module._is_default(name)
             if entry.alias is None and not entry.hide and not is_quiet:
                 value = getattr(module, name)

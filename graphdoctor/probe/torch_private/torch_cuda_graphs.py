@@ -1,4 +1,6 @@
-"""CUDA graphs, by torch's private names, 2.11 to 2.15: whether they are asked for, skipped, recorded."""
+"""CUDA graphs, by torch's private names, 2.11 to 2.15: whether they are asked for, skipped,
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,26 @@ from ..events import EventFile
 from .replacing import Undo
 from .torch_api import counters, current_compile_id
 
-_SKIP_LOGGERS = ("torch._inductor.cudagraph_utils.__cudagraphs", "torch._inductor.cudagraph_utils.__perf_hints")
+_SKIP_LOGGERS = (
+    "torch._inductor.cudagraph_utils.__cudagraphs",
+    "torch._inductor.cudagraph_utils.__perf_hints",
+)
 _LOGS_SKIP = "log_cudagraph_skip_and_bump_counter"
-"""``torch/_inductor/cudagraph_utils.py``: logs to the first of these loggers since 2.10, before that to the second, and
-counts. Graphs without a CUDA device are only counted (``CompiledFxGraph.__init__``,
-``torch/_inductor/output_code.py``, 2.13)."""
+"""``torch/_inductor/cudagraph_utils.py``: logs to the first of these loggers since 2.10, before
+that to the second, and counts. Graphs without a CUDA device are only counted
+(``CompiledFxGraph.__init__``, ``torch/_inductor/output_code.py``, 2.13)."""
 
-_PARTITION_LOGGER, _LOGS_LEFT_OUT = "torch._inductor.scheduler.__cudagraphs", "_log_non_cudagraphable_node"
-"""Graph partition records what is before and after an operation that can't be in a CUDA graph as CUDA graphs of their
-own, and only says so in its debug log (``torch/_inductor/scheduler.py``, 2.13): a line with the reason, then the lines
-of a stack."""
+_PARTITION_LOGGER, _LOGS_LEFT_OUT = (
+    "torch._inductor.scheduler.__cudagraphs",
+    "_log_non_cudagraphable_node",
+)
+"""Graph partition records what is before and after an operation that can't be in a CUDA graph as
+CUDA graphs of their own, and only says so in its debug log (``torch/_inductor/scheduler.py``,
+2.13): a line with the reason, then the lines of a stack."""
 
 _LOGS_PARTITIONS = "_log_graph_partitions"
-"""Its first record, before those, has three numbers: all partitions, those that can be CUDA graphs, and the others."""
+"""Its first record, before those, has three numbers: all partitions, those that can be CUDA graphs,
+and the others."""
 
 _REASON = "reason="
 """What torch's words on an operation begin with; a line of a stack doesn't."""
@@ -52,7 +61,9 @@ def asks_for_cuda_graphs(backend: str, mode: str | None, options: Mapping[str, o
 
 
 class CudaGraphWatch:
-    """Listens to torch's reasons from when it is made until ``close``; none reach the program's log."""
+    """Listens to torch's reasons from when it is made until ``close``; none reach the program's
+    log.
+    """
 
     def __init__(self) -> None:
         self._skipped: list[dict[str, str | None]] = []
@@ -68,7 +79,9 @@ class CudaGraphWatch:
         self._ends.callback(scheduler.setLevel, scheduler.level)
         scheduler.setLevel(logging.DEBUG)
 
-    def _listen(self, logger: logging.Logger, listener: Callable[[logging.LogRecord], bool]) -> None:
+    def _listen(
+        self, logger: logging.Logger, listener: Callable[[logging.LogRecord], bool]
+    ) -> None:
         logger.addFilter(listener)
         self._ends.callback(logger.removeFilter, listener)
 
@@ -78,7 +91,9 @@ class CudaGraphWatch:
 
     def _on_skip(self, record: logging.LogRecord) -> bool:
         if record.funcName == _LOGS_SKIP:
-            self._skipped.append({"reason": record.getMessage(), "compile_id": current_compile_id()})
+            self._skipped.append(
+                {"reason": record.getMessage(), "compile_id": current_compile_id()}
+            )
         return True
 
     def _on_partition(self, record: logging.LogRecord, *, was_enabled: bool) -> bool:
@@ -91,7 +106,9 @@ class CudaGraphWatch:
                     last["reason"] = f"{last['reason']}\n{text}"
             case (found, (int(count), int(recordable), _)) if found == _LOGS_PARTITIONS:
                 self._partitions.append(
-                    GraphPartitions(compile_id=current_compile_id(), count=count, recordable=recordable)
+                    GraphPartitions(
+                        compile_id=current_compile_id(), count=count, recordable=recordable
+                    )
                 )
         return was_enabled or record.levelno > logging.DEBUG
 
@@ -104,7 +121,9 @@ class CudaGraphWatch:
         if has_device and not captured and not skipped:
             captured = None
             why = (
-                "it records a graph in its second call, and there was none" if functions else "it says nothing of them"
+                "it records a graph in its second call, and there was none"
+                if functions
+                else "it says nothing of them"
             )
             events.gap("cuda_graphs", f"Whether torch uses CUDA graphs is unknown: {why}.")
         events.write(
@@ -123,40 +142,53 @@ def _counted_skips() -> int:
 
 
 def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
-    """The functions that torch is to record as CUDA graphs in a second call, and for how many sizes it has.
+    """The functions that torch is to record as CUDA graphs in a second call, and for how many sizes
+    it has.
 
-    ``CUDAGraphTreeManager`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15) has a function for each graph, or
-    partition of one, and size of its inputs, and a tree of recordings. None if this torch keeps them elsewhere.
+    ``CUDAGraphTreeManager`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15) has a function
+    for each graph, or partition of one, and size of its inputs, and a tree of recordings. None if
+    this torch keeps them elsewhere.
     """
     if (trees := sys.modules.get(_TREES)) is None:
         return [], 0
     try:
         containers = trees.local.tree_manager_containers.values()
-        found = [_functions(each.tree_manager) for each in containers if each.tree_manager is not None]
+        found = [
+            _functions(each.tree_manager) for each in containers if each.tree_manager is not None
+        ]
     except (AttributeError, KeyError, IndexError):
         return None
-    return [function for functions, _ in found for function in functions], sum(captured for _, captured in found)
+    return [function for functions, _ in found for function in functions], sum(
+        captured for _, captured in found
+    )
 
 
 def awaits_backward() -> bool:
-    """Whether torch can't launch what it recorded, because outputs of earlier calls await their backward pass.
+    """Whether torch can't launch what it recorded, because outputs of earlier calls await their
+    backward pass.
 
-    It records a function anew in each call then, and warns once: ``check_warn_on_unable_to_start_executing``
-    (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15).
+    It records a function anew in each call then, and warns once:
+    ``check_warn_on_unable_to_start_executing`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to
+    2.15).
     """
     try:
         containers = sys.modules[_TREES].local.tree_manager_containers.values()
-        return any(bool(each.tree_manager.warned_functions) for each in containers if each.tree_manager is not None)
+        return any(
+            bool(each.tree_manager.warned_functions)
+            for each in containers
+            if each.tree_manager is not None
+        )
     except (AttributeError, KeyError):
         return False
 
 
 def launch_one_by_one() -> Undo:
-    """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees its operation.
+    """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees
+    its operation.
 
     torch uses CUDA graphs for the sizes that a setting names (``is_cudagraph_capture_sizes``,
-    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none. ``AttributeError`` if there is no such
-    setting.
+    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none. ``AttributeError`` if
+    there is no such setting.
     """
     from torch._inductor import config
 
@@ -166,7 +198,7 @@ def launch_one_by_one() -> Undo:
     return undo
 
 
-def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:
     found: dict[int, dict[str, Any]] = {}
     captured = 0
     recordings = list(_recordings(manager.roots))
@@ -183,7 +215,9 @@ def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN40
                 **{part: [] for part in ("copied", "moved", "mutated")},
             },
         )
-        written = [index for index in wrapped.mutated_input_idxs if index not in wrapped.static_input_idxs]
+        written = [
+            index for index in wrapped.mutated_input_idxs if index not in wrapped.static_input_idxs
+        ]
         function["mutated"] = [wrapped.placeholders[index].name for index in written]
         own = [alike for of, alike in recordings if of == number]
         function["sizes"] += 1
@@ -207,21 +241,27 @@ def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]
             yield from _recordings(recording.children)
 
 
-def _copied(recording: Any) -> Iterator[int]:  # noqa: ANN401
+def _copied(recording: Any) -> Iterator[int]:
     # torch 2.15 can also copy what another CUDA graph made.
     for index in getattr(recording, "input_copy_idxs", recording.non_static_input_idx):
         if isinstance(recording.reconstructed_inputs[index], torch.Tensor):
             yield index
 
 
-def _moved(before: Any, after: Any) -> Iterator[int]:  # noqa: ANN401
+def _moved(before: Any, after: Any) -> Iterator[int]:
     pairs = zip(before.static_input_data_ptrs, after.static_input_data_ptrs, strict=True)
     return (index for index, (one, other) in enumerate(pairs) if one != other)
 
 
-def _input(recording: Any, index: int) -> dict[str, object]:  # noqa: ANN401
+def _input(recording: Any, index: int) -> dict[str, object]:
     tensor = recording.reconstructed_inputs[index]
     # What an expanded dim repeats is copied once.
-    copied = prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    copied = prod(
+        size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride
+    )
     name = recording.wrapped_function.placeholders[index].name
-    return {"placeholder": name, "shape": list(tensor.shape), "bytes": copied * tensor.element_size()}
+    return {
+        "placeholder": name,
+        "shape": list(tensor.shape),
+        "bytes": copied * tensor.element_size(),
+    }

@@ -23,7 +23,9 @@ _BY_ANOTHER = "find"
 
 
 class DimRange(NamedTuple):
-    """What the exported program takes for a dim; ``high``: the largest size, None if there is no limit."""
+    """What the exported program takes for a dim; ``high``: the largest size, None if there is no
+    limit.
+    """
 
     expression: str
     low: int | None
@@ -34,32 +36,48 @@ Sizes = Mapping[Any, int]
 """Sizes by torch's symbols."""
 
 
-def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
-    """The shape of each tensor among an exported program's own inputs, by the input's name, in order."""
-    wanted = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:
+    """The shape of each tensor among an exported program's own inputs, by the input's name, in
+    order.
+    """
+    wanted = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT"
+    ]
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
     return {name: tuple(getattr(values.get(name), "shape", ())) for name in wanted}
 
 
-def dim_range(program: Any, size: Any) -> DimRange | None:  # noqa: ANN401
+def dim_range(program: Any, size: Any) -> DimRange | None:
     """What an exported program takes for one dim; None if the dim is a constant."""
     # A symbol that became a constant while the program was traced is a SymInt still.
     expression = expression_of(size)
     return None if expression is None else DimRange(expression, *_range(program, size.node.expr))
 
 
-def size_under(size: Any, sizes: Sizes) -> int:  # noqa: ANN401
+def size_under(size: Any, sizes: Sizes) -> int:
     """A dim's size if symbols have other sizes."""
     return int(size.node.expr.subs(dict(sizes))) if expression_of(size) is not None else int(size)
 
 
-def expression_of(size: Any) -> str | None:  # noqa: ANN401
+def expression_of(size: Any) -> str | None:
     """The expression that stands for a dynamic size; None for a constant."""
-    return str(size.node.expr) if isinstance(size, torch.SymInt) and size.node.expr.free_symbols else None
+    return (
+        str(size.node.expr)
+        if isinstance(size, torch.SymInt) and size.node.expr.free_symbols
+        else None
+    )
 
 
-def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]) -> Iterator[Sizes]:  # noqa: ANN401
-    """Sizes within their ranges for the symbols of an exported program's inputs, in several ways."""
+def other_sizes(
+    program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]
+) -> Iterator[Sizes]:
+    """Sizes within their ranges for the symbols of an exported program's inputs, in several
+    ways.
+    """
     dynamic = (size for shape in shapes for size in shape if expression_of(size) is not None)
     symbols = {symbol for size in dynamic for symbol in size.node.expr.free_symbols}
     if any(str(symbol) not in sizes for symbol in symbols):
@@ -69,7 +87,11 @@ def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[
         found = {}
         for symbol, size in now.items():
             low, high = _range(program, symbol)
-            fitting = (other for other in change(size) if other >= max(low or 0, 2) and (high is None or other <= high))
+            fitting = (
+                other
+                for other in change(size)
+                if other >= max(low or 0, 2) and (high is None or other <= high)
+            )
             found[symbol] = next(fitting, size)
         if found != now:
             yield found
@@ -86,13 +108,14 @@ _CHANGES: tuple[Callable[[int], tuple[int, ...]], ...] = (
 )
 
 
-def _range(program: Any, expression: Any) -> tuple[int | None, int | None]:  # noqa: ANN401
+def _range(program: Any, expression: Any) -> tuple[int | None, int | None]:
     known = program.range_constraints.get(expression)
     return (None, None) if known is None else (_number(known.lower), _number(known.upper))
 
 
 def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
-    """Whether arguments pass the conditions on sizes of an exported program; one that can't be computed is passed.
+    """Whether arguments pass the conditions on sizes of an exported program; one that can't be
+    computed is passed.
 
     ``arguments``: what torch calls ``L``: values by name, and under ``flat_args`` all leaves.
     """
@@ -103,22 +126,25 @@ def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
     return True
 
 
-def _number(bound: Any) -> int | None:  # noqa: ANN401
+def _number(bound: Any) -> int | None:
     try:
         return int(bound)
     except (TypeError, ValueError, OverflowError, AttributeError):
         return None
 
 
-def guards_of(program: Any) -> list[str]:  # noqa: ANN401
-    """Conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13); else none."""
+def guards_of(program: Any) -> list[str]:
+    """Conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13); else
+    none.
+    """
     return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
 
 
 def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
     """Whether an exception was raised because the program asked whether a tensor is true.
 
-    Non-strict export sees ``if tensor:`` as ``Tensor.__bool__`` (``torch/_export/non_strict_utils.py``, 2.13).
+    Non-strict export sees ``if tensor:`` as ``Tensor.__bool__``
+    (``torch/_export/non_strict_utils.py``, 2.13).
     """
     after: FrameType | None = None
     is_user = False
@@ -137,7 +163,9 @@ class Specialization(NamedTuple):
 
 
 class Specializations(TraceLooker):
-    """Keeps which dims torch makes constants while it exports, and where, from its structured trace."""
+    """Keeps which dims torch makes constants while it exports, and where, from its structured
+    trace.
+    """
 
     def __init__(self, user_stack: Callable[[], list[Any]]) -> None:
         super().__init__()
@@ -157,7 +185,9 @@ class Specializations(TraceLooker):
 def _recorded(stack: Iterable[dict[str, Any]]) -> list[Any]:
     names = interned_by_number()
     return [
-        traceback.FrameSummary(names[line["filename"]], line["line"], line["name"], lookup_line=False)
+        traceback.FrameSummary(
+            names[line["filename"]], line["line"], line["name"], lookup_line=False
+        )
         for line in stack
         if line.get("filename") in names
     ]

@@ -1,10 +1,11 @@
 """Hooks on torch's own path, for a program that is run as it is, 2.13 and 2.15.
 
-A hook changes nothing that torch returns or raises; installing one returns what removes it, or raises
-``AttributeError``, ``ImportError`` or ``KeyError`` where this torch lacks the name.
+A hook changes nothing that torch returns or raises; installing one returns what removes it, or
+raises ``AttributeError``, ``ImportError`` or ``KeyError`` where this torch lacks the name.
 
-torch calls each of ``_TorchDynamoContext.enter_exit_hooks`` before a compiled call, and what that returns after it
-(``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), so nothing of ours is between the program and its function.
+torch calls each of ``_TorchDynamoContext.enter_exit_hooks`` before a compiled call, and what that
+returns after it (``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), so nothing of ours is between the
+program and its function.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _EVAL_FRAME = "torch._dynamo.eval_frame"
 def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
     """Call back at each ``torch.compile(…)`` with its Python frame, whose locals are the arguments.
 
-    On its way it asks ``CompilerBisector.get_backend`` for a backend (``torch/__init__.py``, 2.13 and 2.15).
+    On its way it asks ``CompilerBisector.get_backend`` for a backend (``torch/__init__.py``, 2.13
+    and 2.15).
     """
 
-    def get_backend(ask: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+    def get_backend(ask: Callable[..., Any], *args: Any) -> Any:
         frame = sys._getframe(2)
         if frame.f_code is torch.compile.__code__:
             survived(callback, frame)
@@ -46,17 +48,23 @@ def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
 
 def compile_frame() -> FrameType | None:
     """The frame of ``torch.compile`` that this is called in; None outside it."""
-    return next((frame for frame in torch_api.frames_outwards() if frame.f_code is torch.compile.__code__), None)
+    return next(
+        (frame for frame in torch_api.frames_outwards() if frame.f_code is torch.compile.__code__),
+        None,
+    )
 
 
-def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> Undo:
-    """Watch each graph on its way to the backend (``torch/_dynamo/output_graph.py``, 2.13 and 2.15).
+def watch_graphs(
+    *, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]
+) -> Undo:
+    """Watch each graph on its way to the backend (``torch/_dynamo/output_graph.py``, 2.13 and
+    2.15).
 
-    ``before`` gets the graph and describes it; ``after`` gets that with ``backend``, ``backend_s`` and, when the
-    backend raised, ``backend_error``.
+    ``before`` gets the graph and describes it; ``after`` gets that with ``backend``, ``backend_s``
+    and, when the backend raised, ``backend_error``.
     """
 
-    def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         artifact: dict[str, Any] = {"backend": None}
         with contextlib.suppress(Exception):
             artifact["backend"] = _backend_name(self.compiler_fn)
@@ -76,21 +84,25 @@ def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[di
 
 
 def watch_ignored_caches(callback: Callable[[FrameSummary, str], None]) -> Undo:
-    """Call back with the line and the function of each call of an ``lru_cache`` whose tensors Dynamo computes itself.
+    """Call back with the line and the function of each call of an ``lru_cache`` whose tensors
+    Dynamo computes itself.
 
-    It traces the function inside, whatever the cache holds, but for torch's own (``WrapperUserFunctionVariable`` of
-    ``torch/_dynamo/variables/functions.py``, 2.11 to 2.15).
+    It traces the function inside, whatever the cache holds, but for torch's own
+    (``WrapperUserFunctionVariable`` of ``torch/_dynamo/variables/functions.py``, 2.11 to 2.15).
     """
     functions = import_module("torch._dynamo.variables.functions")
     tensor = import_module("torch._dynamo.variables.tensor").TensorVariable
 
-    def look(cached: Any, tx: Any, result: Any) -> None:  # noqa: ANN401
+    def look(cached: Any, tx: Any, result: Any) -> None:
         if hasattr(cached, "cache_info") and str(cached.__module__).partition(".")[0] != "torch":
             parts = vars(result).get("items")
-            if any(isinstance(part, tensor) for part in (parts if isinstance(parts, list) else [result])):
+            if any(
+                isinstance(part, tensor)
+                for part in (parts if isinstance(parts, list) else [result])
+            ):
                 callback(tx.frame_summary(), str(cached.__qualname__))
 
-    def call(original: Callable[..., Any], self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(original: Callable[..., Any], self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, tx, *args, **kwargs)
         survived(look, self.wrapper_obj, tx, result)
         return result
@@ -98,9 +110,14 @@ def watch_ignored_caches(callback: Callable[[FrameSummary, str], None]) -> Undo:
     return wrap(functions.WrapperUserFunctionVariable, "call_function", call)
 
 
-def _backend_name(compiler: Any) -> str:  # noqa: ANN401
-    """Dynamo's wrapper has the backend's ``__name__`` (``WrapBackendDebug``, ``repro/after_dynamo.py``, 2.13)."""
-    return str(getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", type(compiler).__qualname__))
+def _backend_name(compiler: Any) -> str:
+    """Dynamo's wrapper has the backend's ``__name__`` (``WrapBackendDebug``,
+    ``repro/after_dynamo.py``, 2.13).
+    """
+    return str(
+        getattr(compiler, "compiler_name", None)
+        or getattr(compiler, "__name__", type(compiler).__qualname__)
+    )
 
 
 # Calls of compiled functions.
@@ -130,7 +147,7 @@ class CompiledCalls:
         kind = import_module(_EVAL_FRAME).OptimizeContext
         seen = threading.local()
 
-        def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:  # noqa: ANN401
+        def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:
             # For a module it calls itself again with the module's bound method.
             depth = seen.depth = getattr(seen, "depth", 0) + 1
             try:
@@ -146,7 +163,9 @@ class CompiledCalls:
         return _around_compile(call)
 
     def frames(self) -> Iterator[FrameType]:
-        """The frames of compiled calls on the stack, innermost first; the local ``self`` of each is its context."""
+        """The frames of compiled calls on the stack, innermost first; the local ``self`` of each is
+        its context.
+        """
         return (frame for frame in torch_api.frames_outwards() if frame.f_code in self._codes)
 
 
@@ -157,7 +176,7 @@ def compile_inside_ddp() -> Undo:
     """
     from torch.nn.parallel import DistributedDataParallel
 
-    def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:  # noqa: ANN401
+    def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:
         called = getattr(function, "__self__", function)
         if not isinstance(called, DistributedDataParallel):
             return compile_function(context, function)
@@ -173,7 +192,7 @@ def is_inside_compile() -> bool:
     return import_module("torch._guards").TracingContext.try_get() is not None
 
 
-def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:  # noqa: ANN401
+def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:
     """Have a context call ``new`` before each call, in the place of ``old``."""
     hooks: list[Enter] = context.enter_exit_hooks
     if old is not None and old in hooks:
@@ -186,13 +205,16 @@ GRAPH_RANGE = "graphdoctor_graph "
 """Profiler ranges of compiled graphs, each followed by the graph's index."""
 
 WatchedRun = tuple[int, int, float, float, int]
-"""A run of a graph: its index and tensor operations, start and end by ``time.perf_counter``, and its thread."""
+"""A run of a graph: its index and tensor operations, start and end by ``time.perf_counter``, and
+its thread."""
 
 
 class GraphGlobals:
-    """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced during a call.
+    """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced
+    during a call.
 
-    ``latest``: index and tensor operations of the graph that a backend compiled last; its global comes next.
+    ``latest``: index and tensor operations of the graph that a backend compiled last; its global
+    comes next.
     """
 
     def __init__(self, latest: Callable[[], tuple[int, int] | None]) -> None:
@@ -206,7 +228,7 @@ class GraphGlobals:
         owner = import_module("torch._dynamo.output_graph").OutputGraph
         self.close: Undo = look_on(owner, "install_global_unsafe", after=self._note)
 
-    def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
+    def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:
         latest = self._latest()
         # From 2.15 on, a graph without operations has a global, too, but never reaches a backend.
         if name.startswith("__compiled_fn") and latest is not None and latest is not self._noted:
@@ -239,10 +261,12 @@ class GraphGlobals:
             self._replaced.clear()
 
 
-def _watched(graph: Callable[..., Any], index: int, tensor_ops: int, runs: list[WatchedRun]) -> Any:  # noqa: ANN401
-    """A graph in a range of its own. Dynamo skips its code, and everything that it calls itself is in C."""
+def _watched(graph: Callable[..., Any], index: int, tensor_ops: int, runs: list[WatchedRun]) -> Any:
+    """A graph in a range of its own. Dynamo skips its code, and everything that it calls itself is
+    in C.
+    """
 
-    def run(*args: Any) -> Any:  # noqa: ANN401
+    def run(*args: Any) -> Any:
         started = clock()
         try:
             with quick(range_name):

@@ -1,7 +1,9 @@
-"""What is changed in the compiler for a trial: its cache folder, parts that are left out, its minifier.
+"""What is changed in the compiler for a trial: its cache folder, parts that are left out, its
+minifier.
 
-``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py``, ``compiler_bisector.py``,
-``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to 2.15.
+``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py``,
+``compiler_bisector.py``, ``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to
+2.15.
 """
 
 from __future__ import annotations
@@ -34,15 +36,17 @@ _tags = itertools.count()
 
 
 def compile_into(folder: str, *, shares_checks: bool = True) -> None:
-    """Have Inductor look for what it compiled in a folder of its own from now on, and leave it there.
+    """Have Inductor look for what it compiled in a folder of its own from now on, and leave it
+    there.
 
-    It compiles small files to find out which vector instructions there are: with ``shares_checks`` it goes on looking
-    for those where it did before; otherwise they are part of what a first start costs.
+    It compiles small files to find out which vector instructions there are: with ``shares_checks``
+    it goes on looking for those where it did before; otherwise they are part of what a first start
+    costs.
     """
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder
 
-    def check_build(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def check_build(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         now = os.environ.pop(_FOLDER)
         try:
             if before is not None:
@@ -63,13 +67,17 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
 
 
 def warm_up(*, has_vectors: bool) -> None:
-    """Import what Inductor imports while it compiles, and ask what it asks once in each process: forks then know.
+    """Import what Inductor imports while it compiles, and ask what it asks once in each process:
+    forks then know.
 
-    ``has_vectors``: find out which vector instructions kernels can use; each check starts an interpreter that loads a
-    small compiled file. What settings say of it is looked up again. The header of kernels with them is looked for,
-    too, which runs the compiler. A name that this torch lacks takes longer later.
+    ``has_vectors``: find out which vector instructions kernels can use; each check starts an
+    interpreter that loads a small compiled file. What settings say of it is looked up again. The
+    header of kernels with them is looked for, too, which runs the compiler. A name that this torch
+    lacks takes longer later.
     """
-    for module in pkgutil.iter_modules(importlib.import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
+    for module in pkgutil.iter_modules(
+        importlib.import_module(_PATTERNS).__path__, f"{_PATTERNS}."
+    ):
         importlib.import_module(module.name)
     # The part of the keys of Inductor's cache that stands for torch itself.
     codecache = importlib.import_module("torch._inductor.codecache")
@@ -89,7 +97,8 @@ def warm_up(*, has_vectors: bool) -> None:
 def miss_caches() -> None:
     """Have torch find nothing on disk for the graphs that it compiles from now on.
 
-    What it takes from a cache, it doesn't log. The tag is part of every key: ``torch/compiler/config.py``, 2.13.
+    What it takes from a cache, it doesn't log. The tag is part of every key:
+    ``torch/compiler/config.py``, 2.13.
     """
     from torch.compiler import config
 
@@ -98,16 +107,22 @@ def miss_caches() -> None:
 
 
 def generate_anew(folder: str) -> None:
-    """Have Inductor generate all code and time ways to compute again, and leave what it keeps of that in a folder.
+    """Have Inductor generate all code and time ways to compute again, and leave what it keeps of
+    that in a folder.
 
-    What it compiles from the code, in C++ and Triton, it goes on looking for, and leaves, where it did before. Where a
-    name is missing, what nobody finds again is left there, too.
+    What it compiles from the code, in C++ and Triton, it goes on looking for, and leaves, where it
+    did before. Where a name is missing, what nobody finds again is left there, too.
     """
     miss_caches()
     own = Path(folder)
     for module, cache, name, place in (
         ("torch._inductor.codecache", "FxGraphCache", "_get_tmp_dir", str(own / "graphs")),
-        ("torch._functorch._aot_autograd.autograd_cache", "AOTAutogradCache", "_get_tmp_dir", str(own / "autograd")),
+        (
+            "torch._functorch._aot_autograd.autograd_cache",
+            "AOTAutogradCache",
+            "_get_tmp_dir",
+            str(own / "autograd"),
+        ),
         ("torch._inductor.codecache", "CacheBase", "get_local_cache_path", own / "times"),
     ):
         with contextlib.suppress(ImportError, AttributeError, KeyError):
@@ -130,12 +145,15 @@ _NEEDED = ("decompose_", "fix_auto_functionalized_dtype_views", "stable_sort")
 
 
 def leave_out(
-    parts: Mapping[CompilerPartKind, Collection[str] | None], on_use: Callable[[CompilerPartKind, str], None]
+    parts: Mapping[CompilerPartKind, Collection[str] | None],
+    on_use: Callable[[CompilerPartKind, str], None],
 ) -> None:
-    """Leave parts of the compiler out, and turn its caches of graphs off: those return what was compiled with them.
+    """Leave parts of the compiler out, and turn its caches of graphs off: those return what was
+    compiled with them.
 
-    ``parts``: names by kind; None for all of a kind. ``on_use`` gets each part at its first use, or when it would have
-    been used. ``AttributeError`` or ``ImportError`` if this torch has no bisector.
+    ``parts``: names by kind; None for all of a kind. ``on_use`` gets each part at its first use, or
+    when it would have been used. ``AttributeError`` or ``ImportError`` if this torch has no
+    bisector.
     """
     bisector = importlib.import_module("torch._inductor.compiler_bisector").CompilerBisector
     seen: set[tuple[CompilerPartKind, str]] = set()
@@ -153,14 +171,16 @@ def leave_out(
         return names is None or name in names
 
     put_in_place(bisector, "disable_subsystem", classmethod(disable_subsystem))
-    # Not force_disable_caches, which makes a folder of its own (2.13), so that all that Inductor compiles for itself is
-    # compiled once more.
+    # Not force_disable_caches, which makes a folder of its own (2.13), so that all that Inductor
+    # compiles for itself is compiled once more.
     set_config("torch._inductor.config.fx_graph_cache", value=False)
     set_config("torch._functorch.config.enable_autograd_cache", value=False)
 
 
 def _name(debug_info: Callable[[], str] | None) -> str | None:
-    """The operator or pass that torch asks about; the text alone would give a graph's own name for a node."""
+    """The operator or pass that torch asks about; the text alone would give a graph's own name for
+    a node.
+    """
     for cell in getattr(debug_info, "__closure__", None) or ():
         value = getattr(cell.cell_contents, "target", cell.cell_contents)
         if hasattr(value, "_schema"):

@@ -1,7 +1,8 @@
 """torch in a process that isn't ours: borrowed for a while, and returned as it was, 2.13 and 2.15.
 
-What is changed and restored: two loggers, a trace file of our own, the strings that the trace has defined, and Dynamo's
-marks and counts. A trace that the process writes anyway (``TORCH_TRACE``) continues and gets none of our records.
+What is changed and restored: two loggers, a trace file of our own, the strings that the trace has
+defined, and Dynamo's marks and counts. A trace that the process writes anyway (``TORCH_TRACE``)
+continues and gets none of our records.
 """
 
 from __future__ import annotations
@@ -28,10 +29,16 @@ class BusyError(Exception):
 
 
 class TraceFile(logging.FileHandler):
-    """Writes torch's trace to one file, as ``LazyTraceHandler`` does, without its ``torch_version`` record for all."""
+    """Writes torch's trace to one file, as ``LazyTraceHandler`` does, without its ``torch_version``
+    record for all.
+    """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / f"dedicated_log_torch_trace_{os.getpid()}.log", encoding="utf-8", errors="replace")
+        super().__init__(
+            folder / f"dedicated_log_torch_trace_{os.getpid()}.log",
+            encoding="utf-8",
+            errors="replace",
+        )
         self.root_dir = str(folder)
         """Marks a trace file (``torch_trace.trace_files_paused``)."""
         self.setFormatter(import_module("torch._logging._internal").TorchLogsFormatter(trace=True))
@@ -48,7 +55,8 @@ def borrowed(folder: Path) -> Iterator[None]:
     """Have torch write its trace, with records of ours in it, while the context lasts.
 
     Raises:
-        BusyError: A recorder of ours already works in this process, such as that of ``graphdoctor run``.
+        BusyError: A recorder of ours already works in this process, such as that of ``graphdoctor
+            run``.
     """
     logger = torch_api.trace_logger()
     # By name: a recorder that came with the program's start has classes of its own.
@@ -58,7 +66,9 @@ def borrowed(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as restoring:
         loggers = _Loggers()
         restoring.callback(loggers.restore)
-        others = [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None]
+        others = [
+            handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None
+        ]
         if not others:
             restoring.enter_context(torch_trace.interned_forgotten())
         for handler in logger.handlers:
@@ -68,8 +78,9 @@ def borrowed(folder: Path) -> Iterator[None]:
         restoring.callback(file.close)
         restoring.callback(logger.removeHandler, file)
         torch_trace.define_strings(file, torch_trace.interned())
-        # Before all others: torch's own handler removes itself from the list while it handles a first record that
-        # nobody wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
+        # Before all others: torch's own handler removes itself from the list while it handles a
+        # first record that nobody wants (``LazyTraceHandler.emit``,
+        # ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
         logger.handlers.insert(0, file)
         loggers.borrow()
         restoring.callback(torch_trace.after_log_setup(loggers.borrow_again))
@@ -79,7 +90,9 @@ def borrowed(folder: Path) -> Iterator[None]:
 def _is_torchs_own(record: logging.LogRecord) -> bool:
     metadata = getattr(record, "metadata", None)
     artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-    return not (isinstance(artifact, dict) and str(artifact.get("name")).startswith(ARTIFACT_PREFIX))
+    return not (
+        isinstance(artifact, dict) and str(artifact.get("name")).startswith(ARTIFACT_PREFIX)
+    )
 
 
 class _Loggers:
@@ -91,7 +104,9 @@ class _Loggers:
         torch_api.keep_trace_enabled()
 
     def borrow_again(self) -> None:
-        """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in that state."""
+        """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in that
+        state.
+        """
         self._before = self._look()
         self.borrow()
 
@@ -108,28 +123,37 @@ class _Loggers:
         found = []
         for logger in torch_api.switched_loggers():
             state = {name: vars(logger)[name] for name in names if name in vars(logger)}
-            handlers = {} if logger is torch_api.trace_logger() else {"handlers": list(logger.handlers)}
+            handlers = (
+                {} if logger is torch_api.trace_logger() else {"handlers": list(logger.handlers)}
+            )
             found.append((logger, state | handlers))
         return found
 
 
-_TABLES = ("torch._dynamo.eval_frame.always_optimize_code_objects", "torch._dynamo.utils.CleanupManager.instance")
-"""``ExactWeakKeyDictionary`` objects (``torch/_dynamo/utils.py``, 2.13): keys by number in ``refs``, and ``values``."""
+_TABLES = (
+    "torch._dynamo.eval_frame.always_optimize_code_objects",
+    "torch._dynamo.utils.CleanupManager.instance",
+)
+"""``ExactWeakKeyDictionary`` objects (``torch/_dynamo/utils.py``, 2.13): keys by number in
+``refs``, and ``values``."""
 
 
 @contextlib.contextmanager
 def fresh_dynamo() -> Iterator[None]:
-    """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics are restored.
+    """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics are
+    restored.
 
-    ``torch.compiler.reset`` leaves counts behind, marks of functions (``always_optimize_code_objects``,
-    ``torch/_dynamo/eval_frame.py``, 2.13), and what Dynamo put into globals (``CleanupManager``, ``_dynamo/utils.py``,
-    2.13).
+    ``torch.compiler.reset`` leaves counts behind, marks of functions
+    (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and what Dynamo put
+    into globals (``CleanupManager``, ``_dynamo/utils.py``, 2.13).
     """
     torch.compiler.reset()
     counters = torch_api.counters()
     counted = copy.deepcopy(dict(counters))
     counters.clear()
-    tables = [(table, dict(table.refs)) for table in map(torch_api.lookup, _TABLES) if table is not None]
+    tables = [
+        (table, dict(table.refs)) for table in map(torch_api.lookup, _TABLES) if table is not None
+    ]
     put = _globals_of_dynamo().keys()
     try:
         yield
@@ -138,9 +162,12 @@ def fresh_dynamo() -> Iterator[None]:
         counters.clear()
         counters.update(counted)
         for table, known in tables:
-            for number in [number for number, key in table.refs.items() if known.get(number) is not key]:
+            for number in [
+                number for number, key in table.refs.items() if known.get(number) is not key
+            ]:
                 kept = table.values.pop(number)
-                # ``CleanupHook`` objects wait for compiled code to go, which a resume function keeps alive.
+                # ``CleanupHook`` objects wait for compiled code to go, which a resume function
+                # keeps alive.
                 for hook in kept if isinstance(kept, list) else ():
                     with contextlib.suppress(KeyError):
                         hook()
@@ -151,11 +178,15 @@ def fresh_dynamo() -> Iterator[None]:
 
 
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
-    """What Dynamo put into the globals of modules and never removes, by the globals' identity and name.
+    """What Dynamo put into the globals of modules and never removes, by the globals' identity and
+    name.
 
-    ``OutputGraph.install_global`` of restarted compiles, and ``import_source`` (``symbolic_convert.py``), 2.13.
+    ``OutputGraph.install_global`` of restarted compiles, and ``import_source``
+    (``symbolic_convert.py``), 2.13.
     """
-    scopes = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    scopes = [
+        vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)
+    ]
     return {
         (id(scope), name): scope
         for scope in scopes

@@ -1,8 +1,10 @@
-"""Handlers of torch's structured trace, and what keeps it going in a program that changes its logger.
+"""Handlers of torch's structured trace, and what keeps it going in a program that changes its
+logger.
 
-A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its ``root_dir``
-(``torch/_logging/_internal.py``, 2.11 to 2.15). Clearing handlers, a level, ``dictConfig`` and ``set_logs`` all end or
-change the trace, and torch says nothing: ``TraceKeeper`` restores it before each compile, and counts those lost.
+A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its
+``root_dir`` (``torch/_logging/_internal.py``, 2.11 to 2.15). Clearing handlers, a level,
+``dictConfig`` and ``set_logs`` all end or change the trace, and torch says nothing: ``TraceKeeper``
+restores it before each compile, and counts those lost.
 """
 
 from __future__ import annotations
@@ -26,15 +28,21 @@ _INTERNAL = "torch._logging._internal"
 def listen(handler: logging.Handler) -> None:
     """Insert a handler after those that write the trace, and before one that will remove itself.
 
-    ``LazyTraceHandler.emit`` without a folder does at the first record, for which ``logging`` skips the next (2.13).
+    ``LazyTraceHandler.emit`` without a folder does at the first record, for which ``logging`` skips
+    the next (2.13).
     """
     handlers = torch_api.trace_logger().handlers
-    place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
+    place = next(
+        (n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None),
+        len(handlers),
+    )
     handlers.insert(place, handler)
 
 
 class TraceLooker(logging.Handler):
-    """A handler that looks at each structured record; no error of its own reaches the program that is compiled."""
+    """A handler that looks at each structured record; no error of its own reaches the program that
+    is compiled.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -60,11 +68,16 @@ class TraceLooker(logging.Handler):
     def is_over_limit(self, metadata: Mapping[str, Any]) -> bool:
         """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
 
-        It has no ``dynamo_start`` record, a name or guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
+        It has no ``dynamo_start`` record, a name or guarded code
+        (``torch/_dynamo/convert_frame.py``, 2.13).
         """
         metrics = metadata["compilation_metrics"]
         is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
-        return metrics.get("is_forward") is not False and not is_compiled and compile_key(metadata) not in self._begun
+        return (
+            metrics.get("is_forward") is not False
+            and not is_compiled
+            and compile_key(metadata) not in self._begun
+        )
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -77,11 +90,15 @@ class TraceLooker(logging.Handler):
 
 
 def _trace_files() -> list[logging.Handler]:
-    return [handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")]
+    return [
+        handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")
+    ]
 
 
 def write_trace_to(folder: str) -> None:
-    """Write the trace log to another folder than ``TORCH_TRACE`` named; the file is opened for the first record."""
+    """Write the trace log to another folder than ``TORCH_TRACE`` named; the file is opened for the
+    first record.
+    """
     for handler in _trace_files():
         vars(handler)["root_dir"] = folder
 
@@ -95,14 +112,18 @@ def add_trace_to(folder: str) -> None:
 
 
 def after_log_setup(callback: Callable[[], None]) -> Undo:
-    """Call back whenever torch has set up its loggers again, as ``torch._logging.set_logs`` does (2.13)."""
+    """Call back whenever torch has set up its loggers again, as ``torch._logging.set_logs`` does
+    (2.13).
+    """
     return look_on(import_module(_INTERNAL), "_init_logs", after=lambda *_: callback())
 
 
 def begin_log_anew() -> None:
-    """In a forked process: let go of the parent's open log, and of the strings that only the parent's log defines.
+    """In a forked process: let go of the parent's open log, and of the strings that only the
+    parent's log defines.
 
-    torch's handler of 2.13 does by itself; that of 2.11 has no ``_pid``. The loop can go when 2.13 is the oldest torch.
+    torch's handler of 2.13 does by itself; that of 2.11 has no ``_pid``. The loop can go when 2.13
+    is the oldest torch.
     """
     interned().clear()
     for handler in _trace_files():
@@ -111,11 +132,15 @@ def begin_log_anew() -> None:
 
 
 def _writer_to(folder: str | None = None) -> logging.Handler | None:
-    """The handler that writes the trace to a folder, or first; also where the program has taken it off the logger.
+    """The handler that writes the trace to a folder, or first; also where the program has taken it
+    off the logger.
 
     ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
     """
-    for handler in (*torch_api.trace_logger().handlers, getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None)):
+    for handler in (
+        *torch_api.trace_logger().handlers,
+        getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None),
+    ):
         found = getattr(handler, "root_dir", None)
         if found and folder in (None, found):
             return handler
@@ -155,7 +180,9 @@ def _refuse(_record: logging.LogRecord) -> bool:
 
 
 def interned() -> dict[str, int]:
-    """Strings that ``str`` records defined, with their numbers (``torch/_logging/structured.py``, 2.11 to 2.15)."""
+    """Strings that ``str`` records defined, with their numbers (``torch/_logging/structured.py``,
+    2.11 to 2.15).
+    """
     table: dict[str, int] = getattr(import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return table
 
@@ -168,14 +195,18 @@ def interned_by_number() -> dict[int, str]:
 def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
     """Have one handler write the definitions that it missed."""
     for text, number in strings.items():
-        record = logging.LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
+        record = logging.LogRecord(
+            torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None
+        )
         record.metadata, record.payload = {"str": [text, number]}, None
         handler.handle(record)
 
 
 @contextlib.contextmanager
 def interned_forgotten() -> Iterator[None]:
-    """Forget the strings that are defined meanwhile: a trace that is written later lacks their definitions."""
+    """Forget the strings that are defined meanwhile: a trace that is written later lacks their
+    definitions.
+    """
     known = len(interned())
     try:
         yield
@@ -185,7 +216,9 @@ def interned_forgotten() -> Iterator[None]:
 
 
 class TraceKeeper:
-    """Knows the two handlers that a recording needs: torch's, which writes to ``folder`` or first, and then ours."""
+    """Knows the two handlers that a recording needs: torch's, which writes to ``folder`` or first,
+    and then ours.
+    """
 
     def __init__(self, listener: logging.Handler, folder: str | None = None) -> None:
         self._listener, self._folder = listener, folder
@@ -209,10 +242,16 @@ class TraceKeeper:
         """
         self.restore()
         # ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
-        return look_on(import_module("torch._dynamo.convert_frame"), "get_compile_id", before=lambda *_: self._begin())
+        return look_on(
+            import_module("torch._dynamo.convert_frame"),
+            "get_compile_id",
+            before=lambda *_: self._begin(),
+        )
 
     def _begin(self) -> None:
-        """A compile is about to write its first record; one that is part of another doesn't count."""
+        """A compile is about to write its first record; one that is part of another doesn't
+        count.
+        """
         self._begun += torch_api.current_compile_id() is None
         self.restore()
 
@@ -243,10 +282,13 @@ class TraceKeeper:
         logger.setLevel(logging.DEBUG)
         for handler in self._kept:
             handler.setLevel(logging.NOTSET)
-        places = [logger.handlers.index(handler) for handler in self._kept if handler in logger.handlers]
+        places = [
+            logger.handlers.index(handler) for handler in self._kept if handler in logger.handlers
+        ]
         if len(places) < len(self._kept) or places != sorted(places):
             others = [handler for handler in logger.handlers if handler not in self._kept]
-            # In front: torch's own handler removes itself from the list if it has no folder (``listen``).
+            # In front: torch's own handler removes itself from the list if it has no folder
+            # (``listen``).
             logger.handlers[:] = [*self._kept, *others]
 
     def lost_count(self, finished: int) -> int:

@@ -1,4 +1,6 @@
-"""One question about a library's catalog: which architectures it has, or a program of one of them."""
+"""One question about a library's catalog: which architectures it has, or a program of one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile) -> int:
     events.write("library", version=version)
     if request["architecture"] is None:
         events.phase("listing its architectures")
-        found = [Architecture(name=name, family=family) for name, family in library.families().items()]
+        found = [
+            Architecture(name=name, family=family) for name, family in library.families().items()
+        ]
         events.write("architectures", architectures=found)
     else:
         header = program_header(
@@ -48,14 +52,18 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile) -> int:
     return 0
 
 
-def _write(library: Library, architecture: str, header: str, request: CatalogRequest, events: EventFile) -> None:
+def _write(
+    library: Library, architecture: str, header: str, request: CatalogRequest, events: EventFile
+) -> None:
     from ..catalog.search import RefusedError, find
 
     events.phase("looking for a small configuration")
     try:
         found = find(library, architecture, header, memory_bytes=request["memory_bytes"])
     except RefusedError as refusal:
-        events.write("refused", kind=refusal.kind, message=refusal.message, traceback=refusal.traceback)
+        events.write(
+            "refused", kind=refusal.kind, message=refusal.message, traceback=refusal.traceback
+        )
         return
     path = Path(str(request["program"]))
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")

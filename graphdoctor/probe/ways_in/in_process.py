@@ -1,10 +1,12 @@
 """Records in the process that asks for it, a call or a block of code, and leaves nothing behind.
 
-``explain`` makes one call of a live function, as a child process would. What the call changes is restored: the target's
-state and the arguments (``snapshot.State``), random numbers, torch and Dynamo (``torch_loan``).
+``explain`` makes one call of a live function, as a child process would. What the call changes is
+restored: the target's state and the arguments (``snapshot.State``), random numbers, torch and
+    Dynamo (``torch_loan``).
 
-``recorded`` watches a block's own calls of ``torch.compile``, as ``script.py`` does for a whole program: they and their
-arguments stay as they are, and nothing of ours runs in a call that is compiled already. What the program compiled stays
+``recorded`` watches a block's own calls of ``torch.compile``, as ``script.py`` does for a whole
+program: they and their arguments stay as they are, and nothing of ours runs in a call that is
+    compiled already. What the program compiled stays
 compiled; every hook is removed again.
 """
 
@@ -39,14 +41,19 @@ from ..torch_private.torch_loan import borrowed, fresh_dynamo
 from ..wire import EVENTS_FILE, TRACE_FOLDER, ProbeRequest
 
 
-def live_target(function: Any) -> Target:  # noqa: ANN401
-    """A module or function as a target; the original, where torch.compile has compiled it already."""
+def live_target(function: Any) -> Target:
+    """A module or function as a target; the original, where torch.compile has compiled it
+    already.
+    """
     function = torch_api.original_callable(function)
     if isinstance(function, type):
-        raise TargetError(f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...).")
+        raise TargetError(
+            f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...)."
+        )
     if not callable(function):
         raise TargetError(
-            f"An object of type {type(function).__qualname__} can't be called", "Pass a torch module or a function."
+            f"An object of type {type(function).__qualname__} can't be called",
+            "Pass a torch module or a function.",
         )
     is_module = isinstance(function, torch.nn.Module)
     named = type(function) if is_module else plain_function(function) or type(function)
@@ -57,7 +64,9 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
     return Target(function, name, "module" if is_module else "function", module, None)
 
 
-def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Complain) -> None:
+def explain(
+    request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Complain
+) -> None:
     """Compile a target and make its call; the recording is complete when this returns."""
     with contextlib.ExitStack() as left_behind:
         events = _begun(recording, left_behind)
@@ -66,7 +75,9 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
         reports.report_environment(events, reports.device_name(), request["own"])
-        workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), FROM_CALLER))
+        workload = Workload(
+            request, events, complain, target, Calls(lambda: iter((call,)), FROM_CALLER)
+        )
         left_behind.callback(workload.close)
         events.write("finished", is_complete=run(workload))
 
@@ -104,9 +115,13 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 
 
 class _BlockRecorder:
-    def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
+    def __init__(
+        self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack
+    ) -> None:
         self._events = events
-        self._listener = TraceListener(self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
+        self._listener = TraceListener(
+            self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside
+        )
         self._hooks = Hooks(events, self._listener)
         left_behind.callback(self._hooks.close)
         self._hooks.install()

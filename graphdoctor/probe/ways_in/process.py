@@ -1,4 +1,5 @@
-"""The process itself: marks its recording as being made, ends with the one that started it, and ends quickly.
+"""The process itself: marks its recording as being made, ends with the one that started it, and
+ends quickly.
 
 Standard library only, and little of it: every Python that a program starts waits for this.
 """
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def end_with(descriptor: int) -> None:
-    """End with whoever holds the other end of a pipe that nobody writes to, where the system doesn't see to it."""
+    """End with whoever holds the other end of a pipe that nobody writes to, where the system
+    doesn't see to it.
+    """
     import threading
 
     threading.Thread(target=_wait, args=(descriptor,), name="graphdoctor", daemon=True).start()
@@ -38,10 +41,11 @@ def _wait(descriptor: int) -> None:
 def leave(status: int) -> NoReturn:
     """End the process without taking torch apart.
 
-    Python's own shutdown frees each of torch's several hundred thousand objects one by one, which takes longer than
-    compiling a small model. What a program can rely on at its end still happens, in Python's order: its threads are
-    joined, its ``atexit`` functions run, and its open files are closed, so that buffers are written and temporary files
-    removed. Only ``__del__`` of objects that are still alive, which Python never guarantees, is skipped.
+    Python's own shutdown frees each of torch's several hundred thousand objects one by one, which
+    takes longer than compiling a small model. What a program can rely on at its end still happens,
+    in Python's order: its threads are joined, its ``atexit`` functions run, and its open files are
+    closed, so that buffers are written and temporary files removed. Only ``__del__`` of objects
+    that are still alive, which Python never guarantees, is skipped.
     """
     import threading
 
@@ -61,7 +65,9 @@ def leave(status: int) -> NoReturn:
 
 
 def _close_files() -> None:
-    """Close what Python would close when it frees the objects, text layers before the bytes below them."""
+    """Close what Python would close when it frees the objects, text layers before the bytes below
+    them.
+    """
     objects = gc.get_objects()
     kinds = {kind: _rank(kind) for kind in set(map(type, objects))}
     wanted = {kind for kind, rank in kinds.items() if rank is not None}
@@ -84,7 +90,14 @@ def _rank(kind: type) -> int | None:
 
 def _standard_streams() -> set[int]:
     kept: set[int] = set()
-    for stream in (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__):
+    for stream in (
+        sys.stdin,
+        sys.stdout,
+        sys.stderr,
+        sys.__stdin__,
+        sys.__stdout__,
+        sys.__stderr__,
+    ):
         layer: Any = stream
         while layer is not None and id(layer) not in kept:
             kept.add(id(layer))
@@ -93,7 +106,9 @@ def _standard_streams() -> set[int]:
 
 
 def hold(recording: str) -> None:
-    """Hold the recording's lock until the process ends, however it ends; the system lets it go then."""
+    """Hold the recording's lock until the process ends, however it ends; the system lets it go
+    then.
+    """
     try:
         import fcntl
 

@@ -1,4 +1,6 @@
-"""Records what torch.compile does in a program that runs by itself; imported when the program has imported torch."""
+"""Records what torch.compile does in a program that runs by itself; imported when the program has
+imported torch.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from .script import append, last_error
 class Recorder:
     """Hooks torch in one process of a program; ``change``: what a script is run again under."""
 
-    def __init__(self, recording: str, event_path: str, change: RunChange | None, *, is_main: bool) -> None:
+    def __init__(
+        self, recording: str, event_path: str, change: RunChange | None, *, is_main: bool
+    ) -> None:
         self._is_main = is_main
         self._trace_folder = str(Path(recording, TRACE_FOLDER))
         self._event_path = event_path
@@ -52,22 +56,37 @@ class Recorder:
         self._unwritten_calls: list[CompileCall] = []
         self._own: tuple[str, ...] = ()
         self._own_hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
-            "torch": [("listening to the trace", self._listen), ("the time of a step", self._time_steps)],
+            "torch": [
+                ("listening to the trace", self._listen),
+                ("the time of a step", self._time_steps),
+            ],
             "torch._dynamo.eval_frame": [
                 ("compiles inside DistributedDataParallel", self._compile_inside_ddp),
-                ("coverage and the time of steady calls", lambda: self._watcher.install_calls(_compiled_at)),
+                (
+                    "coverage and the time of steady calls",
+                    lambda: self._watcher.install_calls(_compiled_at),
+                ),
             ],
             "torch._dynamo.output_graph": [
-                ("how much of a call runs in graphs", lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest))
+                (
+                    "how much of a call runs in graphs",
+                    lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest),
+                )
             ],
             "torch._inductor.compiler_bisector": [
-                ("where torch.compile was called", lambda: torch_hooks.watch_compile_calls(self._on_compile_call))
+                (
+                    "where torch.compile was called",
+                    lambda: torch_hooks.watch_compile_calls(self._on_compile_call),
+                )
             ],
         }
 
     def hook(self, module: str) -> None:
         """Install what needs a module of torch's, which has been imported."""
-        for what, install in (*self._hooks.by_module.get(module, ()), *self._own_hooks.get(module, ())):
+        for what, install in (
+            *self._hooks.by_module.get(module, ()),
+            *self._own_hooks.get(module, ()),
+        ):
             with hooking(self._events, what):
                 install()
 
@@ -79,9 +98,18 @@ class Recorder:
         self._events.write("environment", describe_environment(None, self._own))
         # Which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten.
         rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-        if not self._is_main and rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1:
+        if (
+            not self._is_main
+            and rank.isdecimal()
+            and world_size.isdecimal()
+            and int(world_size) > 1
+        ):
             self._is_rank = True
-            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (os.getpid(), int(rank), int(world_size))
+            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (
+                os.getpid(),
+                int(rank),
+                int(world_size),
+            )
             append(self._event_path, b'{"event": "rank", %s}\n' % fields)
         torch_trace.add_trace_to(self._trace_folder)
         # The last of the trace logger's handlers, so that our records follow those they belong to.
@@ -103,8 +131,8 @@ class Recorder:
 
     def _on_compile(self, compile_id: str | None) -> None:
         if compile_id is None:
-            # At the end of each compile, so that a process that is killed, or a forked one, which has no exit
-            # functions, leaves them too.
+            # At the end of each compile, so that a process that is killed, or a forked one, which
+            # has no exit functions, leaves them too.
             self._write_last_sources()
             return
         if self._steps is not None:
@@ -125,7 +153,8 @@ class Recorder:
         if self._is_main or self._is_rank or self._has_compiled:
             self._write_compile_call(call)
         else:
-            # Each data loader worker imports the program again; one that compiles nothing leaves no log.
+            # Each data loader worker imports the program again; one that compiles nothing leaves no
+            # log.
             self._unwritten_calls.append(call)
 
     def _write_compile_call(self, call: CompileCall) -> None:
@@ -142,7 +171,9 @@ class Recorder:
     # The end, here and in other processes.
 
     def _write_last_sources(self) -> None:
-        with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
+        with contextlib.suppress(
+            Exception
+        ):  # an extra, not worth an error in the program's last moments
             self._listener.write_sources()
 
     def _write_last(self) -> None:
@@ -157,7 +188,9 @@ class Recorder:
                 append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % os.getpid())
 
     def _begin_in_fork(self) -> None:
-        """Become the recorder of this process; what the parent hasn't written yet remains the parent's."""
+        """Become the recorder of this process; what the parent hasn't written yet remains the
+        parent's.
+        """
         self._is_main = self._has_compiled = False
         self._events = EventFile(None)
         self._unwritten_calls = []

@@ -1,7 +1,8 @@
-"""Where a program that runs by itself becomes a recording, in its main process and in those it starts.
+"""Where a program that runs by itself becomes a recording, in its main process and in those it
+starts.
 
-Everything hangs on torch being imported, which imports ``recorder.py``; until then nothing but ``os``, ``sys`` and
-``atexit`` is needed, so that a program without torch waits for nothing else.
+Everything hangs on torch being imported, which imports ``recorder.py``; until then nothing but
+``os``, ``sys`` and ``atexit`` is needed, so that a program without torch waits for nothing else.
 """
 
 from __future__ import annotations
@@ -88,13 +89,17 @@ class _Program:
         return {module: partial(_set, values=found) for module, found in values.items()}
 
     def on_import(self, module: ModuleType) -> None:
-        """Have the recorder hook a module once torch itself is there; no error of ours may reach the program."""
+        """Have the recorder hook a module once torch itself is there; no error of ours may reach
+        the program.
+        """
         self._waiting.append(module.__name__)
         with contextlib.suppress(Exception):
             if module.__name__ == "torch":
                 from .recorder import Recorder
 
-                self._recorder = Recorder(self._recording, self._event_path, self._change, is_main=self.is_main)
+                self._recorder = Recorder(
+                    self._recording, self._event_path, self._change, is_main=self.is_main
+                )
             if self._recorder is not None:
                 # Torch itself first, which has imported the others.
                 waiting, self._waiting = sorted(self._waiting), []
@@ -124,13 +129,20 @@ class _Program:
 
         events = EventFile(Path(self._event_path))
         if self._recorder is None and "torch" in sys.modules:
-            message = "graphdoctor didn't see the program import torch, so its own records are missing."
+            message = (
+                "graphdoctor didn't see the program import torch, so its own records are missing."
+            )
             events.gap("recorder_not_loaded", message)
-        events.write("ended", **({"error": described_error(error)} if isinstance(error, BaseException) else {}))
+        events.write(
+            "ended",
+            **({"error": described_error(error)} if isinstance(error, BaseException) else {}),
+        )
 
 
 def append(path: str, line: bytes) -> None:
-    """Add a line without ``EventFile``, so that a program without torch doesn't wait for its modules."""
+    """Add a line without ``EventFile``, so that a program without torch doesn't wait for its
+    modules.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line)
     os.close(descriptor)
@@ -159,10 +171,11 @@ def _has_ended_the_program(error: BaseException) -> bool:
 
 
 def _end_by_interrupt() -> None:
-    """Have Python end by SIGINT, as it does after an unhandled ``KeyboardInterrupt``, although we ran code since.
+    """Have Python end by SIGINT, as it does after an unhandled ``KeyboardInterrupt``, although we
+    ran code since.
 
-    ``run_eval_code_obj`` (CPython 3.11 to 3.14) notes the exception, and forgets it when the next text is evaluated, as
-    the import of ``collections`` does.
+    ``run_eval_code_obj`` (CPython 3.11 to 3.14) notes the exception, and forgets it when the next
+    text is evaluated, as the import of ``collections`` does.
     """
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")

@@ -1,6 +1,7 @@
 """One probe session, from the request in a file to the process's exit status.
 
-torch is imported after the event file is open, so that an environment without it is reported like any other trouble.
+torch is imported after the event file is open, so that an environment without it is reported like
+any other trouble.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from ..events import EventFile
-from ..record.errors import RequestError, TargetError, described_error, formatted, message_of, text_of, without_probe
+from ..record.errors import (
+    RequestError,
+    TargetError,
+    described_error,
+    formatted,
+    message_of,
+    text_of,
+    without_probe,
+)
 from ..record.streams import flush, silence
 from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_CLOSED, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold
 
 _EXIT_TARGET_FAILED = 3
-"""The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
+"""The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may
+use."""
 
 
 def main(request_path: Path) -> int:
@@ -38,7 +48,9 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
     try:
         events = EventFile(folder / EVENTS_FILE)
         # The parent shows it, less our own lines.
-        crash = os.fdopen(os.open(folder / CRASH_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
+        crash = os.fdopen(
+            os.open(folder / CRASH_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        )
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(folder))
@@ -122,7 +134,9 @@ def _report_failure(error: BaseException, events: EventFile) -> None:
 
 
 def _report_exit(error: SystemExit, events: EventFile) -> None:
-    """Do what Python does at ``sys.exit``: print a message that isn't a status. Report where it was called."""
+    """Do what Python does at ``sys.exit``: print a message that isn't a status. Report where it was
+    called.
+    """
     if error.code is not None and not isinstance(error.code, int):
         _print_error(f"{text_of(error.code)}\n")
     report = without_probe(traceback.TracebackException.from_exception(error))
@@ -132,7 +146,9 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
 
 
 def _print_error(text: str) -> None:
-    """Write to standard error past ``sys.stderr``, which the program may have closed, replaced or removed."""
+    """Write to standard error past ``sys.stderr``, which the program may have closed, replaced or
+    removed.
+    """
     flush()
     # An exception's message may hold what a terminal obeys.
     safe = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)

@@ -15,10 +15,12 @@ from ..torch_private.torch_loan import fresh_dynamo
 
 @contextlib.contextmanager
 def isolated(config: Mapping[str, object]) -> Iterator[None]:
-    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values.
+    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks,
+    torch's config values.
 
     Raises:
-        RequestError: There is no such setting of ``torch._dynamo.config``, or it takes another type.
+        RequestError: There is no such setting of ``torch._dynamo.config``, or it takes another
+            type.
     """
     with fresh_dynamo(), torch_config.config_kept():
         for name, value in config.items():
@@ -26,7 +28,7 @@ def isolated(config: Mapping[str, object]) -> Iterator[None]:
         yield
 
 
-def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:
     """The result of ``torch.compile`` with these arguments."""
     __tracebackhide__ = True
     return torch.compile(function, **arguments)

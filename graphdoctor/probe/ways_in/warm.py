@@ -1,10 +1,11 @@
 """Makes probes from one process that has imported torch: it forks one for each request.
 
-Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes in: requests of
-``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
-returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new process, but for
-Python's hash seed, which all of them share. It also forks others like itself, which import more meanwhile: the packages
-that the program imports, and Inductor.
+Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes
+in: requests of ``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the
+    request to run; the process itself never
+returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new
+process, but for Python's hash seed, which all of them share. It also forks others like itself,
+which import more meanwhile: the packages that the program imports, and Inductor.
 
 It makes none if it couldn't fork a sound one: with a Python thread running, or a GPU's files open.
 """
@@ -116,7 +117,9 @@ def load() -> None:
 
 def _load(*names: str) -> None:
     for name in names:
-        with contextlib.suppress(Exception):  # what can't be imported is reported by the probe that needs it
+        with contextlib.suppress(
+            Exception
+        ):  # what can't be imported is reported by the probe that needs it
             importlib.import_module(name, __package__)
     # A probe's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
@@ -125,7 +128,8 @@ def _load(*names: str) -> None:
 
 def _load_inductor() -> None:
     _load(_INDUCTOR_MODULE)
-    # What torch records of that is no part of the recording that this process was started for, which is signed.
+    # What torch records of that is no part of the recording that this process was started for,
+    # which is signed.
     trace = torch_api.trace_logger()
     trace.disabled = True
     with contextlib.suppress(Exception):  # a probe that needs it reports what is wrong
@@ -140,10 +144,14 @@ def _has_gpu() -> bool:
 
 
 def _can_fork() -> bool:
-    """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's context."""
+    """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's
+    context.
+    """
     if threading.active_count() > 1:
         return False
-    return not any(str(number.resolve()).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir())
+    return not any(
+        str(number.resolve()).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir()
+    )
 
 
 def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:

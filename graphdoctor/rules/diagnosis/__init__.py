@@ -1,1 +1,3 @@
-"""A recording to a diagnosis: sites, matching, costs, fingerprints, comparison. Knows no rule by name."""
+"""A recording to a diagnosis: sites, matching, costs, fingerprints, comparison. Knows no rule by
+name.
+"""

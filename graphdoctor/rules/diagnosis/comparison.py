@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
-from graphdoctor.facts.comparison import Aspect, Change, DiagnosisComparison, Match, Mismatch, SameFinding, Side
+from graphdoctor.facts.comparison import (
+    Aspect,
+    Change,
+    DiagnosisComparison,
+    Match,
+    Mismatch,
+    SameFinding,
+    Side,
+)
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import CompileCall
@@ -24,8 +32,8 @@ def compare(
 ) -> DiagnosisComparison:
     """Compare two diagnoses.
 
-    Findings with the same fingerprint are the same finding. A line that moved keeps its finding; an edited line has
-    one finding that is gone and one that is new.
+    Findings with the same fingerprint are the same finding. A line that moved keeps its finding; an
+    edited line has one finding that is gone and one that is new.
 
     Args:
         before: The first.
@@ -41,7 +49,10 @@ def compare(
     new = [finding for finding in after.findings if chosen.keeps(finding)]
     sides = (_side(before, names[0], kept=len(gone)), _side(after, names[1], kept=len(new)))
     order = {id(finding): place for place, finding in enumerate(new)}
-    same = [_same(*pair, by="fingerprint") for pair in _take_pairs(gone, new, lambda finding: finding.fingerprint)]
+    same = [
+        _same(*pair, by="fingerprint")
+        for pair in _take_pairs(gone, new, lambda finding: finding.fingerprint)
+    ]
     if before.recording.is_foreign != after.recording.is_foreign:
         same += [_same(*pair, by="place") for pair in _take_pairs(gone, new, _place)]
     return DiagnosisComparison(
@@ -68,7 +79,9 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
     )
 
 
-def _take_pairs(gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable]) -> _Pairs:
+def _take_pairs(
+    gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable]
+) -> _Pairs:
     """Take findings with the same key out of both lists, in pairs and in the order of lines."""
     waiting = grouped((key(finding), finding) for finding in sorted(gone, key=_line))
     pairs: _Pairs = []
@@ -87,13 +100,23 @@ def _line(finding: Finding) -> int:
 
 
 def _place(finding: Finding) -> Hashable:
-    """What identifies a finding in a log that graphdoctor didn't record, where functions have no class."""
+    """What identifies a finding in a log that graphdoctor didn't record, where functions have no
+    class.
+    """
     location = finding.location
-    return finding.code, location.file, location.function.rpartition(".")[2], location.text, finding.torch_id
+    return (
+        finding.code,
+        location.file,
+        location.function.rpartition(".")[2],
+        location.text,
+        finding.torch_id,
+    )
 
 
 def _same(before: Finding, after: Finding, *, by: Match) -> SameFinding:
-    return SameFinding(before=before, after=after, changes=tuple(_changes(before, after)), matched_by=by)
+    return SameFinding(
+        before=before, after=after, changes=tuple(_changes(before, after)), matched_by=by
+    )
 
 
 def _changes(before: Finding, after: Finding) -> Iterator[Change]:
@@ -113,16 +136,26 @@ def mismatches(
 ) -> tuple[Mismatch, ...]:
     """Every way in which two runs differ, the most serious first."""
     torch = partial(_torch, replaced_count=_at_one_line(gone, new))
-    checks = (_recording, _partial, _target, _arguments, _calls, _files, _selection, _guards, torch, _versions, _gaps)
+    checks = (
+        _recording,
+        _partial,
+        _target,
+        _arguments,
+        _calls,
+        _files,
+        _selection,
+        _guards,
+        torch,
+        _versions,
+        _gaps,
+    )
     return tuple(mismatch for check in checks for mismatch in check(before, after))
 
 
 def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     foreign = [side for side, diagnosis in _sides(before, after) if diagnosis.recording.is_foreign]
     if len(foreign) == 2:
-        message = (
-            "graphdoctor recorded neither log, so whether both compiled the same target in the same way is unknown."
-        )
+        message = "graphdoctor recorded neither log, so whether both compiled the same target in the same way is unknown."
         yield Mismatch(aspect="recording", message=message)
     elif foreign:
         message = (
@@ -139,7 +172,9 @@ def _sides(before: Diagnosis, after: Diagnosis) -> tuple[tuple[str, Diagnosis], 
 def _one_sided(aspect: Aspect, side: str, value: str | None, message: str) -> Mismatch:
     """What only one side has; the message begins with which."""
     values = {side: value}
-    return Mismatch(aspect=aspect, before=values.get("before"), after=values.get("after"), message=message)
+    return Mismatch(
+        aspect=aspect, before=values.get("before"), after=values.get("after"), message=message
+    )
 
 
 def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -148,7 +183,10 @@ def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
             reason = partial_text(diagnosis)
             rest = "Numbers and findings cover only the part that ran."
             yield _one_sided(
-                "partial", side, reason, f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. {rest}"
+                "partial",
+                side,
+                reason,
+                f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. {rest}",
             )
 
 
@@ -158,7 +196,9 @@ def _target(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     yield from texts or _differing("target", (old.class_name, new.class_name), "Different classes")
 
 
-def _differing(aspect: Aspect, pair: tuple[str | None, str | None], what: str, meaning: str = "") -> Iterator[Mismatch]:
+def _differing(
+    aspect: Aspect, pair: tuple[str | None, str | None], what: str, meaning: str = ""
+) -> Iterator[Mismatch]:
     before, after = pair
     if before and after and before != after:
         message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
@@ -171,7 +211,9 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         return
     old, new = before.recording.target, after.recording.target
     if not (old.runs_itself or new.runs_itself):
-        made = [{**target.compile_arguments, "regional": target.is_regional} for target in (old, new)]
+        made = [
+            {**target.compile_arguments, "regional": target.is_regional} for target in (old, new)
+        ]
         yield from _settings("compile arguments", (made[0], made[1]), "Different compile arguments")
         # _calls compares how many calls there are.
         options = ({**old.call_options, "calls": None}, {**new.call_options, "calls": None})
@@ -181,7 +223,9 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     yield from _settings("config", (old.config, new.config), "Different config values")
 
 
-def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, object]], what: str) -> Iterator[Mismatch]:
+def _settings(
+    aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, object]], what: str
+) -> Iterator[Mismatch]:
     before, after = pair
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     if names:
@@ -191,9 +235,14 @@ def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, obj
 
 def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """Calls of torch.compile in a script, whatever line they are on."""
-    made = [{_compile_call(call) for call in diagnosis.recording.compile_calls} for diagnosis in (before, after)]
+    made = [
+        {_compile_call(call) for call in diagnosis.recording.compile_calls}
+        for diagnosis in (before, after)
+    ]
     if made[0] != made[1]:
-        old, new = (", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made)))
+        old, new = (
+            ", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made))
+        )
         yield from _differing("compile arguments", (old, new), "Different calls of torch.compile")
 
 
@@ -225,7 +274,10 @@ def _files(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     old, new = ({finding.location.file for finding in side.findings} for side in (before, after))
     if old and new and not old & new:
         yield from _differing(
-            "files", (min(old), min(new)), "Findings in different files", "No finding can be the same."
+            "files",
+            (min(old), min(new)),
+            "Findings in different files",
+            "No finding can be the same.",
         )
 
 
@@ -243,18 +295,26 @@ def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    read = [side for side, diagnosis in _sides(before, after) if diagnosis.recording.guards is not None]
+    read = [
+        side for side, diagnosis in _sides(before, after) if diagnosis.recording.guards is not None
+    ]
     if len(read) == 1:
         words = {"before": "not read", "after": "not read", read[0]: "read"}
-        message = f"Guards were read only {read[0]}: the other side has no findings about guards (GD3)."
-        yield Mismatch(aspect="guards", before=words["before"], after=words["after"], message=message)
+        message = (
+            f"Guards were read only {read[0]}: the other side has no findings about guards (GD3)."
+        )
+        yield Mismatch(
+            aspect="guards", before=words["before"], after=words["after"], message=message
+        )
 
 
 def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
     old, new = before.recording.environment.torch, after.recording.environment.torch
     meaning = "Findings can be new or gone because of torch, without any change of code."
     if replaced_count:
-        meaning += f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
+        meaning += (
+            f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
+        )
     yield from _differing("torch", (old, new), "Different torch versions", meaning)
 
 
@@ -269,7 +329,9 @@ def _text(finding: Finding) -> tuple[str, str, str | None]:
 
 def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     programs = (before.graphdoctor_version, after.graphdoctor_version)
-    yield from _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
+    yield from _differing(
+        "graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ."
+    )
     old, new = before.recording.environment, after.recording.environment
     yield from _differing("python", (old.python, new.python), "Different Python versions")
     machines = (_machine(before), _machine(after))

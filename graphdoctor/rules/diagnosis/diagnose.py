@@ -25,7 +25,12 @@ from graphdoctor.rules.diagnosis.findings import (
     with_shared_first,
 )
 from graphdoctor.rules.diagnosis.matching import matches
-from graphdoctor.rules.diagnosis.reports import frame_reports, graph_reports, recompile_reports, with_costs
+from graphdoctor.rules.diagnosis.reports import (
+    frame_reports,
+    graph_reports,
+    recompile_reports,
+    with_costs,
+)
 from graphdoctor.rules.diagnosis.rule import RecordingView, RuleBook
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.sites import view_of
@@ -36,7 +41,12 @@ _HasFile = TypeVar("_HasFile", CompileCall, ShapeEvent, WatchedFunction)
 
 
 def diagnose(
-    recording: Recording, rules: RuleBook, *, root: Path, version: str, selection: Selection | None = None
+    recording: Recording,
+    rules: RuleBook,
+    *,
+    root: Path,
+    version: str,
+    selection: Selection | None = None,
 ) -> Diagnosis:
     """Find out what a recording means.
 
@@ -52,11 +62,15 @@ def diagnose(
     """
     view = view_of(recording)
     found = [finding_of(rule, match, recording, root) for rule, match in matches(view, rules)]
-    findings = with_distinct_fingerprints(with_shared_first(sorted(with_causes(found), key=by_effect)))
+    findings = with_distinct_fingerprints(
+        with_shared_first(sorted(with_causes(found), key=by_effect))
+    )
     _, changing = unsettled(recording)
     findings = [
         finding.replace(
-            is_unsettling=not {change.key for change in changing}.isdisjoint(each.key for each in finding.changes)
+            is_unsettling=not {change.key for change in changing}.isdisjoint(
+                each.key for each in finding.changes
+            )
         )
         for finding in with_verdicts(with_replays(findings, recording.what_if), recording)
     ]
@@ -76,7 +90,9 @@ def diagnose(
 
 
 def _with_relative_files(recording: Recording, root: Path) -> Recording:
-    """Without the picture, and with the files of compile calls, watched functions and shapes as in locations."""
+    """Without the picture, and with the files of compile calls, watched functions and shapes as in
+    locations.
+    """
     evidence, watch = recording.evidence, recording.watch
     return recording.replace(
         picture=None,
@@ -87,7 +103,10 @@ def _with_relative_files(recording: Recording, root: Path) -> Recording:
 
 
 def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
-    return tuple(fact if fact.file is None else fact.replace(file=relative(fact.file, root)) for fact in facts)
+    return tuple(
+        fact if fact.file is None else fact.replace(file=relative(fact.file, root))
+        for fact in facts
+    )
 
 
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:

@@ -24,7 +24,13 @@ def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     file = relative(entry.file, root)
     if entry.package and f"/{entry.package}/" in file:
         file = entry.package + file.rpartition(f"/{entry.package}/")[2]
-    return digest(code, Path(file).as_posix(), entry.qualname or entry.function, bare_text(entry.text), subject)
+    return digest(
+        code,
+        Path(file).as_posix(),
+        entry.qualname or entry.function,
+        bare_text(entry.text),
+        subject,
+    )
 
 
 def bare_text(text: str | None) -> str:
@@ -35,7 +41,8 @@ def bare_text(text: str | None) -> str:
 def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
     """The findings in the same order, with equal fingerprints made distinct.
 
-    Two equal lines in one function are two findings: the second one's fingerprint also depends on its position.
+    Two equal lines in one function are two findings: the second one's fingerprint also depends on
+    its position.
     """
     seen: dict[str, int] = {}
     renamed: dict[int, str] = {}
@@ -57,7 +64,15 @@ def digest(*parts: str) -> str:
 
 _BREAK = "GD1"
 _AS_MATCHED = (
-    *("message", "changes", "hidden_change_count", "reasons", "effects", "break_effects", "user_stack"),
+    *(
+        "message",
+        "changes",
+        "hidden_change_count",
+        "reasons",
+        "effects",
+        "break_effects",
+        "user_stack",
+    ),
     *("cuda_graph_skip", "ddp_split", "is_consequence"),
 )
 
@@ -78,9 +93,13 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
         torch_reason=match.torch_reason or words,
         hints=cause.hints if cause else (),
         count=len(match.of) if match.count is None else match.count,
-        compile_ids=tuple(dict.fromkeys(each.compile_id for each in match.of if each.compile_id is not None)),
+        compile_ids=tuple(
+            dict.fromkeys(each.compile_id for each in match.of if each.compile_id is not None)
+        ),
         fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
-        cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
+        cost=None
+        if match.call_us is None
+        else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
         **values_of(match, *_AS_MATCHED),
     )
@@ -89,12 +108,18 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
 def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
     """A stack entry as a finding's location."""
     known = {name: value for name, value in vars(entry).items() if name != "qualname"}
-    known |= {"file": relative(entry.file, root), "function": entry.qualname or entry.function, "note": note}
+    known |= {
+        "file": relative(entry.file, root),
+        "function": entry.qualname or entry.function,
+        "note": note,
+    }
     return Location(**known)
 
 
 def _placed(fix: Fix, recording: Recording, root: Path) -> Fix:
-    """A fix whose place names its file as locations do, and the line of the only call of ``torch.compile``."""
+    """A fix whose place names its file as locations do, and the line of the only call of
+    ``torch.compile``.
+    """
     if fix.place is None:
         return fix
     file, line = fix.place.file, fix.place.line
@@ -106,7 +131,8 @@ def _placed(fix: Fix, recording: Recording, root: Path) -> Fix:
 
 
 def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; a torch setting that is for breaks on several lines comes before what is for one line.
+    """The findings; a torch setting that is for breaks on several lines comes before what is for
+    one line.
 
     Not one that drops output: what a program prints elsewhere would go too.
     """
@@ -135,13 +161,19 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; a break is as severe as what it causes, and the frame skipped for a consequence is one too."""
+    """The findings; a break is as severe as what it causes, and the frame skipped for a consequence
+    is one too.
+    """
     breaks = [one for one in findings if one.is_consequence and one.code.startswith(_BREAK)]
     caused = {id_: one.severity for one in breaks for id_ in one.compile_ids}
     sites = {one.site for one in breaks}
     found = []
     for finding in findings:
-        worse = [caused[id_] for id_ in finding.compile_ids if id_ in caused and finding.code.startswith(_BREAK)]
+        worse = [
+            caused[id_]
+            for id_ in finding.compile_ids
+            if id_ in caused and finding.code.startswith(_BREAK)
+        ]
         severity = min([finding.severity, *worse], key=SEVERITIES.index)
         is_consequence = finding.is_consequence or finding.site in sites
         found.append(finding.replace(severity=severity, is_consequence=is_consequence))
@@ -149,6 +181,8 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def by_cost(finding: Finding) -> tuple[object, ...]:
-    """Sort key: rank, then measured time. A stable sort keeps the order of findings that cost the same."""
+    """Sort key: rank, then measured time. A stable sort keeps the order of findings that cost the
+    same.
+    """
     cost = finding.cost or Cost()
     return *finding.rank, -(cost.call_us or 0.0), -(cost.compile_s or 0.0)

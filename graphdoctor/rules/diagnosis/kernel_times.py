@@ -1,7 +1,7 @@
 """The kernels of a profiled call with their time and their operations, for rules.
 
-Comes in: what a profile recorded. Goes out: kernels of generated code, each with the time of all its runs, and lines
-with the time of the kernels that are about them.
+Comes in: what a profile recorded. Goes out: kernels of generated code, each with the time of all
+its runs, and lines with the time of the kernels that are about them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from graphdoctor.facts.wording import bytes_text, counted, percent
 from graphdoctor.rules.diagnosis.rule import Matches, RuleMatch
 
 CLEAR = 0.05
-"""A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
+"""A share of the call that's worth a finding: less than that can't be told from noise once it is
+gone."""
 
 _MOSTLY = 0.9
 """Of the elements that a kernel's operations work on."""
@@ -81,12 +82,17 @@ def call_us(profiled: Profiled) -> float:
 def library_operations(graph: InductorGraph) -> frozenset[int]:
     """Indices of the operations that libraries compute, or kernels made from templates."""
     return frozenset(
-        number for kernel in graph.kernels if kernel.kind in ("library", "template") for number in kernel.operations
+        number
+        for kernel in graph.kernels
+        if kernel.kind in ("library", "template")
+        for number in kernel.operations
     )
 
 
 def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOperation]) -> bool:
-    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses what is independent."""
+    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses
+    what is independent.
+    """
     if len(found) == len(operations):
         return bool(found)
     sizes = [operation.elements for operation in operations]
@@ -97,10 +103,11 @@ def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOper
 
 
 def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:
-    """Operations that come from a line, each with its part of their kernel's time; together these are 1.
+    """Operations that come from a line, each with its part of their kernel's time; together these
+    are 1.
 
-    Parts are in proportion to the elements that each works on: of the largest tensor that it takes or makes. If that is
-    unknown of one, all are equal.
+    Parts are in proportion to the elements that each works on: of the largest tensor that it takes
+    or makes. If that is unknown of one, all are equal.
     """
     known = [operation for operation in operations if operation.stack]
     sizes = [operation.elements or 0 for operation in known]
@@ -122,10 +129,15 @@ def by_line(
 
 
 def lines_by_kernel(profiled: Profiled) -> dict[str, list[CodeLine]]:
-    """The lines that each kernel computes, by the name that the profiler has for it, the most costly first."""
+    """The lines that each kernel computes, by the name that the profiler has for it, the most
+    costly first.
+    """
     kernels = grouped((name, each) for each in timed_kernels(profiled) for name in each.names)
     return {
-        name: [CodeLine(file=line.file, line=line.line) for line in by_line(own, lambda each: each.operations)]
+        name: [
+            CodeLine(file=line.file, line=line.line)
+            for line in by_line(own, lambda each: each.operations)
+        ]
         for name, own in kernels.items()
     }
 
@@ -139,14 +151,18 @@ def at_lines(
     subject: str,
     fix: Fix,
 ) -> Matches:
-    """What kernels take at the lines that they are about, if that is clear; the most costly line is the finding's."""
+    """What kernels take at the lines that they are about, if that is clear; the most costly line is
+    the finding's.
+    """
     lines = by_line(kernels, about)
     us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
     if not lines or us < CLEAR * whole_us:
         return
     entry, *others = lines
     # The memory that they move is unknown if that of one is.
-    moved = [kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None]
+    moved = [
+        kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None
+    ]
     traffic = f", {bytes_text(sum(moved))} of memory traffic" if len(moved) == len(kernels) else ""
     yield RuleMatch(
         entry=entry,

@@ -8,7 +8,11 @@ from collections.abc import Iterator, Sequence
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange, distinct_values
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, hidden_change_count, recompile_groups
+from graphdoctor.rules.diagnosis.recompiles import (
+    RecompileGroup,
+    hidden_change_count,
+    recompile_groups,
+)
 from graphdoctor.rules.diagnosis.rule import (
     BreakRule,
     BreakSite,
@@ -55,7 +59,9 @@ def _break_match(rule: BreakRule, site: BreakSite, view: RecordingView) -> RuleM
 
 
 def _longest_path(site: BreakSite, view: RecordingView) -> tuple[StackEntry, ...]:
-    """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
+    """The longest call path to the site: how its frame was reached, then how the break was reached
+    from there.
+    """
     paths = []
     for record in site.records:
         compile_ = view.compiles.get(record.compile_id)
@@ -76,7 +82,9 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
         calls |= {event.call_index for event in group.events}
         group.is_within_call = len(calls) == 1 and None not in calls
         # A resume function may have another value under an argument's name.
-        if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
+        if group.frame.resumes_at is None and all(
+            event.call_site is None for event in group.events
+        ):
             group.target = view.recording.target
         ids = {compile_.compile_id for compile_ in group.compiles}
         shapes = (one for one in view.recording.evidence.shapes if one.compile_id in ids)
@@ -87,8 +95,12 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
 
 
 def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
-    fixes = (WITHIN_CALL,) if group.is_within_call and rule.is_about_calls else tuple(rule.fixes(group))
-    reasons = (reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1])
+    fixes = (
+        (WITHIN_CALL,) if group.is_within_call and rule.is_about_calls else tuple(rule.fixes(group))
+    )
+    reasons = (
+        reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1]
+    )
     return RuleMatch(
         entry=_guarding_line(group),
         message=rule.message(group),
@@ -107,9 +119,15 @@ def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
 
 
 def _guarding_line(group: RecompileGroup) -> StackEntry:
-    """The line of user or package code that made torch guard on the value; the function itself if there is none."""
+    """The line of user or package code that made torch guard on the value; the function itself if
+    there is none.
+    """
     location = group.first.guard_location
-    return location if location is not None and location.origin in PROGRAM_ORIGINS else group.frame.entry
+    return (
+        location
+        if location is not None and location.origin in PROGRAM_ORIGINS
+        else group.frame.entry
+    )
 
 
 def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:

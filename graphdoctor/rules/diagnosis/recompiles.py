@@ -1,4 +1,6 @@
-"""Recompiles to causes: which compiles one change caused, and which changes recur from call to call."""
+"""Recompiles to causes: which compiles one change caused, and which changes recur from call to
+call.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class RecompileEvent:
 
     Args:
         frame: The function that recompiled first.
-        compiles: Its compile, then those that followed because the change reached other functions or resume functions.
+        compiles: Its compile, then those that followed because the change reached other functions
+            or resume functions.
         frames: The frame of each compile.
     """
 
@@ -87,16 +90,18 @@ class RecompileEvent:
 
 @dataclass
 class RecompileGroup:
-    """A value, or several that change together, over all calls in which it made the same function recompile.
+    """A value, or several that change together, over all calls in which it made the same function
+    recompile.
 
     Args:
         frame: The function.
         events: What happened, in order.
         changes: The changes of this value in each event, in the order of events.
-        target: What is compiled, if its own call is what recompiles; None for a function that other code calls, where
-            the names of arguments aren't known.
+        target: What is compiled, if its own call is what recompiles; None for a function that other
+            code calls, where the names of arguments aren't known.
         names: Expressions of the values.
-        is_within_call: The value changed within one call of the target, as a loop's counter does after a break.
+        is_within_call: The value changed within one call of the target, as a loop's counter does
+            after a break.
         constants: What lines of the program made of symbolic sizes, in any of its compiles.
     """
 
@@ -116,7 +121,9 @@ class RecompileGroup:
     @property
     def expressions(self) -> tuple[str, ...]:
         """The values that changed, each once."""
-        return tuple(dict.fromkeys(change.expression for changes in self.changes for change in changes))
+        return tuple(
+            dict.fromkeys(change.expression for changes in self.changes for change in changes)
+        )
 
     @property
     def compiles(self) -> tuple[Compile, ...]:
@@ -129,24 +136,32 @@ class RecompileGroup:
         return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
     def values(self, name: str) -> tuple[str, ...]:
-        """What the calls passed for a value, in order: before and in each event, without repetitions and unknown ones.
+        """What the calls passed for a value, in order: before and in each event, without
+        repetitions and unknown ones.
 
-        What an entry was compiled for can be of a call from long ago, so it only counts before the first event.
+        What an entry was compiled for can be of a call from long ago, so it only counts before the
+        first event.
         """
         found: list[str] = []
         for changes in self.changes:
             for change in changes:
                 if change.expression == name:
-                    before = change.old if not found and change.previous is None else change.previous
+                    before = (
+                        change.old if not found and change.previous is None else change.previous
+                    )
                     found += [text for text in (before, change.new) if text is not None]
-        return tuple(text for index, text in enumerate(found) if index == 0 or text != found[index - 1])
+        return tuple(
+            text for index, text in enumerate(found) if index == 0 or text != found[index - 1]
+        )
 
     def steps(self, name: str) -> str:
         """A value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
         values = self.values(name)
         if len(values) == 1:
             return f"{without_middle(values[0])} before"
-        shown = values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
+        shown = (
+            values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
+        )
         return " → ".join(map(without_middle, shown))
 
     @property
@@ -156,27 +171,38 @@ class RecompileGroup:
         if len(set(steps.values())) == 1:
             common = steps[self.expressions[0]]
             return f"{names(self.expressions)} changed" + (f": {common}" if common else "")
-        shown = [f"{quoted(name)} changed" + (f" ({step})" if step else "") for name, step in steps.items()]
+        shown = [
+            f"{quoted(name)} changed" + (f" ({step})" if step else "")
+            for name, step in steps.items()
+        ]
         more = len(shown) - _MAX_NAMES
         rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
         return ", ".join(shown[:_MAX_NAMES]) + rest
 
     def passed(self, change: GuardChange) -> str | None:
-        """The changed value's name in the target's own call, such as ``batch['ids']``; None if it isn't passed there.
+        """The changed value's name in the target's own call, such as ``batch['ids']``; None if it
+        isn't passed there.
 
-        A value that exists only inside compiled functions isn't passed by any call that can be changed.
+        A value that exists only inside compiled functions isn't passed by any call that can be
+        changed.
         """
         source = None if self.target is None else self.target.argument(change.source)
         return None if source is None else expression(source)
 
     def at_call(self, where: Where, *values: str) -> SnippetPlace:
-        """The code that calls the target, as the place of a snippet about what ``passed`` returned."""
-        arguments = tuple(dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values))
+        """The code that calls the target, as the place of a snippet about what ``passed``
+        returned.
+        """
+        arguments = tuple(
+            dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values)
+        )
         return SnippetPlace(where=where, function=self.frame.described, arguments=arguments)
 
 
 def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
-    """Recompiles and calls over the limit, in order; those that one change caused in one call are one event."""
+    """Recompiles and calls over the limit, in order; those that one change caused in one call are
+    one event.
+    """
     frames = {frame.frame_id: frame for frame in recording.frames}
     events: list[RecompileEvent] = []
     calls = _Calls(events)
@@ -184,14 +210,19 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
         frame = frames.get(compile_.frame_id)
         if frame is None or not (compile_.is_recompile or compile_.outcome == "limit"):
             continue
-        leader = next((index for index in calls.around(compile_, frame) if _follows(events[index], compile_)), None)
+        leader = next(
+            (index for index in calls.around(compile_, frame) if _follows(events[index], compile_)),
+            None,
+        )
         if leader is None:
             calls.begin(compile_, frame)
             events.append(RecompileEvent(frame, (compile_,), (frame,)))
         else:
             calls.join(compile_, leader)
             event = events[leader]
-            events[leader] = RecompileEvent(event.frame, (*event.compiles, compile_), (*event.frames, frame))
+            events[leader] = RecompileEvent(
+                event.frame, (*event.compiles, compile_), (*event.frames, frame)
+            )
     return tuple(events)
 
 
@@ -201,10 +232,11 @@ _Function = tuple[str, str]
 
 
 class _Calls:
-    """Finds the events of the call that a compile belongs to without looking at those of other calls.
+    """Finds the events of the call that a compile belongs to without looking at those of other
+    calls.
 
-    Calls of a script have no number: what one call caused is consecutive and has the same calling line. A stack of
-    lines is kept as one number: that of the line in the stack above it.
+    Calls of a script have no number: what one call caused is consecutive and has the same calling
+    line. A stack of lines is kept as one number: that of the line in the stack above it.
 
     Args:
         events: All events so far.
@@ -235,10 +267,14 @@ class _Calls:
 
     def join(self, compile_: Compile, index: int) -> None:
         """A compile is about to join an event."""
-        self._last_of_frame[compile_.frame_id] = max(index, self._last_of_frame.get(compile_.frame_id, index))
+        self._last_of_frame[compile_.frame_id] = max(
+            index, self._last_of_frame.get(compile_.frame_id, index)
+        )
 
     def _unnumbered(self, compile_: Compile, frame: Frame) -> Iterator[Iterator[int]]:
-        """The events of functions through which the compile was reached, for each depth of its stack."""
+        """The events of functions through which the compile was reached, for each depth of its
+        stack.
+        """
         if not compile_.stack:
             return
         inner = compile_.stack[:-1]
@@ -252,8 +288,12 @@ class _Calls:
             if known := self._begun.get((above, function or (frame.file, frame.function))):
                 yield self._latest(known, compile_, frame if function is None else None)
 
-    def _latest(self, known: Sequence[int], compile_: Compile, resumed: Frame | None) -> Iterator[int]:
-        """The latest call's events of one function at one line: it begins once, and continues from each line once."""
+    def _latest(
+        self, known: Sequence[int], compile_: Compile, resumed: Frame | None
+    ) -> Iterator[int]:
+        """The latest call's events of one function at one line: it begins once, and continues from
+        each line once.
+        """
         seen: set[int] = set()
         end = self._last_of_frame.get(compile_.frame_id, -1)
         for index in reversed(known):
@@ -277,18 +317,25 @@ class _Calls:
 
 
 def _follows(event: RecompileEvent, compile_: Compile) -> bool:
-    """Whether every value that differed for a compile changed like one of the event's first compile."""
-    if compile_.frame_id in {member.frame_id for member in event.compiles} or compile_.cause is None:
+    """Whether every value that differed for a compile changed like one of the event's first
+    compile.
+    """
+    if (
+        compile_.frame_id in {member.frame_id for member in event.compiles}
+        or compile_.cause is None
+    ):
         return False
     changes = compile_.cause.changes
-    return bool(changes) and all(any(_is_same(first, change) for first in event.changes) for change in changes)
+    return bool(changes) and all(
+        any(_is_same(first, change) for first in event.changes) for change in changes
+    )
 
 
 def _is_same(first: GuardChange, change: GuardChange) -> bool:
     """Whether one change brought about the other.
 
-    It did if they are the same process-wide state, the same value under the same name, or the same step from old to
-    new. A size computed from another one grows by the same factor.
+    It did if they are the same process-wide state, the same value under the same name, or the same
+    step from old to new. A size computed from another one grows by the same factor.
     """
     is_same_step = first.new == change.new and (
         (first.old is not None and first.old == change.old)
@@ -317,12 +364,16 @@ def _factor(change: GuardChange) -> float | None:
 
 
 def can_be_dynamic(change: GuardChange) -> bool:
-    """Whether a size changed between sizes that dynamic code can have: torch compiles 0 and 1 on their own."""
+    """Whether a size changed between sizes that dynamic code can have: torch compiles 0 and 1 on
+    their own.
+    """
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
 def is_specialized(change: GuardChange) -> bool:
-    """Whether a size changed from one to another that torch always compiles on its own: from 1 to 0, or from 0 to 1."""
+    """Whether a size changed from one to another that torch always compiles on its own: from 1 to
+    0, or from 0 to 1.
+    """
     return change.kind == "size" and {change.old, change.new} == {"0", "1"}
 
 
@@ -339,7 +390,8 @@ def recompile_groups(
 
     Args:
         events: The events.
-        rule_of: Returns the rule that a change belongs to. Changes of one rule in one event stay together.
+        rule_of: Returns the rule that a change belongs to. Changes of one rule in one event stay
+            together.
 
     Yields:
         The rule and the group, in the order of first events.

@@ -1,4 +1,6 @@
-"""What happened to each frame, graph and recompile, and what findings cost: a recording and its findings in."""
+"""What happened to each frame, graph and recompile, and what findings cost: a recording and its
+findings in.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Cost, Finding, FrameReport, FrameState, GraphReport, RecompileReport
+from graphdoctor.facts.diagnosis import (
+    Cost,
+    Finding,
+    FrameReport,
+    FrameState,
+    GraphReport,
+    RecompileReport,
+)
 from graphdoctor.facts.fixes import TriedFix
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import RecompileCause
@@ -34,7 +43,8 @@ def frame_reports(view: RecordingView) -> Iterator[FrameReport]:
     rest_eager = {
         record.compile_id
         for record in recording.breaks
-        if (frame := view.frame(record.compile_id)) is not None and frame.name in left_eager(record, frame, view)
+        if (frame := view.frame(record.compile_id)) is not None
+        and frame.name in left_eager(record, frame, view)
     }
     of_frame = grouped((compile_.frame_id, compile_) for compile_ in recording.compiles)
     for frame in recording.frames:
@@ -57,7 +67,9 @@ def _state(compiles: Sequence[Compile], rest_eager: set[str | None]) -> FrameSta
     return "compiled" if "compiled" in outcomes else "empty"
 
 
-def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterator[GraphReport]:
+def graph_reports(
+    view: RecordingView, findings: Sequence[Finding], root: Path
+) -> Iterator[GraphReport]:
     """Each graph and what ended it, in order.
 
     Args:
@@ -81,7 +93,9 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
     for graph in view.recording.graphs:
         compile_, site = view.compiles.get(graph.compile_id), ends.get(graph.compile_id)
         if site is None:
-            ended_by = "return" if compile_ is None or compile_.outcome == "compiled" else compile_.outcome
+            ended_by = (
+                "return" if compile_ is None or compile_.outcome == "compiled" else compile_.outcome
+            )
             yield GraphReport(index=graph.index, ended_by=ended_by)
             continue
         file, line, cause = relative(site.entry.file, root), site.entry.line, site.cause
@@ -92,7 +106,9 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         )
 
 
-def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterator[RecompileReport]:
+def recompile_reports(
+    view: RecordingView, findings: Sequence[Finding], root: Path
+) -> Iterator[RecompileReport]:
     """Each recompile event and the finding it belongs to, in order.
 
     Args:
@@ -137,8 +153,11 @@ def with_costs(
 ) -> list[Finding]:
     """The findings, each with what it costs."""
     is_limited = any(compile_.outcome == "limit" for compile_ in recording.compiles)
-    # What a function over its limit does in a call is no break's doing, and it leaves no trace there.
-    gaps = {} if is_limited else _gaps(recording, graphs, findings) or _whole_call(recording, findings)
+    # What a function over its limit does in a call is no break's doing, and it leaves no trace
+    # there.
+    gaps = (
+        {} if is_limited else _gaps(recording, graphs, findings) or _whole_call(recording, findings)
+    )
     steady_us = recording.steady_call.call_us if recording.steady_call else None
     fixed = _fixed(recording.treatment.tried) if recording.treatment else {}
     compiled = _compile_seconds(recompiles)
@@ -155,17 +174,25 @@ def with_costs(
 
 
 def _is_on_accelerator(recording: Recording) -> bool:
-    """Whether a device other than the CPU runs the graphs, so that the host doesn't wait for each of them."""
+    """Whether a device other than the CPU runs the graphs, so that the host doesn't wait for each
+    of them.
+    """
     inputs = (item for graph in recording.graphs for item in graph.inputs or ())
     devices = {item.device for item in inputs} | {recording.target.call_options.get("device")}
-    return any(isinstance(device, str) and device.partition(":")[0] not in ("cpu", "meta") for device in devices)
+    return any(
+        isinstance(device, str) and device.partition(":")[0] not in ("cpu", "meta")
+        for device in devices
+    )
 
 
-def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterable[Finding]) -> Mapping[str, float]:
-    """Microseconds from the end of each graph that a break ends to the start of the next graph, by finding.
+def _gaps(
+    recording: Recording, graphs: Iterable[GraphReport], findings: Iterable[Finding]
+) -> Mapping[str, float]:
+    """Microseconds from the end of each graph that a break ends to the start of the next graph, by
+    finding.
 
-    A graph that ends with a return belongs to a function called after a break: the gap after it counts for the break
-    before.
+    A graph that ends with a return belongs to a function called after a break: the gap after it
+    counts for the break before.
     """
     if recording.steady_call is None:
         return {}
@@ -180,7 +207,8 @@ def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterabl
     last = ended_by.get(runs[-1].graph) if runs else None
     is_skipped = any(finding.effects.eager_frames for finding in findings)
     if last is not None and not is_skipped:
-        # No graph follows and no function runs eagerly, so the rest of the call belongs to the last break.
+        # No graph follows and no function runs eagerly, so the rest of the call belongs to the last
+        # break.
         found[last] = found.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us
     return found
 
@@ -196,13 +224,17 @@ def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[st
 
 
 def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
-    """What verified fixes save, by finding of the unchanged program; None where timing shows no difference."""
+    """What verified fixes save, by finding of the unchanged program; None where timing shows no
+    difference.
+    """
     found: dict[str, Cost | None] = {}
     for fix in tried:
         if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:
             continue
         times = fix.times[0]
-        saved = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
+        saved = Cost(
+            call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio
+        )
         found[fix.fingerprint] = saved if times.is_clear else None
     return found
 
@@ -210,6 +242,10 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
 def _compile_seconds(recompiles: Iterable[RecompileReport]) -> dict[str, float]:
     found: dict[str, float] = {}
     for report in recompiles:
-        if report.fingerprint is not None and report.cost_s is not None and not report.is_over_limit:
+        if (
+            report.fingerprint is not None
+            and report.cost_s is not None
+            and not report.is_over_limit
+        ):
             found[report.fingerprint] = found.get(report.fingerprint, 0.0) + report.cost_s
     return found

@@ -1,7 +1,7 @@
 """What a rule is: documentation, a match, a message, fixes.
 
-Each rule has its own file in ``rules``. The docstring of its class is the page that ``graphdoctor rule CODE``
-prints; ``tests/rules/test_documentation.py`` says which sections it has.
+Each rule has its own file in ``rules``. The docstring of its class is the page that ``graphdoctor
+rule CODE`` prints; ``tests/rules/test_documentation.py`` says which sections it has.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
 def shortened(text: str) -> str:
-    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the line's text."""
+    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the
+    line's text.
+    """
     flat = " ".join(text.split()) or "…"
     return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
 
@@ -67,14 +69,16 @@ _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 @dataclass(frozen=True)
 class BreakSite:
-    """The innermost line of user or package code that graph-break records with the same cause point to.
+    """The innermost line of user or package code that graph-break records with the same cause point
+    to.
 
     Args:
         entry: That line.
         records: torch's records, in the order of the log; at least one.
         effects: What the site caused.
         context: What surrounds the line in its source, or None if the source couldn't be read.
-        is_traced: The line is in a function that torch compiles; otherwise it led to one, such as `loss.backward()`.
+        is_traced: The line is in a function that torch compiles; otherwise it led to one, such as
+            `loss.backward()`.
     """
 
     entry: StackEntry
@@ -110,7 +114,11 @@ class BreakSite:
 
     def is_inside(self, part: str) -> bool:
         """Whether that stack has a file of Python's or torch's own with this in its path."""
-        files = (entry.file.replace("\\", "/") for entry in self.stack if entry.origin in ("stdlib", "torch"))
+        files = (
+            entry.file.replace("\\", "/")
+            for entry in self.stack
+            if entry.origin in ("stdlib", "torch")
+        )
         return any(part in file for file in files)
 
     @property
@@ -169,7 +177,8 @@ class BreakSite:
     def statement_node(self) -> ast.stmt | None:
         """The statement that the line belongs to, or None if it is cut off or can't be parsed."""
         written = re.sub(r"^elif\b", "if", self.statement)
-        # A log that graphdoctor didn't record has only the line: a compound statement then lacks its body.
+        # A log that graphdoctor didn't record has only the line: a compound statement then lacks
+        # its body.
         for text in (written, f"{written}\n    ..."):
             if (tree := parsed(text)) is not None:
                 return next(iter(tree.body), None)
@@ -177,7 +186,9 @@ class BreakSite:
 
     @property
     def called(self) -> str | None:
-        """The dotted name of the function called where torch points, such as ``log.info`` or ``open(...).read``."""
+        """The dotted name of the function called where torch points, such as ``log.info`` or
+        ``open(...).read``.
+        """
         tree = self.node
         if tree is None:
             match = _CALLED.search(self.expression)
@@ -185,7 +196,8 @@ class BreakSite:
         if not isinstance(tree, ast.Call):
             return None
         for node in ast.walk(tree.func):
-            # Only the called function matters, not the arguments that made the object before the dot.
+            # Only the called function matters, not the arguments that made the object before the
+            # dot.
             if isinstance(node, ast.Call):
                 node.args, node.keywords = [ast.Constant(...)], []
         return ast.unparse(tree.func)
@@ -197,10 +209,14 @@ class BreakSite:
 
     @property
     def bare_call(self) -> ast.Call | None:
-        """The call, if the statement is a call whose result isn't used, so that no other line needs it."""
+        """The call, if the statement is a call whose result isn't used, so that no other line needs
+        it.
+        """
         match self.statement_node:
             # A call in a lambda is made by whoever calls that.
-            case ast.Expr(value=ast.Call() as call) if not (self.is_pointed and self._is_in_lambda(call)):
+            case ast.Expr(value=ast.Call() as call) if not (
+                self.is_pointed and self._is_in_lambda(call)
+            ):
                 return call
         return None
 
@@ -211,19 +227,29 @@ class BreakSite:
 
     @property
     def is_comprehension(self) -> bool:
-        """Torch compiles a comprehension or a generator expression by itself there, as Python runs it as a function."""
-        return all(record.stack and record.stack[0].function in _COMPREHENSIONS for record in self.records)
+        """Torch compiles a comprehension or a generator expression by itself there, as Python runs
+        it as a function.
+        """
+        return all(
+            record.stack and record.stack[0].function in _COMPREHENSIONS for record in self.records
+        )
 
     @property
     def looped_over(self) -> str:
         """What the ``for`` at the line iterates over, or the expression if there is no ``for``."""
         statement = self.statement_node
-        return shortened(ast.unparse(statement.iter)) if isinstance(statement, ast.For | ast.AsyncFor) else self.shown
+        return (
+            shortened(ast.unparse(statement.iter))
+            if isinstance(statement, ast.For | ast.AsyncFor)
+            else self.shown
+        )
 
     @property
     def chained_types(self) -> tuple[str, ...]:
         """The ``gb_type`` of all chained messages of all records, each once, in order."""
-        return tuple(dict.fromkeys(reason.gb_type for record in self.records for reason in record.chain))
+        return tuple(
+            dict.fromkeys(reason.gb_type for record in self.records for reason in record.chain)
+        )
 
     @property
     def break_effects(self) -> tuple[BreakEffect, ...]:
@@ -232,12 +258,16 @@ class BreakSite:
 
     @property
     def is_own_code(self) -> bool:
-        """The line is in the user's own code, so it can be edited, and in a function that torch compiles."""
+        """The line is in the user's own code, so it can be edited, and in a function that torch
+        compiles.
+        """
         return self.entry.origin == "user" and self.is_traced
 
 
 class Page(ABC):
-    """The documentation of one code: the docstring of the class. A rule has its code and its name from its file."""
+    """The documentation of one code: the docstring of the class. A rule has its code and its name
+    from its file.
+    """
 
     code: ClassVar[str]
     """The code, such as ``GD101``."""
@@ -246,7 +276,9 @@ class Page(ABC):
     severity: ClassVar[Severity]
     """How bad it is. A break that torch can't resume after is always an ``error``."""
 
-    def __init_subclass__(cls, *, code: str = "", name: str = "", severity: Severity = "warning") -> None:
+    def __init_subclass__(
+        cls, *, code: str = "", name: str = "", severity: Severity = "warning"
+    ) -> None:
         super().__init_subclass__()
         if of_file := _RULE_FILE.search(cls.__module__):
             code, name = of_file[1].upper(), of_file[2].replace("_", "-")
@@ -266,7 +298,10 @@ class Page(ABC):
     def sections(cls) -> Mapping[str, str]:
         """The text of each section by its heading, in order."""
         parts = re.split(r"^## (.+)$", cls.documentation(), flags=re.MULTILINE)
-        return {heading.strip(): body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
+        return {
+            heading.strip(): body.strip()
+            for heading, body in zip(parts[1::2], parts[2::2], strict=True)
+        }
 
 
 class GapPage(Page):
@@ -277,7 +312,8 @@ class Rule(Page):
     """A page on one kind of finding, and what finds it."""
 
     guide: ClassVar[str | None] = None
-    """Where its suggestions are recommended, unless one says so itself; by default the guide for codes like its own."""
+    """Where its suggestions are recommended, unless one says so itself; by default the guide for
+    codes like its own."""
     remedies: ClassVar[tuple[Fix, ...]] = ()
     """Suggestions, best first, if they are the same for all that it finds."""
 
@@ -291,8 +327,9 @@ class Rule(Page):
 class BreakRule(Rule):
     """A rule about a break site. A site belongs to the first rule of the catalog that matches it.
 
-    What the class has of ``torch_ids``, ``gb_type``, ``context``, ``inside``, ``topic`` and ``mechanism`` names the
-    breaks that always belong to the rule. Override the methods where words that never change don't do.
+    What the class has of ``torch_ids``, ``gb_type``, ``context``, ``inside``, ``topic`` and
+    ``mechanism`` names the breaks that always belong to the rule. Override the methods where words
+    that never change don't do.
     """
 
     torch_ids: ClassVar[tuple[str, ...]] = ()
@@ -331,7 +368,9 @@ class BreakRule(Rule):
         return self.says.format(site=site)
 
     def suggested(self, site: BreakSite) -> Fixes:
-        """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}`` too."""
+        """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}``
+        too.
+        """
         return (fix.replace(title=fix.title.format(site=site)) for fix in self.remedies)
 
     def fixes(self, site: BreakSite) -> Fixes:
@@ -382,7 +421,9 @@ class RecordingView:
     @cached_property
     def resumed(self) -> Mapping[CodeLine, list[str]]:
         """Compiles of the functions that continue from lines of functions."""
-        framed = ((self.frames.get(compile_.frame_id), compile_) for compile_ in self.recording.compiles)
+        framed = (
+            (self.frames.get(compile_.frame_id), compile_) for compile_ in self.recording.compiles
+        )
         return grouped(
             ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
             for frame, compile_ in framed
@@ -403,7 +444,9 @@ class RecordingView:
     def line(self, file: str | None, line: int | None) -> StackEntry | None:
         """A line that torch points to, as a location; None if nothing is known of it."""
         stacks = (compile_.stack for compile_ in self.recording.compiles)
-        known = next((entry for stack in stacks for entry in stack if entry.at == (file, line)), None)
+        known = next(
+            (entry for stack in stacks for entry in stack if entry.at == (file, line)), None
+        )
         if known is not None or file is None or line is None:
             return known
         context = self.contexts.get((file, line))
@@ -414,13 +457,19 @@ class RecordingView:
             file=file,
             line=line,
             function=frame.function if frame is not None else "<unknown>",
-            qualname=context.qualname if context is not None else frame.qualname if frame is not None else None,
+            qualname=context.qualname
+            if context is not None
+            else frame.qualname
+            if frame is not None
+            else None,
             text=_line_text(context) if context is not None else None,
             origin=frame.origin if frame is not None else "user",
             package=frame.package if frame is not None else None,
         )
 
-    def place(self, file: str | None, line: int | None, compile_id: str | None) -> StackEntry | None:
+    def place(
+        self, file: str | None, line: int | None, compile_id: str | None
+    ) -> StackEntry | None:
         """That line; else the function of a compile, or that of the largest graph."""
         frame = self.frame(compile_id) or self.main_frame
         return self.line(file, line) or (frame.entry if frame is not None else None)
@@ -454,7 +503,8 @@ class RuleMatch:
         reasons: torch's chained messages, cause first.
         torch_reason: The cause in torch's words, if it isn't the first of ``reasons``.
         severity: None for the rule's own.
-        subject: What distinguishes it from other findings of the rule on the same line, such as the value that changed.
+        subject: What distinguishes it from other findings of the rule on the same line, such as the
+            value that changed.
         changes: The changed values that it is about, each once.
         call_us: What it takes of a steady call, by the profiler, in microseconds; None if unknown.
         share: That divided by the time of the call.
@@ -483,12 +533,15 @@ class RuleMatch:
 
 
 class RecompileRule(Rule):
-    """A rule about a value whose change makes torch recompile. A change belongs to the first rule that matches it."""
+    """A rule about a value whose change makes torch recompile. A change belongs to the first rule
+    that matches it.
+    """
 
     kinds: ClassVar[tuple[ChangeKind, ...]] = ()
     """Kinds of changes that always belong to this rule."""
     is_about_calls: ClassVar[bool] = False
-    """Whether its suggestions are for what changes from call to call: none of them helps within one."""
+    """Whether its suggestions are for what changes from call to call: none of them helps within
+    one."""
 
     def matches(self, change: GuardChange) -> bool:
         """Whether a change belongs to this rule."""

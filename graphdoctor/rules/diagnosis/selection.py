@@ -38,12 +38,16 @@ def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         GraphDoctorError: No rule's code begins with one of them.
     """
-    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
+    chosen = tuple(
+        part.strip().upper() for text in texts for part in text.split(",") if part.strip()
+    )
     if not chosen:
         return ()
     from graphdoctor.rules.catalog import ALL_RULES
 
     for prefix in chosen:
         if not any(code.startswith(prefix) for code in ALL_RULES):
-            raise GraphDoctorError(f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule lists the rules.")
+            raise GraphDoctorError(
+                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule lists the rules."
+            )
     return chosen

@@ -13,7 +13,9 @@ from graphdoctor.rules.diagnosis.rule import BreakSite, CodeLine, RecordingView
 
 
 def view_of(recording: Recording) -> RecordingView:
-    """The recording with its break sites, in the order of their first records, and its recompile events."""
+    """The recording with its break sites, in the order of their first records, and its recompile
+    events.
+    """
     view = RecordingView(recording, ())
     groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
     entries: dict[tuple[str, int, str], StackEntry] = {}
@@ -33,7 +35,11 @@ def view_of(recording: Recording) -> RecordingView:
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
     order = {compile_id: number for number, compile_id in enumerate(view.compiles)}
-    functions = {(frame.file, name) for frame in recording.frames for name in (frame.function, frame.code_name)}
+    functions = {
+        (frame.file, name)
+        for frame in recording.frames
+        for name in (frame.function, frame.code_name)
+    }
     lines = {(frame.file, frame.line) for frame in recording.frames}
     sites = tuple(
         BreakSite(
@@ -51,8 +57,9 @@ def view_of(recording: Recording) -> RecordingView:
 def _site_entry(record: BreakRecord, view: RecordingView) -> StackEntry | None:
     """The innermost line that belongs to neither torch nor the standard library.
 
-    If a torch module breaks, the record's stack has no such line: then this is the line that led to the frame, or the
-    frame's own line if there is none. A record without a stack is at the frame's own line: its caller isn't to blame.
+    If a torch module breaks, the record's stack has no such line: then this is the line that led to
+    the frame, or the frame's own line if there is none. A record without a stack is at the frame's
+    own line: its caller isn't to blame.
     """
     compile_ = view.compiles.get(record.compile_id)
     above = compile_.stack[:-1] if compile_ else ()
@@ -63,25 +70,37 @@ def _site_entry(record: BreakRecord, view: RecordingView) -> StackEntry | None:
 
 
 def _at_root(
-    entry: StackEntry, record: BreakRecord, view: RecordingView, roots: dict[tuple[str, int], StackEntry]
+    entry: StackEntry,
+    record: BreakRecord,
+    view: RecordingView,
+    roots: dict[tuple[str, int], StackEntry],
 ) -> StackEntry:
-    """Where the program compiles the module in whose call torch's own code breaks, if that is known.
+    """Where the program compiles the module in whose call torch's own code breaks, if that is
+    known.
 
     Args:
         entry: The innermost line of the program.
         record: The break.
         view: The recording.
-        roots: For each line that calls such a module, where it is compiled; those found now are added.
+        roots: For each line that calls such a module, where it is compiled; those found now are
+            added.
     """
     compile_, frame = view.compiles.get(record.compile_id), view.frame(record.compile_id)
     is_wrapper = frame is not None and frame.is_wrapper and frame.line == entry.line
-    if compile_ is not None and is_wrapper and (caller := innermost(compile_.stack[:-1])) is not None:
+    if (
+        compile_ is not None
+        and is_wrapper
+        and (caller := innermost(compile_.stack[:-1])) is not None
+    ):
         roots[caller.at] = entry
     return roots.get(entry.at, entry)
 
 
 def _is_traced(
-    entry: StackEntry, records: Iterable[BreakRecord], functions: Set[tuple[str, str]], lines: Set[tuple[str, int]]
+    entry: StackEntry,
+    records: Iterable[BreakRecord],
+    functions: Set[tuple[str, str]],
+    lines: Set[tuple[str, int]],
 ) -> bool:
     """Whether torch compiles the function that the line is in."""
     if (entry.file, entry.function) in functions:
@@ -92,18 +111,28 @@ def _is_traced(
 
 
 def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
-    """The line of the frame's own function where the break left it, or None if the stack doesn't show it."""
+    """The line of the frame's own function where the break left it, or None if the stack doesn't
+    show it.
+    """
     if record.is_stack_exact:
         return record.stack[0].line if record.stack else None
     names = (frame.function, frame.code_name)
-    return next((entry.line for entry in record.stack if entry.file == frame.file and entry.function in names), None)
+    return next(
+        (
+            entry.line
+            for entry in record.stack
+            if entry.file == frame.file and entry.function in names
+        ),
+        None,
+    )
 
 
 def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[str, ...]:
     """The functions whose rest runs eagerly because of a break.
 
-    That is the frame's own, unless torch continues it: with ``nested_graph_breaks``, only what it called and can't
-    continue is left to eager mode (``torch/_dynamo/symbolic_convert.py``, 2.13, ``InstructionTranslatorBase``).
+    That is the frame's own, unless torch continues it: with ``nested_graph_breaks``, only what it
+    called and can't continue is left to eager mode (``torch/_dynamo/symbolic_convert.py``, 2.13,
+    ``InstructionTranslatorBase``).
     """
     if record.effect != "rest_eager":
         return ()
@@ -115,11 +144,14 @@ def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[
     return tuple(
         entry.qualname or entry.function
         for entry in called
-        if entry.function not in own and (entry.file, entry.function, entry.line) not in view.resumed
+        if entry.function not in own
+        and (entry.file, entry.function, entry.line) not in view.resumed
     )
 
 
-def _effects(records: Iterable[BreakRecord], view: RecordingView, order: Callable[[str], int]) -> Effects:
+def _effects(
+    records: Iterable[BreakRecord], view: RecordingView, order: Callable[[str], int]
+) -> Effects:
     broken: set[str] = set()
     skipped: dict[str, None] = {}
     rest_eager: dict[str, None] = {}
@@ -133,7 +165,10 @@ def _effects(records: Iterable[BreakRecord], view: RecordingView, order: Callabl
             # Of a function that torch resumed before, what comes before runs in graphs.
             (skipped if frame.resumes_at is None else rest_eager)[frame.name] = None
         rest_eager |= dict.fromkeys(left_eager(record, frame, view))
-        if record.effect in ("resumed", "rest_eager") and (line := _frame_line(record, frame)) is not None:
+        if (
+            record.effect in ("resumed", "rest_eager")
+            and (line := _frame_line(record, frame)) is not None
+        ):
             resumes.add((frame.file, frame.function, line))
     following = [compile_id for line in resumes for compile_id in view.resumed.get(line, ())]
     return Effects(

@@ -1,7 +1,9 @@
-"""What each stage of the compiler made of each graph: a recording with its picture in, ``GraphStages`` out.
+"""What each stage of the compiler made of each graph: a recording with its picture in,
+``GraphStages`` out.
 
-From Dynamo's graph to AOTAutograd's, torch's own mapping of nodes says what came of an operation; where torch notes
-none, operations of one line of the program belong together. From there on nodes keep their names.
+From Dynamo's graph to AOTAutograd's, torch's own mapping of nodes says what came of an operation;
+where torch notes none, operations of one line of the program belong together. From there on nodes
+keep their names.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ Links = Mapping[str, Sequence[str]]
 def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[GraphStages, ...]:
     """Each graph with its stages, in the order in which Dynamo captured them."""
     frames = recording.frames_by_compile()
-    texts = {source.file: source.text.splitlines() for source in picture.files if source.text is not None}
+    texts = {
+        source.file: source.text.splitlines() for source in picture.files if source.text is not None
+    }
     graphs = grouped((_key(graph), graph) for graph in picture.graphs)
     codes = grouped((_key(code), code) for code in picture.generated)
     return tuple(
@@ -60,18 +64,24 @@ def _graph(
     root: Path,
 ) -> GraphStages:
     parts = list(_parts(graphs, codes))
-    stages = tuple(report for part in parts for report in _Reports(*part, root, is_only=len(parts) == 1).all())
+    stages = tuple(
+        report for part in parts for report in _Reports(*part, root, is_only=len(parts) == 1).all()
+    )
     places = {(node.file, node.line) for graph in graphs for node in graph.nodes}
     lines = (
         SourceLine(file=relative(file, root), line=line, text=texts[file][line - 1].strip())
-        for file, line in sorted((file, line) for file, line in places if file is not None and line is not None)
+        for file, line in sorted(
+            (file, line) for file, line in places if file is not None and line is not None
+        )
         if 0 < line <= len(texts.get(file, ()))
     )
     return GraphStages(
         compile_id=graphs[0].compile_id,
         graph_index=graphs[0].graph_index,
         function="?" if frame is None else frame.described,
-        place=None if frame is None else LinePlace(file=relative(frame.file, root), line=frame.line),
+        place=None
+        if frame is None
+        else LinePlace(file=relative(frame.file, root), line=frame.line),
         stages=stages,
         lines=tuple(lines),
     )
@@ -102,7 +112,12 @@ class _Reports:
     """
 
     def __init__(
-        self, graphs: Sequence[StageGraph], codes: Sequence[GeneratedCode], root: Path, *, is_only: bool
+        self,
+        graphs: Sequence[StageGraph],
+        codes: Sequence[GeneratedCode],
+        root: Path,
+        *,
+        is_only: bool,
     ) -> None:
         self._is_only = is_only
         self._by_stage = {graph.stage: graph for graph in graphs if graph.stage != "post_grad"}
@@ -123,11 +138,15 @@ class _Reports:
                 yield self._lowered(of, graph)
             post_grad = self._post_grad.get(of)
             if post_grad is not None:
-                yield self._compared(self._report("post-grad", post_grad, of), post_grad, of or "post-grad", graph)
+                yield self._compared(
+                    self._report("post-grad", post_grad, of), post_grad, of or "post-grad", graph
+                )
             if (code := self._codes.get(of)) is not None:
                 yield self._fusion(code, post_grad)
 
-    def _report(self, stage: StageName, graph: StageGraph, of: LoweredGraph | None = None) -> StageReport:
+    def _report(
+        self, stage: StageName, graph: StageGraph, of: LoweredGraph | None = None
+    ) -> StageReport:
         return StageReport(
             stage=stage,
             of=of,
@@ -159,7 +178,9 @@ class _Reports:
         report = self._report(of, graph)
         if of == "inference":
             return self._from_dynamo(report, graph.nodes, of)
-        joint, forward, backward = (self._by_stage.get(stage) for stage in ("joint", "forward", "backward"))
+        joint, forward, backward = (
+            self._by_stage.get(stage) for stage in ("joint", "forward", "backward")
+        )
         if joint is not None:
             names = {node.name for node in joint.nodes}
             kept = sum(node.name in names for node in _operations(graph.nodes))
@@ -181,12 +202,16 @@ class _Reports:
         changes = tuple(self._changes([([node], []) for node in lost]))
         return report.replace(saved=values, changes=changes)
 
-    def _from_dynamo(self, report: StageReport, nodes: Sequence[StageNode], of: LoweredGraph | None) -> StageReport:
+    def _from_dynamo(
+        self, report: StageReport, nodes: Sequence[StageNode], of: LoweredGraph | None
+    ) -> StageReport:
         dynamo = self._by_stage.get("dynamo")
         if dynamo is None or not self._is_only:
             return report
         code = self._codes.get(of)
-        return self._with_changes(report, "dynamo", dynamo.nodes, nodes, code.lowered_from if code else {})
+        return self._with_changes(
+            report, "dynamo", dynamo.nodes, nodes, code.lowered_from if code else {}
+        )
 
     def _compared(
         self, report: StageReport, graph: StageGraph, name: StageName, before: StageGraph | None
@@ -222,7 +247,9 @@ class _Reports:
             alike.setdefault((before, after), []).extend((*ours, *theirs))
             counts[before, after] = counts.get((before, after), 0) + count
         for (before, after), nodes in alike.items():
-            yield StageChange(before=before, after=after, count=counts[before, after], places=self._places(nodes))
+            yield StageChange(
+                before=before, after=after, count=counts[before, after], places=self._places(nodes)
+            )
 
     def _fusion(self, code: GeneratedCode, post_grad: StageGraph | None) -> StageReport:
         nodes = post_grad.nodes if post_grad is not None else ()
@@ -231,7 +258,11 @@ class _Reports:
             order = {node.name: number for number, node in enumerate(nodes)}
             known = {node.name: node for node in nodes}
             kernels = tuple(
-                self._kernel(fused.name, sorted(fused.nodes, key=lambda name: order.get(name, len(order))), known)
+                self._kernel(
+                    fused.name,
+                    sorted(fused.nodes, key=lambda name: order.get(name, len(order))),
+                    known,
+                )
                 for fused in code.fused
             )
             named = {name for fused in code.fused for name in fused.nodes}
@@ -248,15 +279,22 @@ class _Reports:
             code=code.code,
         )
 
-    def _kernel(self, name: str, nodes: Sequence[str], known: Mapping[str, StageNode]) -> StageKernel:
+    def _kernel(
+        self, name: str, nodes: Sequence[str], known: Mapping[str, StageNode]
+    ) -> StageKernel:
         found = [known[node] for node in nodes if node in known]
         return StageKernel(
-            name=name, nodes=tuple(nodes), operations=_words(_computing(found)), places=self._places(found)
+            name=name,
+            nodes=tuple(nodes),
+            operations=_words(_computing(found)),
+            places=self._places(found),
         )
 
     def _places(self, nodes: Iterable[StageNode]) -> tuple[LinePlace, ...]:
         found = dict.fromkeys(
-            (node.file, node.line) for node in nodes if node.file is not None and node.line is not None
+            (node.file, node.line)
+            for node in nodes
+            if node.file is not None and node.line is not None
         )
         return tuple(LinePlace(file=relative(file, self._root), line=line) for file, line in found)
 
@@ -265,13 +303,16 @@ _Group = tuple[list[StageNode], list[StageNode]]
 """Operations that belong together, before and after."""
 
 
-def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Links) -> Iterator[_Group]:
+def _groups(
+    before: Sequence[StageNode], after: Sequence[StageNode], links: Links
+) -> Iterator[_Group]:
     """Operations and what became of them, in the order of the graphs.
 
-    Linked ones belong together, unless they are from different lines: a link is to what is left after later passes,
-    which also put other operations' results in an operation's place. An operation without a link belongs to one of the
-    same name in its line. Others belong to those of the same line that nothing links either, and else to what else
-    became of the line, if that is one group.
+    Linked ones belong together, unless they are from different lines: a link is to what is left
+    after later passes, which also put other operations' results in an operation's place. An
+    operation without a link belongs to one of the same name in its line. Others belong to those of
+    the same line that nothing links either, and else to what else became of the line, if that is
+    one group.
     """
     find, join = _union()
     links_of = _linked(before, after, links)
@@ -301,7 +342,9 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
     yield from members.values()
 
 
-def _linked(before: Sequence[StageNode], after: Sequence[StageNode], links: Links) -> dict[str, list[str]]:
+def _linked(
+    before: Sequence[StageNode], after: Sequence[StageNode], links: Links
+) -> dict[str, list[str]]:
     """For nodes after, those before that torch's mapping names."""
     known = {node.name: node for node in after}
     return grouped(
@@ -313,8 +356,14 @@ def _linked(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
 
 
 def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str, list[str]]:
-    """For nodes after, one before that has the same operation in the same line; each is taken once."""
-    free = grouped(((_place(node), _operation_name(node)), node.name) for node in before if node.file is not None)
+    """For nodes after, one before that has the same operation in the same line; each is taken
+    once.
+    """
+    free = grouped(
+        ((_place(node), _operation_name(node)), node.name)
+        for node in before
+        if node.file is not None
+    )
     found: dict[str, list[str]] = {}
     for node in after:
         waiting = free.get((_place(node), _operation_name(node)))
@@ -323,7 +372,9 @@ def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str,
     return found
 
 
-def _once(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+def _once(
+    before: tuple[str, ...], after: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
     """One of several equal changes of a line that runs several times, and how many there are."""
     for count in range(math.gcd(len(before), len(after)), 1, -1):
         first, then = before[: len(before) // count], after[: len(after) // count]
@@ -365,7 +416,9 @@ def _words(nodes: Iterable[StageNode]) -> tuple[str, ...]:
 
 
 def _operation_name(node: StageNode) -> str:
-    """What people call an operation: ``layer_norm``, ``mm``, ``view``; with its namespace unless it is torch's."""
+    """What people call an operation: ``layer_norm``, ``mm``, ``view``; with its namespace unless it
+    is torch's.
+    """
     if node.opcode == "call_module":
         return node.target
     parts = node.target.split(".")

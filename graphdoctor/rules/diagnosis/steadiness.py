@@ -1,4 +1,6 @@
-"""Whether a program stops compiling: a recording with its recompile events in, a ``Steadiness`` out."""
+"""Whether a program stops compiling: a recording with its recompile events in, a ``Steadiness``
+out.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from graphdoctor.facts.watch import CallWatch
 from graphdoctor.rules.diagnosis.rule import RecordingView
 
 _COMPILING_CALLS = 3
-"""A script is still compiling if the last calls of a function, at least as many, all compiled something."""
+"""A script is still compiling if the last calls of a function, at least as many, all compiled
+something."""
 
 
 def steadiness_of(view: RecordingView) -> Steadiness | None:
-    """Whether the calls of a recording stop compiling; None for a program whose own calls weren't watched."""
+    """Whether the calls of a recording stop compiling; None for a program whose own calls weren't
+    watched.
+    """
     recording = view.recording
     watch, settling = recording.watch, recording.settling
     per_call = [] if watch is not None else [call.compile_count for call in recording.calls]
@@ -37,12 +42,17 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
 
 
 def _of_script(watch: CallWatch) -> Steadiness:
-    """What is certain about a script without a function over its limit, which may merely have ended early."""
+    """What is certain about a script without a function over its limit, which may merely have ended
+    early.
+    """
     for found in watch.own:
         has_compiled_on = found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS
         if has_compiled_on and found.not_covered != "raised":
             return Steadiness(
-                state="compiling", compiles_per_call=(), function=found.compiled, compiling_calls=found.compiling_calls
+                state="compiling",
+                compiles_per_call=(),
+                function=found.compiled,
+                compiling_calls=found.compiling_calls,
             )
     has_settled = bool(watch.own) and all(found.is_settled for found in watch.own)
     return Steadiness(state="settled" if has_settled else None, compiles_per_call=())
@@ -71,17 +81,26 @@ def _settled(recording: Recording) -> SteadyState | None:
 
 
 def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, list[Compile]]:
-    """The state of a program that doesn't settle, with one function that shows it, and its recompiles."""
+    """The state of a program that doesn't settle, with one function that shows it, and its
+    recompiles.
+    """
     state: SteadyState
     settling = recording.settling
     if settling is not None and not settling.is_settled:
         state, shown = "never", list(settling.recompiles)
     else:
-        state, shown = "over_limit", [found for found in recording.compiles if found.outcome == "limit"]
+        state, shown = (
+            "over_limit",
+            [found for found in recording.compiles if found.outcome == "limit"],
+        )
         if not shown:
             return None, None, []
-    frames = {frame.frame_id: frame for frame in (*recording.frames, *(settling.frames if settling else ()))}
-    # A function that hit the limit says more than one that only recompiled; the first of them is the outermost.
+    frames = {
+        frame.frame_id: frame
+        for frame in (*recording.frames, *(settling.frames if settling else ()))
+    }
+    # A function that hit the limit says more than one that only recompiled; the first of them is
+    # the outermost.
     shown.sort(key=lambda found: (found.outcome != "limit", found.frame_id))
     chosen = next((found.frame_id for found in shown if found.frame_id in frames), None)
     among = settling.recompiles if settling is not None and state == "never" else recording.compiles
@@ -90,14 +109,26 @@ def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, 
 
 
 def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
-    """The values that differed in all of some recompiles; if none did, those that were new each time they differed.
+    """The values that differed in all of some recompiles; if none did, those that were new each
+    time they differed.
 
     Where layers share a function, what one layer changes alternates with what differs between them.
     """
     changes = [found.cause.changes if found.cause else () for found in again]
     everything = [change for found in changes for change in found if change.kind != "unknown"]
-    each = [change for change in distinct_values(everything) if all(_of(change, found) for found in changes)]
-    return tuple(each or (change for change in distinct_values(everything) if _is_always_new(_of(change, everything))))
+    each = [
+        change
+        for change in distinct_values(everything)
+        if all(_of(change, found) for found in changes)
+    ]
+    return tuple(
+        each
+        or (
+            change
+            for change in distinct_values(everything)
+            if _is_always_new(_of(change, everything))
+        )
+    )
 
 
 def _of(change: GuardChange, changes: Iterable[GuardChange]) -> list[GuardChange]:
@@ -113,4 +144,8 @@ def _is_always_new(changes: Sequence[GuardChange]) -> bool:
 def _compile_count(recording: Recording, frame_id: int) -> int:
     """How many versions of a function torch compiled, those in repetitions of the last call too."""
     again = recording.settling.recompiles if recording.settling else ()
-    return sum(found.outcome == "compiled" for found in (*recording.compiles, *again) if found.frame_id == frame_id)
+    return sum(
+        found.outcome == "compiled"
+        for found in (*recording.compiles, *again)
+        if found.frame_id == frame_id
+    )

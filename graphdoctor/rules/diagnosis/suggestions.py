@@ -1,8 +1,8 @@
 """Fixes that rules share, and code for them only where it can be pasted.
 
-Code for a statement is shown if it parses, if every name in it can be read at the place that it goes to, and if the
-statement was read in whole; otherwise the title has to do. Settings go to the start of the program, arguments to the
-call of ``torch.compile``.
+Code for a statement is shown if it parses, if every name in it can be read at the place that it
+goes to, and if the statement was read in whole; otherwise the title has to do. Settings go to the
+start of the program, arguments to the call of ``torch.compile``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def _fix(
     place: SnippetPlace | None = None,
     is_safe: bool = False,
 ) -> Fix:
-    """With lines to write, or in words alone; without a ``source``, the rule's guide recommends it."""
+    """With lines to write, or in words alone; without a ``source``, the rule's guide recommends
+    it.
+    """
     return Fix(title=title, kind=kind, snippet=snippet, place=place, is_safe=is_safe, source=source)
 
 
@@ -62,11 +64,13 @@ def rewritten(
     where: Literal["instead", "before"] = "instead",
     is_safe: bool = False,
 ) -> Fix:
-    """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted there.
+    """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted
+    there.
 
     Args:
         site: The break.
-        code: The new statements, in which the torch package is called ``torch``; None if the title has to do.
+        code: The new statements, in which the torch package is called ``torch``; None if the title
+            has to do.
         title: One imperative sentence.
         otherwise: The sentence without the code; None if ``title`` says enough.
         where: Whether the code replaces the statement or goes before it.
@@ -97,34 +101,52 @@ def _pasted(site: BreakSite, code: str | None) -> str | None:
 
 
 def _is_whole(context: SourceContext) -> bool:
-    """Whether a statement was read in whole and stands on lines of its own, so that it can be replaced."""
+    """Whether a statement was read in whole and stands on lines of its own, so that it can be
+    replaced.
+    """
     if context.statement_line is None or context.statement_end_line is None:
         return False
-    if len(context.statement.splitlines()) != context.statement_end_line - context.statement_line + 1:
+    if (
+        len(context.statement.splitlines())
+        != context.statement_end_line - context.statement_line + 1
+    ):
         return False
     tree = parsed(context.statement)
     return tree is not None and len(tree.body) == 1 and not _has_long_text(context.statement)
 
 
 def _has_long_text(statement: str) -> bool:
-    """Whether a text literal goes over several lines: these lost some of their indentation, which belongs to it."""
+    """Whether a text literal goes over several lines: these lost some of their indentation, which
+    belongs to it.
+    """
     tokens = tokenize.generate_tokens(io.StringIO(statement).readline)
-    is_text = {tokenize.STRING, *(getattr(tokenize, name) for name in _TEXT_PARTS if hasattr(tokenize, name))}
+    is_text = {
+        tokenize.STRING,
+        *(getattr(tokenize, name) for name in _TEXT_PARTS if hasattr(tokenize, name)),
+    }
     return any(token.type in is_text and token.start[0] != token.end[0] for token in tokens)
 
 
 def _with_torch(code: str, name: str | None) -> str | None:
-    """Code with the name that the torch package has in the file; None if it has none and the code needs it."""
+    """Code with the name that the torch package has in the file; None if it has none and the code
+    needs it.
+    """
     if name == "torch":
         return code
-    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and node.id == "torch"]
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Name) and node.id == "torch"
+    ]
     if nodes and name is None:
         return None
     lines = code.splitlines()
     for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         line = lines[node.lineno - 1].encode()
         start = node.col_offset
-        lines[node.lineno - 1] = (line[:start] + (name or "").encode() + line[start + len("torch") :]).decode()
+        lines[node.lineno - 1] = (
+            line[:start] + (name or "").encode() + line[start + len("torch") :]
+        ).decode()
     return "\n".join(lines)
 
 
@@ -135,7 +157,10 @@ def _free_names(tree: ast.AST) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, _COMPREHENSIONS):
             inner |= {
-                name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)
+                name.id
+                for part in node.generators
+                for name in ast.walk(part.target)
+                if isinstance(name, ast.Name)
             }
         elif isinstance(node, ast.Lambda):
             inner |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
@@ -162,11 +187,14 @@ def spliced(statement: str, part: ast.expr, new: str) -> str:
 
 
 def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
-    """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs its value."""
+    """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs
+    its value.
+    """
     call, pointed = site.bare_call, site.node
     if not site.is_own_code or call is None:
         return ()
-    # The break can be in an argument, such as a hook that is being registered: then the call itself is needed.
+    # The break can be in an argument, such as a hook that is being registered: then the call itself
+    # is needed.
     if pointed is not None and ast.dump(pointed) != ast.dump(call):
         return ()
     body = "\n".join("    " + line for line in site.statement.splitlines())
@@ -177,24 +205,32 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
 
 
 def call_before(site: BreakSite, name: str) -> Fix:
-    """A call, or a read of an attribute, that the caller makes, unless it needs what the function computes."""
+    """A call, or a read of an attribute, that the caller makes, unless it needs what the function
+    computes.
+    """
     tree = site.node
     match site.statement_node:
         case ast.ClassDef(name=made) | ast.FunctionDef(name=made):
             return code_fix(f"Move `{made}` out of the compiled function, with its decorators")
         # To set an item is a call, too.
-        case ast.Assign(targets=[set_, *_]) | ast.AugAssign(target=set_) | ast.Delete(targets=[set_, *_]) if (
-            site.called is None and isinstance(set_, ast.Attribute | ast.Subscript)
-        ):
+        case (
+            ast.Assign(targets=[set_, *_])
+            | ast.AugAssign(target=set_)
+            | ast.Delete(targets=[set_, *_])
+        ) if site.called is None and isinstance(set_, ast.Attribute | ast.Subscript):
             return code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-    given = [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
+    given = (
+        [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
+    )
     is_known = all(isinstance(each, ast.Constant) for each in given)
     known = "" if is_known else ", if its arguments are known there"
     verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
     return code_fix(f"{verb} `{name}` before the compiled function and pass its result in{known}")
 
 
-WITHIN_CALL = code_fix("Fix the graph breaks first: the value changes within one call, as a loop's counter does")
+WITHIN_CALL = code_fix(
+    "Fix the graph breaks first: the value changes within one call, as a loop's counter does"
+)
 OWN_FUNCTION = code_fix(
     "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
     "and `with`: that call breaks the graph, too, but torch resumes after it",
@@ -240,14 +276,21 @@ REGIONAL = code_fix(
 
 
 def setting(
-    name: str, title: str, source: str | None = None, *, value: bool | int = True, is_safe: bool = False
+    name: str,
+    title: str,
+    source: str | None = None,
+    *,
+    value: bool | int = True,
+    is_safe: bool = False,
 ) -> Fix:
     """A torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
     full = name if "." in name else f"torch._dynamo.config.{name}"
     return from_setting(Setting(name=full, value=value), title, source, is_safe=is_safe)
 
 
-def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
+def from_setting(
+    chosen: Setting, title: str, source: str | None = None, *, is_safe: bool = False
+) -> Fix:
     """A torch setting as a fix; without a ``source``, where the setting is declared."""
     declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
     return Fix(
@@ -262,31 +305,42 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_s
 
 
 def sources_setting(name: str, sources: list[str], title: str) -> Fix:
-    """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line that isn't tried."""
+    """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line
+    that isn't tried.
+    """
     chosen = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources))
     return from_setting(chosen, title, is_safe=True).replace(snippet=chosen.line, setting=None)
 
 
 def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
     """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
-    return call_fix(title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe)
+    return call_fix(
+        title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe
+    )
 
 
 def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
-    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a colon.
+    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a
+    colon.
 
-    On a CPU, it writes the same C++ in that mode, and tries only products of batches and those with frozen weights
-    (``use_cpp_gemm_template``, ``torch/_inductor/utils.py``, 2.13).
+    On a CPU, it writes the same C++ in that mode, and tries only products of batches and those with
+    frozen weights (``use_cpp_gemm_template``, ``torch/_inductor/utils.py``, 2.13).
     """
     is_on_cpu = recording.kernels is None or recording.kernels.device == "cpu"
-    if not is_on_cpu and not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
+    if not is_on_cpu and not str(recording.target.compile_arguments.get("mode")).startswith(
+        "max-autotune"
+    ):
         argument = 'mode="max-autotune"'
         yield compile_argument(argument, f"Compile with {argument}: {why}", is_safe=False)
 
 
 def in_bfloat16(device: str | None) -> str:
-    """How to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU without instructions for it."""
-    condition = "" if device == "cuda" else ", if the CPU has instructions for it (AMX or AVX512-BF16)"
+    """How to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU without
+    instructions for it.
+    """
+    condition = (
+        "" if device == "cuda" else ", if the CPU has instructions for it (AMX or AVX512-BF16)"
+    )
     return f"torch.autocast with bfloat16{condition}"
 
 
@@ -308,4 +362,6 @@ def guard_filter(name: str, risk: str) -> Fix:
 SKIP_INBUILT = guard_filter(
     "skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"
 )
-SKIP_ALL = guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module")
+SKIP_ALL = guard_filter(
+    "skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"
+)

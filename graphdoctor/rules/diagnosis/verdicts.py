@@ -13,20 +13,45 @@ from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
 
 _ORDER: tuple[Verdict, ...] = (
-    *("verified", "contained", "unproven", "not tried", "moved", "no effect", "makes it worse", "changes results"),
+    *(
+        "verified",
+        "contained",
+        "unproven",
+        "not tried",
+        "moved",
+        "no effect",
+        "makes it worse",
+        "changes results",
+    ),
     "failed",
 )
 
 
-_OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting", "diff", "compared", "attacked")
+_OF_BOTH = (
+    "title",
+    "kind",
+    "snippet",
+    "is_safe",
+    "verdict",
+    "reason",
+    "setting",
+    "diff",
+    "compared",
+    "attacked",
+)
 """What a suggestion has from its trial."""
 
 
 def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
-    """The findings with the verdicts of trials on their fixes, verified fixes first, and why they have no edit."""
+    """The findings with the verdicts of trials on their fixes, verified fixes first, and why they
+    have no edit.
+    """
     treatment, reasons = recording.treatment, recording.declined.reasons
     if treatment is None:
-        return [one.replace(fixes=tuple(_in_words(one.fixes, reasons.get(one.fingerprint)))) for one in findings]
+        return [
+            one.replace(fixes=tuple(_in_words(one.fixes, reasons.get(one.fingerprint))))
+            for one in findings
+        ]
     return [
         finding.replace(
             fixes=fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
@@ -43,12 +68,22 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
     if is_own or finding.fingerprint not in treatment.gone:
         return None
     # Lines of later programs have other numbers.
-    causes = (fix for fix in working if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone)
+    causes = (
+        fix
+        for fix in working
+        if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone
+    )
     fix = next(causes, None)
-    return None if fix is None else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.place)
+    return (
+        None
+        if fix is None
+        else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.place)
+    )
 
 
-def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None) -> tuple[Fix, ...]:
+def fixes_with(
+    finding: Finding, tried: Sequence[TriedFix], declined: str | None
+) -> tuple[Fix, ...]:
     """The fixes of a finding with the verdicts of trials, verified ones first.
 
     Args:
@@ -65,17 +100,27 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
         rule = rules.get(_key(one))
         shared = values_of(one, *_OF_BOTH)
         found.append(
-            Fix(**shared, place=rule.place if rule else one.snippet_place, source=rule.source if rule else None)
+            Fix(
+                **shared,
+                place=rule.place if rule else one.snippet_place,
+                source=rule.source if rule else None,
+            )
         )
     has_edit = any(fix.diff for fix in own)
     # An edit replaces the rule's description of it.
-    rest = [fix for fix in finding.fixes if not (fix.kind == "code" and has_edit) and not _is_tried(fix, own)]
+    rest = [
+        fix
+        for fix in finding.fixes
+        if not (fix.kind == "code" and has_edit) and not _is_tried(fix, own)
+    ]
     found += _in_words(rest, declined)
     return tuple(sorted(found, key=lambda fix: _ORDER.index(fix.verdict)))
 
 
 def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
-    """Each fix once, as it was tried last: one that is taken back can be tried again beside others."""
+    """Each fix once, as it was tried last: one that is taken back can be tried again beside
+    others.
+    """
     found: dict[tuple[str, str | None, str | None], TriedFix] = {}
     for fix in tried:
         key = fix.title, fix.snippet, fix.diff
@@ -85,7 +130,8 @@ def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
 
 
 def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
-    """Suggestions without their code, if no edit could be written: what kept it from being written holds for the code.
+    """Suggestions without their code, if no edit could be written: what kept it from being written
+    holds for the code.
 
     Args:
         fixes: What the rule suggests.
@@ -101,7 +147,9 @@ def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
-    """Whether a suggestion was tried: its setting, or all of its lines, in one trial or in several."""
+    """Whether a suggestion was tried: its setting, or all of its lines, in one trial or in
+    several.
+    """
     if fix.setting is not None:
         return any(one.setting == fix.setting for one in own)
     written = {line for one in own for line in (one.snippet or "").splitlines()}
@@ -114,22 +162,33 @@ def _key(fix: Fix | TriedFix) -> Setting | str | None:
 
 
 def with_replays(findings: Sequence[Finding], answer: WhatIf | None) -> list[Finding]:
-    """The findings, with the results of replays on their suggestions; those that save nothing come last.
+    """The findings, with the results of replays on their suggestions; those that save nothing come
+    last.
 
     Args:
         findings: All findings of a diagnosis.
         answer: The replays, or None.
     """
-    base = next((result for result in answer.results if not result.remedies), None) if answer else None
+    base = (
+        next((result for result in answer.results if not result.remedies), None) if answer else None
+    )
     if answer is None or base is None or base.compiles is None:
         return list(findings)
-    return [finding.replace(fixes=tuple(_judged(finding.fixes, answer.results, base))) for finding in findings]
+    return [
+        finding.replace(fixes=tuple(_judged(finding.fixes, answer.results, base)))
+        for finding in findings
+    ]
 
 
-def _judged(fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialResult) -> Iterator[Fix]:
+def _judged(
+    fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialResult
+) -> Iterator[Fix]:
     refuted: list[Fix] = []
     for fix in fixes:
-        result = next((one for one in results if len(one.remedies) == 1 and _is_same(fix, one.remedies[0])), None)
+        result = next(
+            (one for one in results if len(one.remedies) == 1 and _is_same(fix, one.remedies[0])),
+            None,
+        )
         if fix.verdict != "not tried" or result is None:
             yield fix
             continue
@@ -151,7 +210,9 @@ def _is_same(fix: Fix, remedy: Remedy) -> bool:
 
 
 def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, str | None]:
-    """What a replay says of a suggestion; "not tried" if it saves compiles, since it proves no finding gone."""
+    """What a replay says of a suggestion; "not tried" if it saves compiles, since it proves no
+    finding gone.
+    """
     if result.compiles is None:
         return "failed", result.error
     if result.outputs == "different":

@@ -1,1 +1,3 @@
-"""Judges diagnoses against a baseline, budgets and expectations. Imports models, rules and errors; never a view."""
+"""Judges diagnoses against a baseline, budgets and expectations. Imports models, rules and errors;
+never a view.
+"""

@@ -1,7 +1,8 @@
-"""The baseline file: what each target is known to do, by target and by torch release, reviewed like code.
+"""The baseline file: what each target is known to do, by target and by torch release, reviewed like
+code.
 
-Comes in: the file's text, diagnoses. Goes out: a ``Baseline`` and its text. The file has no line numbers and sorts its
-entries, so it changes only when what it holds does.
+Comes in: the file's text, diagnoses. Goes out: a ``Baseline`` and its text. The file has no line
+numbers and sorts its entries, so it changes only when what it holds does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from graphdoctor.rules.diagnosis.findings import bare_text
 from graphdoctor.rules.gate.documents import BOM, check_schema, parsed_json
 
 VERSION = "1.1"
-"""Version of the file's schema. 1.0 has findings alone, without their effects and without ``runs``."""
+"""Version of the file's schema. 1.0 has findings alone, without their effects and without
+``runs``."""
 
 _KEY = "graphdoctor_baseline"
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
@@ -43,9 +45,11 @@ class Baseline(Fact):
     """What is known."""
 
     targets: dict[str, dict[str, Entries]] = field(default_factory=dict)
-    """Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found."""
+    """Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was
+    found."""
     runs: dict[str, dict[str, BaselineRun]] = field(default_factory=dict)
-    """What was measured, by target name and torch release; a file of schema version 1.0 has none."""
+    """What was measured, by target name and torch release; a file of schema version 1.0 has
+    none."""
 
     def run(self, target: str, torch: str) -> BaselineRun | None:
         """What a target's run measured under a release; None if the file doesn't say."""
@@ -55,14 +59,20 @@ class Baseline(Fact):
         """The entries to compare a target with.
 
         Returns:
-            A release and its entries: the release that ran if the baseline has it, otherwise the newest one before it,
-            otherwise the oldest. None if the target isn't in the baseline.
+            A release and its entries: the release that ran if the baseline has it, otherwise the
+            newest one before it, otherwise the oldest. None if the target isn't in the baseline.
         """
         versions = self.targets.get(target)
         if not versions:
             return None
         before = [version for version in versions if _order(version) <= _order(torch)]
-        chosen = torch if torch in versions else max(before, key=_order) if before else min(versions, key=_order)
+        chosen = (
+            torch
+            if torch in versions
+            else max(before, key=_order)
+            if before
+            else min(versions, key=_order)
+        )
         return chosen, versions[chosen]
 
 
@@ -88,7 +98,8 @@ class Update:
     Args:
         baseline: The new baseline.
         found: By target name, what was written down.
-        before: By target name, what had been measured under the same release; without those that weren't.
+        before: By target name, what had been measured under the same release; without those that
+            weren't.
         added: By target name, entries that are new for the release that ran.
         dropped: By target name, entries that are gone.
         dropped_targets: Names of targets that are no longer configured.
@@ -150,7 +161,9 @@ def _place(entry: BaselineEntry) -> tuple[str, ...]:
     return entry.file, entry.function, entry.code, entry.text or "", entry.fingerprint
 
 
-def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterable[str] | None) -> Update:
+def updated(
+    before: Baseline, found: Mapping[str, Found], *, configured: Iterable[str] | None
+) -> Update:
     """Replace a baseline's entries for the targets and the torch release that ran.
 
     Args:
@@ -160,7 +173,9 @@ def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterabl
     """
     targets = {name: dict(versions) for name, versions in before.targets.items()}
     runs = {name: dict(versions) for name, versions in before.runs.items()}
-    dropped_targets = () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
+    dropped_targets = (
+        () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
+    )
     for name in dropped_targets:
         del targets[name]
         runs.pop(name, None)
@@ -174,18 +189,30 @@ def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterabl
         dropped[name] = tuple(entry for entry in old.values() if entry.fingerprint not in names)
         targets.setdefault(name, {})[ran.torch] = new
         runs.setdefault(name, {})[ran.torch] = ran.run
-    measured = {name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None}
-    return Update(Baseline(targets=targets, runs=runs), found, measured, added, dropped, dropped_targets)
+    measured = {
+        name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None
+    }
+    return Update(
+        Baseline(targets=targets, runs=runs), found, measured, added, dropped, dropped_targets
+    )
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
-    """The new entry with the old words: a message can hold times and a line a comment, and neither is a change."""
-    return new if old is None else new.replace(message=old.message, text=old.text, may_rise=old.may_rise)
+    """The new entry with the old words: a message can hold times and a line a comment, and neither
+    is a change.
+    """
+    return (
+        new
+        if old is None
+        else new.replace(message=old.message, text=old.text, may_rise=old.may_rise)
+    )
 
 
 def write_baseline(baseline: Baseline) -> str:
     """The file's text: sorted, indented, without empty values."""
-    targets = _in_order(baseline.targets, lambda entries: [_plain(entry) for entry in sorted(entries, key=_place)])
+    targets = _in_order(
+        baseline.targets, lambda entries: [_plain(entry) for entry in sorted(entries, key=_place)]
+    )
     document = {_KEY: VERSION, "targets": targets, "runs": _in_order(baseline.runs, _plain)}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -203,7 +230,8 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     """Read the file.
 
     Raises:
-        GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a newer schema.
+        GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a
+            newer schema.
     """
     content = content.removeprefix(BOM)
     if marker := _CONFLICT.search(content.decode("utf-8", errors="replace")):
@@ -216,7 +244,9 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     if not isinstance(document, dict) or not isinstance(document.get(_KEY), str):
         raise GraphDoctorError(f"{name} isn't a baseline written by graphdoctor.", hint=_REWRITE)
     version = document[_KEY]
-    hint = "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
+    hint = (
+        "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
+    )
     check_schema(version, name, reads=VERSION, hint=hint)
     known = {name: document[name] for name in ("targets", "runs") if name in document}
     try:
@@ -225,11 +255,17 @@ def read_baseline(content: bytes, name: str) -> Baseline:
         problem = "it has no targets"
     except InvalidFactError as error:
         problem = str(error)
-    raise GraphDoctorError(f"{name} isn't a valid baseline (schema version {version}): {problem}.", hint=_REWRITE)
+    raise GraphDoctorError(
+        f"{name} isn't a valid baseline (schema version {version}): {problem}.", hint=_REWRITE
+    )
 
 
 def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
-    return {name: value for name, value in plain(fact).items() if value not in (None, []) and value is not False}
+    return {
+        name: value
+        for name, value in plain(fact).items()
+        if value not in (None, []) and value is not False
+    }
 
 
 _Line = tuple[str, str, str, str]
@@ -238,18 +274,25 @@ _Line = tuple[str, str, str, str]
 def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings that some target of a baseline has.
 
-    A finding is known by its fingerprint. A break is also known by its file, function and line, because another release
-    of torch may call its cause something else; as many breaks at equal lines as the baseline has.
+    A finding is known by its fingerprint. A break is also known by its file, function and line,
+    because another release of torch may call its cause something else; as many breaks at equal
+    lines as the baseline has.
     """
     fingerprints: set[str] = set()
     left: Counter[_Line] = Counter()
-    for entries in (entries for versions in baseline.targets.values() for entries in versions.values()):
+    for entries in (
+        entries for versions in baseline.targets.values() for entries in versions.values()
+    ):
         fingerprints |= {entry.fingerprint for entry in entries}
-        left |= Counter(_line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries)
+        left |= Counter(
+            _line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries
+        )
     known: list[Finding] = []
     for finding in sorted(findings, key=lambda one: one.fingerprint not in fingerprints):
         location = finding.location
-        place = _line_of(finding.code, location.shown_file.replace("\\", "/"), location.function, location.text)
+        place = _line_of(
+            finding.code, location.shown_file.replace("\\", "/"), location.function, location.text
+        )
         if finding.fingerprint in fingerprints or left[place] > 0:
             known.append(finding)
             left[place] -= 1

@@ -1,11 +1,21 @@
-"""Judges one target. Comes in: its diagnosis and a policy (baseline, ignores, budgets). Goes out: a ``TargetCheck``."""
+"""Judges one target. Comes in: its diagnosis and a policy (baseline, ignores, budgets). Goes out: a
+``TargetCheck``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.check import BaselineEntry, BaselineRun, Budget, BudgetName, Ignored, TargetCheck, WorseFinding
+from graphdoctor.facts.check import (
+    BaselineEntry,
+    BaselineRun,
+    Budget,
+    BudgetName,
+    Ignored,
+    TargetCheck,
+    WorseFinding,
+)
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CompileSwitch, GapKind
@@ -37,7 +47,9 @@ class Policy:
     baseline: Baseline | None = None
 
 
-def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy) -> TargetCheck:
+def check_target(
+    diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy
+) -> TargetCheck:
     """Judge one target."""
     trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
     if error := trouble or off:
@@ -71,7 +83,9 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
         diagnosis=diagnosis,
         new=new,
         known=known,
-        grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint].count),
+        grown=tuple(
+            finding for finding in known if finding.count > entries[finding.fingerprint].count
+        ),
         worse=worse,
         newly_eager=_newly_eager(diagnosis, before, explained) if before else (),
         # A limit of its own says how much may run eagerly.
@@ -87,7 +101,11 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
         fail_on=policy.fail_on,
     )
     is_worse = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
-    has_failed = verdict.error is not None or is_worse or not all(budget.is_kept for budget in verdict.budgets)
+    has_failed = (
+        verdict.error is not None
+        or is_worse
+        or not all(budget.is_kept for budget in verdict.budgets)
+    )
     return verdict.replace(state="failed") if has_failed else verdict
 
 
@@ -96,7 +114,10 @@ def sort_findings(
 ) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
     """The findings that count, worst first, and those that are ignored, each with its reason."""
     judged = [
-        (finding, ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection))
+        (
+            finding,
+            ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection),
+        )
         for finding in diagnosis.findings
     ]
     counting = tuple(finding for finding, ignored in judged if ignored is None)
@@ -106,7 +127,8 @@ def sort_findings(
 def trouble_of(diagnosis: Diagnosis) -> str | None:
     """Why the gate can't rely on a run, or None when it can.
 
-    A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a finding explains it.
+    A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a
+    finding explains it.
     """
     recording, refusal = diagnosis.recording, refused_call(diagnosis)
     if refusal is not None:
@@ -132,21 +154,28 @@ def refused_call(diagnosis: Diagnosis) -> Call | None:
         (
             call
             for call in diagnosis.recording.calls
-            if call.error is not None and call.error.from_compiler and call.error.eager in (None, "ok")
+            if call.error is not None
+            and call.error.from_compiler
+            and call.error.eager in (None, "ok")
         ),
         None,
     )
 
 
 def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> BaselineRun | None:
-    """What a baseline says that a target's run measured, under the release that its entries are compared for.
+    """What a baseline says that a target's run measured, under the release that its entries are
+    compared for.
 
     Args:
         baseline: The baseline, or None.
         name: The target's name.
         diagnosis: Of its run.
     """
-    compared = baseline.entries(name, release(diagnosis.recording.environment.torch or "")) if baseline else None
+    compared = (
+        baseline.entries(name, release(diagnosis.recording.environment.torch or ""))
+        if baseline
+        else None
+    )
     return baseline.run(name, compared[0]) if baseline and compared else None
 
 
@@ -155,11 +184,14 @@ def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
 
     Args:
         diagnosis: Of the run.
-        before: What the baseline's run measured; without it, findings that say why there is no graph are enough.
+        before: What the baseline's run measured; without it, findings that say why there is no
+            graph are enough.
     """
     if (off := _off_text(diagnosis)) is not None:
         return off
-    if diagnosis.summary.graphs or not (before.graphs if before is not None else not diagnosis.findings):
+    if diagnosis.summary.graphs or not (
+        before.graphs if before is not None else not diagnosis.findings
+    ):
         return None
     known = f"; the baseline has {counted(before.graphs, 'graph')}" if before is not None else ""
     return f"Nothing was compiled: no graph reached the backend{known}."
@@ -169,7 +201,9 @@ def _off_text(diagnosis: Diagnosis) -> str | None:
     found = compile_switch(diagnosis)
     if found is None:
         return None
-    return f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
+    return (
+        f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
+    )
 
 
 def _refusal_text(call: Call) -> str:
@@ -192,7 +226,9 @@ def _budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
         "max-graphs": summary.graphs,
         "min-coverage": summary.coverage,
     }
-    return tuple(_budget(name, limits[name], value) for name, value in values.items() if name in limits)
+    return tuple(
+        _budget(name, limits[name], value) for name, value in values.items() if name in limits
+    )
 
 
 def _budget(name: BudgetName, limit: float, value: float | None) -> Budget:
@@ -200,7 +236,8 @@ def _budget(name: BudgetName, limit: float, value: float | None) -> Budget:
     return Budget(name=name, limit=limit, value=value, is_kept=is_kept)
 
 
-# How a run is worse than its baseline, apart from new findings, and whether it shows anything that can be judged.
+# How a run is worse than its baseline, apart from new findings, and whether it shows anything that
+# can be judged.
 
 _INCOMPLETE: tuple[GapKind, ...] = (
     "unrecorded_compile",
@@ -214,7 +251,9 @@ _INCOMPLETE: tuple[GapKind, ...] = (
 
 
 def missing_records(diagnosis: Diagnosis) -> str | None:
-    """The message of the first gap that means records are missing, so every count may be too low; None if none does."""
+    """The message of the first gap that means records are missing, so every count may be too low;
+    None if none does.
+    """
     gap = diagnosis.recording.gap(*_INCOMPLETE)
     return gap.message if gap is not None else None
 
@@ -226,9 +265,14 @@ _NOISE = 0.01
 def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
     """What kept torch.compile from compiling, so that the run shows nothing; None if nothing did.
 
-    What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph was made.
+    What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph
+    was made.
     """
-    off = (found for found in diagnosis.recording.switches if found.is_off or not diagnosis.summary.graphs)
+    off = (
+        found
+        for found in diagnosis.recording.switches
+        if found.is_off or not diagnosis.summary.graphs
+    )
     return next(off, None)
 
 
@@ -236,8 +280,12 @@ _RISE = 10
 """How many times as often a known finding happens that is no longer the one that was accepted."""
 
 
-def _worse(known: Iterable[Finding], entries: Mapping[str, BaselineEntry], *, most: float) -> Iterator[WorseFinding]:
-    """Known findings with worse effects than in the baseline, or that happen so many times as often."""
+def _worse(
+    known: Iterable[Finding], entries: Mapping[str, BaselineEntry], *, most: float
+) -> Iterator[WorseFinding]:
+    """Known findings with worse effects than in the baseline, or that happen so many times as
+    often.
+    """
     for finding in known:
         before = entries[finding.fingerprint]
         if before.break_effects is not None and _is_worse(finding, before):
@@ -256,7 +304,9 @@ def _is_worse(finding: Finding, before: BaselineEntry) -> bool:
     )
 
 
-def _newly_eager(diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]) -> tuple[str, ...]:
+def _newly_eager(
+    diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]
+) -> tuple[str, ...]:
     """Functions that run eagerly as a whole and didn't in the baseline."""
     named = {name for finding in explained for name in finding.effects.skipped_frames}
     known = {*before.eager_functions, *named}
@@ -264,7 +314,8 @@ def _newly_eager(diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[
 
 
 def _has_lost_coverage(diagnosis: Diagnosis, before: BaselineRun) -> bool:
-    """Whether the share in graphs fell beyond noise because more operations run eagerly, or became unknown.
+    """Whether the share in graphs fell beyond noise because more operations run eagerly, or became
+    unknown.
 
     A graph that got smaller lowers the share too, and isn't a loss.
     """

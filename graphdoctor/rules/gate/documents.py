@@ -45,7 +45,9 @@ def check_schema(version: str, name: str, *, reads: str, hint: str) -> None:
     """
     major = reads.partition(".")[0]
     if version.partition(".")[0] != major:
-        raise GraphDoctorError(f"{name} has schema version {version}; this graphdoctor reads {major}.x.", hint=hint)
+        raise GraphDoctorError(
+            f"{name} has schema version {version}; this graphdoctor reads {major}.x.", hint=hint
+        )
 
 
 def read_document(
@@ -53,13 +55,16 @@ def read_document(
 ) -> _Fact:
     """A parsed document as a fact.
 
-    Unknown fields are skipped: a later minor version of the schema may have added them. ``what`` it should be, such as
-    ``a survey``, is told from others by the fields that it ``has``; ``hint`` says how to get one.
+    Unknown fields are skipped: a later minor version of the schema may have added them. ``what`` it
+    should be, such as ``a survey``, is told from others by the fields that it ``has``; ``hint``
+    says how to get one.
 
     Raises:
         GraphDoctorError: It is something else, or has another major schema version.
     """
-    if not isinstance(document, dict) or not isinstance(version := document.get("schema_version"), str):
+    if not isinstance(document, dict) or not isinstance(
+        version := document.get("schema_version"), str
+    ):
         raise GraphDoctorError(f"{name} isn't {what} written by graphdoctor.", hint=hint)
     again = "Write it again with this graphdoctor, or read it with the version that wrote it."
     check_schema(version, name, reads=SCHEMA_VERSION, hint=again)
@@ -86,7 +91,9 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
             f"{name} is a report of several ranks, not a diagnosis.",
             hint="Name the recording itself; --rank N --format json writes the diagnosis of one rank.",
         )
-    return read_document(Diagnosis, document, name, what="a diagnosis", has=("findings", "summary"), hint=hint)
+    return read_document(
+        Diagnosis, document, name, what="a diagnosis", has=("findings", "summary"), hint=hint
+    )
 
 
 def file_content(path: Path, *, missing: str, hint: str) -> bytes:

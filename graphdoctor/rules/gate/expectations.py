@@ -1,6 +1,8 @@
-"""What a test expects of a diagnosis. Each function returns how the expectation is broken, or None if it holds.
+"""What a test expects of a diagnosis. Each function returns how the expectation is broken, or None
+if it holds.
 
-An expectation doesn't hold if the recording has missing records or nothing was compiled: it can't have been tested.
+An expectation doesn't hold if the recording has missing records or nothing was compiled: it can't
+have been tested.
 """
 
 from __future__ import annotations
@@ -82,7 +84,10 @@ def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
         return unknown
     detail = diagnosis.summary.coverage_detail
     if value is None or detail is None:
-        why = " ".join(gap.message for gap in diagnosis.recording.gaps) or "The call has no tensor operations."
+        why = (
+            " ".join(gap.message for gap in diagnosis.recording.gaps)
+            or "The call has no tensor operations."
+        )
         return Broken(expected, "unknown coverage", hint=why)
     if value >= limit:
         return None
@@ -105,7 +110,9 @@ def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
     return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
 
 
-def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False) -> Broken | None:
+def _unknown(
+    diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False
+) -> Broken | None:
     """Why the recording can't show that the expectation holds, or None if it can."""
     if diagnosis.recording.exit.reason != "finished":
         message = diagnosis.recording.exit.message or "The recording ended early."
@@ -117,7 +124,9 @@ def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = Fa
         return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
     empty = diagnosis.recording.gap("nothing_compiled")
     if not is_empty_allowed and (empty is not None or not diagnosis.frames):
-        return Broken(expected, "that nothing was compiled", hint=empty.message if empty is not None else None)
+        return Broken(
+            expected, "that nothing was compiled", hint=empty.message if empty is not None else None
+        )
     return None
 
 

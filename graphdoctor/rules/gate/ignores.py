@@ -2,8 +2,9 @@
 
     y = x.item()  # graphdoctor: ignore[GD103] logged once per epoch
 
-Comes in: the text of source files, findings. Goes out: which findings don't count and why, and which ignores match
-nothing. Python's tokenizer finds the comments, so a string that looks like a comment isn't taken for one.
+Comes in: the text of source files, findings. Goes out: which findings don't count and why, and
+which ignores match nothing. Python's tokenizer finds the comments, so a string that looks like a
+comment isn't taken for one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.selection import Selection
 
-_COMMENT = re.compile(r"#\s*graphdoctor:\s*ignore(?![\w-])\s*(?P<rest>(?:(?!\s#\s).)*)", re.IGNORECASE)
+_COMMENT = re.compile(
+    r"#\s*graphdoctor:\s*ignore(?![\w-])\s*(?P<rest>(?:(?!\s#\s).)*)", re.IGNORECASE
+)
 _CODES = re.compile(r"\[(?P<codes>[^\]]*)\](?P<reason>.*)", re.DOTALL)
 _LINE_ENDS = (tokenize.NEWLINE, tokenize.NL)
 
@@ -31,8 +34,8 @@ class IgnoreComment:
 
     Args:
         line: 1-based.
-        first_line: The first line it covers: above ``line`` only where the lines between can't end in a comment (a
-            multi-line string, a backslash before the newline).
+        first_line: The first line it covers: above ``line`` only where the lines between can't end
+            in a comment (a multi-line string, a backslash before the newline).
         codes: Code prefixes; None for all codes.
         reason: The text after the brackets.
         why_void: Why it can't match anything, or None.
@@ -45,7 +48,9 @@ class IgnoreComment:
     why_void: str | None = None
 
     def code_for(self, finding: Finding) -> str | None:
-        """The code prefix that covers a finding on the comment's lines; empty for a comment on all codes, or None."""
+        """The code prefix that covers a finding on the comment's lines; empty for a comment on all
+        codes, or None.
+        """
         if not self.first_line <= finding.location.line <= self.line or self.why_void:
             return None
         return "" if self.codes is None else _prefix_of(finding, self.codes)
@@ -56,8 +61,9 @@ class PathIgnore:
     """One entry of ``per-path-ignores``.
 
     Args:
-        pattern: A path pattern. ``*`` stays within a folder and ``**`` crosses folders. A pattern without a slash is a
-            file name in any folder; one that ends in a slash is everything below that folder.
+        pattern: A path pattern. ``*`` stays within a folder and ``**`` crosses folders. A pattern
+            without a slash is a file name in any folder; one that ends in a slash is everything
+            below that folder.
         codes: Code prefixes.
     """
 
@@ -71,11 +77,16 @@ class PathIgnore:
     def code_for(self, finding: Finding) -> str | None:
         """The code prefix that covers a finding in a matching file, or None."""
         location = finding.location
-        return _prefix_of(finding, self.codes) if self.covers(location.file, location.shown_file) else None
+        return (
+            _prefix_of(finding, self.codes)
+            if self.covers(location.file, location.shown_file)
+            else None
+        )
 
 
 Comments = Mapping[str, tuple[IgnoreComment, ...]]
-"""By the path that findings have: the user's own files that the run touched, including those without a comment."""
+"""By the path that findings have: the user's own files that the run touched, including those
+without a comment."""
 
 
 def _prefix_of(finding: Finding, codes: Iterable[str]) -> str | None:
@@ -91,7 +102,9 @@ def _pattern(glob: str) -> re.Pattern[str]:
     if "/" not in glob:
         glob = f"**/{glob}"
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", glob)))
+    return re.compile(
+        "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", glob))
+    )
 
 
 def comments_in(text: str) -> tuple[IgnoreComment, ...]:
@@ -113,7 +126,9 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
                 found.append((token.start[0], match))
     except (tokenize.TokenError, SyntaxError, ValueError):
         pass  # the file ran, so it's valid in another version of Python
-    return tuple(_comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in found)
+    return tuple(
+        _comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in found
+    )
 
 
 def _first_line(line: int, ends: set[int]) -> int:
@@ -129,7 +144,9 @@ def _comment(line: int, first_line: int, rest: str) -> IgnoreComment:
     match = _CODES.fullmatch(rest)
     if match is None:
         return IgnoreComment(line, first_line, (), why_void="its bracket isn't closed")
-    codes = tuple(dict.fromkeys(code.upper() for code in re.split(r"[,\s]+", match["codes"]) if code))
+    codes = tuple(
+        dict.fromkeys(code.upper() for code in re.split(r"[,\s]+", match["codes"]) if code)
+    )
     unknown = [code for code in codes if not any(known.startswith(code) for known in ALL_RULES)]
     why = None
     if not codes:
@@ -168,13 +185,16 @@ def ignored_by(
 
 
 def unused_ignores(
-    runs: Sequence[tuple[Comments, Sequence[Finding]]], paths: Sequence[PathIgnore], *, pyproject: str
+    runs: Sequence[tuple[Comments, Sequence[Finding]]],
+    paths: Sequence[PathIgnore],
+    *,
+    pyproject: str,
 ) -> tuple[UnusedIgnore, ...]:
     """Ignores that match no finding in any run, in the files that the runs touched.
 
     Args:
-        runs: The comments and all findings of each configured target. All of them, since an ignore may be there for
-            just one target.
+        runs: The comments and all findings of each configured target. All of them, since an ignore
+            may be there for just one target.
         paths: ``per-path-ignores``; a pattern that matches none of these files isn't judged.
         pyproject: What to call the file that sets them.
     """
@@ -183,12 +203,16 @@ def unused_ignores(
         for file, found in comments.items():
             here = [finding for finding in findings if finding.location.file == file]
             for comment in found:
-                codes = {code for finding in here if (code := comment.code_for(finding)) is not None}
+                codes = {
+                    code for finding in here if (code := comment.code_for(finding)) is not None
+                }
                 used.setdefault((file, comment.line, comment), set()).update(codes)
     return (*_unused_comments(used), *_unused_paths(runs, paths, pyproject))
 
 
-def _unused_comments(used: Mapping[tuple[str, int, IgnoreComment], set[str]]) -> Iterator[UnusedIgnore]:
+def _unused_comments(
+    used: Mapping[tuple[str, int, IgnoreComment], set[str]],
+) -> Iterator[UnusedIgnore]:
     for (file, line, comment), matched in sorted(used.items(), key=lambda item: item[0][:2]):
         left = tuple(code for code in comment.codes or () if code not in matched)
         if left or not matched:
@@ -205,4 +229,6 @@ def _unused_paths(
         left = tuple(code for code in path.codes if code not in matched)
         is_touched = any(path.covers(file) for file in files) or matched != {None}
         if left and is_touched:
-            yield UnusedIgnore(file=pyproject, codes=left, why=f"no such finding in {path.pattern!r}")
+            yield UnusedIgnore(
+                file=pyproject, codes=left, why=f"no such finding in {path.pattern!r}"
+            )

@@ -1,7 +1,7 @@
 """Which configured targets can reach given files through imports. Nothing is imported or run.
 
-When in doubt, a target runs: if its imports can't be determined, it reaches every file, and every target reaches a
-file that isn't Python, because any of them could read it.
+When in doubt, a target runs: if its imports can't be determined, it reaches every file, and every
+target reaches a file that isn't Python, because any of them could read it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Reach:
 
     Args:
         files: Python files that its imports lead to, as absolute paths.
-        unresolved: Top-level names that it imports and that weren't found in any of the usual places.
-        is_open: It loads code in a way that can't be followed, or couldn't be read, so it reaches everything.
+        unresolved: Top-level names that it imports and that weren't found in any of the usual
+            places.
+        is_open: It loads code in a way that can't be followed, or couldn't be read, so it reaches
+            everything.
     """
 
     files: frozenset[Path]
@@ -49,12 +51,15 @@ class Reach:
         return not self.unresolved.isdisjoint((*path.parts[:-1], path.stem))
 
 
-def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], root: Path) -> tuple[str, ...]:
+def select_targets(
+    targets: Mapping[str, Iterable[str]], files: Iterable[Path], root: Path
+) -> tuple[str, ...]:
     """Names of the targets that one of the files can affect, in order.
 
     Args:
-        targets: By name, the code that each target uses, as ``file.py:name`` or ``package.module:name``: the target
-            itself, and the source of its inputs if that's somewhere else.
+        targets: By name, the code that each target uses, as ``file.py:name`` or
+            ``package.module:name``: the target itself, and the source of its inputs if that's
+            somewhere else.
         files: The files that changed.
         root: The directory that these are relative to.
     """
@@ -62,7 +67,11 @@ def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], 
     return tuple(
         name
         for name, texts in targets.items()
-        if any(reach.reaches(path) for reach in (reached_by(text, root) for text in texts) for path in given)
+        if any(
+            reach.reaches(path)
+            for reach in (reached_by(text, root) for text in texts)
+            for path in given
+        )
     )
 
 
@@ -76,7 +85,8 @@ def reached_by(target: str, root: Path) -> Reach:
     match = _FILE.fullmatch(target)
     if match:
         file = (root / match["file"]).resolve()
-        # As in the probe: the file's folder, or the folder of its outermost package, comes first on sys.path.
+        # As in the probe: the file's folder, or the folder of its outermost package, comes first on
+        # sys.path.
         folders = [file.parent, *(init.parent.parent for init in _packages_around(file))]
         return _followed([file], (*folders, root, root / "src"))
     places = (root, root / "src")
@@ -110,7 +120,9 @@ def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
 
 
 def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
-    """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules of ``a``."""
+    """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules
+    of ``a``.
+    """
     for folder in places:
         for part in module.split("."):
             yield from _module_files(folder, part)
@@ -118,7 +130,8 @@ def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _imports(path: Path) -> set[str | Path] | None:
-    """What a file imports: files, and dotted names, whose last part may be a name inside the module.
+    """What a file imports: files, and dotted names, whose last part may be a name inside the
+    module.
 
     None if it can't be read or parsed, imports a computed name, or loads code in other ways.
     """
@@ -137,7 +150,9 @@ def _imports(path: Path) -> set[str | Path] | None:
                 found |= {f"{module}.{alias.name}" for alias in names}
             case ast.ImportFrom():
                 found |= set(_relative(path, node))
-            case ast.Call(args=[ast.Constant(value=name)], keywords=[]) if _called(node) in _BY_NAME:
+            case ast.Call(args=[ast.Constant(value=name)], keywords=[]) if (
+                _called(node) in _BY_NAME
+            ):
                 found |= {name} if isinstance(name, str) else set()
             case ast.Call() if _called(node) in _AT_RUN_TIME | _BY_NAME:
                 return None
@@ -156,7 +171,9 @@ def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:
 
 
 def _packages_around(file: Path) -> Iterator[Path]:
-    """The ``__init__`` files above a file, innermost first: importing the file by its full name runs them."""
+    """The ``__init__`` files above a file, innermost first: importing the file by its full name
+    runs them.
+    """
     folder = file.parent
     while (folder / "__init__.py").is_file():
         yield folder / "__init__.py"
@@ -165,7 +182,13 @@ def _packages_around(file: Path) -> Iterator[Path]:
 
 def _called(node: ast.Call) -> str | None:
     func = node.func
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else None
+    return (
+        func.attr
+        if isinstance(func, ast.Attribute)
+        else func.id
+        if isinstance(func, ast.Name)
+        else None
+    )
 
 
 def _module_files(folder: Path, name: str) -> Iterator[Path]:

@@ -1,1 +1,3 @@
-"""A language server: what lint and the newest recordings know of the files that an editor has open."""
+"""A language server: what lint and the newest recordings know of the files that an editor has
+open.
+"""

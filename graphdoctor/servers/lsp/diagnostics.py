@@ -1,4 +1,6 @@
-"""Findings as an editor shows them: diagnostics, hovers, lenses, hints and edits, in a document's own positions."""
+"""Findings as an editor shows them: diagnostics, hovers, lenses, hints and edits, in a document's
+own positions.
+"""
 
 from __future__ import annotations
 
@@ -47,22 +49,30 @@ def path_of(document: TextDocument) -> Path:
 
 
 def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
-    """What runs saw in a file, without what a comment in its text, a setting or a baseline leaves out."""
+    """What runs saw in a file, without what a comment in its text, a setting or a baseline leaves
+    out.
+    """
     comments = comments_in(text)
-    kept = [one for one in seen if all(comment.code_for(one.finding) is None for comment in comments)]
+    kept = [
+        one for one in seen if all(comment.code_for(one.finding) is None for comment in comments)
+    ]
     for target in {one.run.target for one in kept}:
         for policy in home.judging(target):
             here = [one.finding for one in kept if one.run.target == target]
             known = known_in(policy.baseline, here) if policy.baseline else ()
             paths, selection = policy.paths, policy.selection
             left = [
-                one for one in here if one in known or ignored_by(one, comments={}, paths=paths, selection=selection)
+                one
+                for one in here
+                if one in known or ignored_by(one, comments={}, paths=paths, selection=selection)
             ]
             kept = [one for one in kept if one.run.target != target or one.finding not in left]
     return kept
 
 
-def diagnostics(document: TextDocument, linted: Sequence[Finding], seen: Sequence[Seen]) -> list[types.Diagnostic]:
+def diagnostics(
+    document: TextDocument, linted: Sequence[Finding], seen: Sequence[Seen]
+) -> list[types.Diagnostic]:
     """What runs saw, and what lint finds at other lines."""
     places = {(one.finding.code, one.finding.location.line) for one in seen}
     found = [_diagnostic(document, one.finding, one.run) for one in seen]
@@ -76,7 +86,9 @@ def _diagnostic(document: TextDocument, finding: Finding, run: Run | None) -> ty
     if run is not None:
         cost = finding.cost
         told += [f"{duration(cost.call_us)} per call"] if cost is not None and cost.call_us else []
-        told += [f"{cost.compile_s:.1f} s of compiling"] if cost is not None and cost.compile_s else []
+        told += (
+            [f"{cost.compile_s:.1f} s of compiling"] if cost is not None and cost.compile_s else []
+        )
         told.append(run.age)
     return types.Diagnostic(
         range=range_of(document, finding),
@@ -124,14 +136,20 @@ def _states(document: TextDocument, known: Known, line: int) -> Iterator[LineSta
         if run.bench is None and not run.lines:
             lines = moved(text, document.source)
             states = run.annotated.get(Path(relative(str(path), known.home.root)), {})
-            yield from (states[at] for at in states if lines.to_before(at) == line and not lines.is_changed_after(at))
+            yield from (
+                states[at]
+                for at in states
+                if lines.to_before(at) == line and not lines.is_changed_after(at)
+            )
             return
 
 
 def _costs(finding: Finding) -> Iterator[str]:
     cost = finding.cost
     if cost is not None and cost.call_us:
-        yield f"{duration(cost.call_us)} per call" + (f" ({percent(cost.share)})" if cost.share else "")
+        yield f"{duration(cost.call_us)} per call" + (
+            f" ({percent(cost.share)})" if cost.share else ""
+        )
 
 
 def _times(document: TextDocument, known: Known, line: int | None) -> Iterator[str]:
@@ -155,13 +173,16 @@ def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]
 def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
     """What is shown above each compiled function: its line now, and how it fared.
 
-    How much is compiled, and how fast it is, are the whole run's, so they stand where one function is compiled alone.
+    How much is compiled, and how fast it is, are the whole run's, so they stand where one function
+    is compiled alone.
     """
     path, shown = path_of(document), dict[int, str]()
     for run, text in known.runs_of(path):
         lines, diagnosis = moved(text, document.source), run.diagnosis
         frames = {
-            (frame.file, frame.line): (frame, one) for frame, one in diagnosis.each_frame() if not frame.resumes_at
+            (frame.file, frame.line): (frame, one)
+            for frame, one in diagnosis.each_frame()
+            if not frame.resumes_at
         }
         summary, is_alone = diagnosis.summary, len(frames) == 1
         for frame, report in frames.values():
@@ -170,7 +191,9 @@ def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
                 continue
             is_share_known = is_alone and summary.coverage is not None
             told = [
-                f"{words.share_text(summary.coverage)} compiled" if is_share_known else report.state.replace("_", " ")
+                f"{words.share_text(summary.coverage)} compiled"
+                if is_share_known
+                else report.state.replace("_", " ")
             ]
             breaks = summary.break_sites if is_alone else len(_broken_in(frame, diagnosis))
             told += [counted(breaks, "break site")] if breaks else []
@@ -188,13 +211,21 @@ def _broken_in(frame: Frame, diagnosis: Diagnosis) -> set[tuple[str, int]]:
 def _benched(known: Known, path: Path, target: str) -> list[str]:
     for run, _ in known.runs_of(path):
         if run.bench is not None and run.target == target:
-            timed = (one.speedup for one in run.bench.variants if one.name != EAGER and one.speedup is not None)
+            timed = (
+                one.speedup
+                for one in run.bench.variants
+                if one.name != EAGER and one.speedup is not None
+            )
             return [f"{speedup_text(found)} (bench)" for found in timed][:1]
     return []
 
 
-def fix_edits(finding: Finding, document: TextDocument, root: Path) -> Iterator[tuple[str, bool, types.WorkspaceEdit]]:
-    """A finding's fixes that edit the document, and others with it: title, whether a trial verified it, the edit."""
+def fix_edits(
+    finding: Finding, document: TextDocument, root: Path
+) -> Iterator[tuple[str, bool, types.WorkspaceEdit]]:
+    """A finding's fixes that edit the document, and others with it: title, whether a trial verified
+    it, the edit.
+    """
     path = path_of(document)
 
     def read(name: Path) -> bytes:
@@ -209,9 +240,14 @@ def fix_edits(finding: Finding, document: TextDocument, root: Path) -> Iterator[
             continue  # its lines changed since
         if path in (change.path for change in changes):
             edits: dict[str, Any] = {
-                document.uri if change.path == path else change.path.as_uri(): text_edits(change) for change in changes
+                document.uri if change.path == path else change.path.as_uri(): text_edits(change)
+                for change in changes
             }
-            yield f"{fix.title} ({_proof(fix)})", fix.verdict in WORKING, types.WorkspaceEdit(changes=edits)
+            yield (
+                f"{fix.title} ({_proof(fix)})",
+                fix.verdict in WORKING,
+                types.WorkspaceEdit(changes=edits),
+            )
 
 
 def _proof(fix: Fix) -> str:
@@ -223,8 +259,12 @@ def text_edits(change: FileChange) -> list[types.TextEdit]:
     """A change of a file as edits of its lines."""
     old, new = (text.decode().splitlines(keepends=True) for text in (change.before, change.after))
     return [
-        types.TextEdit(types.Range(types.Position(first, 0), types.Position(last, 0)), "".join(new[start:end]))
-        for tag, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        types.TextEdit(
+            types.Range(types.Position(first, 0), types.Position(last, 0)), "".join(new[start:end])
+        )
+        for tag, first, last, start, end in SequenceMatcher(
+            None, old, new, autojunk=False
+        ).get_opcodes()
         if tag != "equal"
     ]
 
@@ -234,7 +274,9 @@ def ignore_edit(document: TextDocument, line: int, code: str) -> types.Workspace
     text = document.lines[line].rstrip("\r\n")
     end = document.position_codec.client_num_units(text)
     at = types.Position(line, end)
-    edits: dict[str, Any] = {document.uri: [types.TextEdit(types.Range(at, at), f"  # graphdoctor: ignore[{code}]")]}
+    edits: dict[str, Any] = {
+        document.uri: [types.TextEdit(types.Range(at, at), f"  # graphdoctor: ignore[{code}]")]
+    }
     return types.WorkspaceEdit(changes=edits)
 
 

@@ -1,6 +1,8 @@
-"""What is known of a project's files: the newest recording of each target, and a project's own rules.
+"""What is known of a project's files: the newest recording of each target, and a project's own
+rules.
 
-Comes in: a folder. Goes out: runs with their findings, by file. A recording is read once, and again if it changed.
+Comes in: a folder. Goes out: runs with their findings, by file. A recording is read once, and again
+if it changed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _Report = TypeVar("_Report", bound=Fact)
 
 @dataclass(frozen=True)
 class Home:
-    """A project: its recordings, what its findings are judged by, and its targets as people write them."""
+    """A project: its recordings, what its findings are judged by, and its targets as people write
+    them.
+    """
 
     root: Path
     store: Store
@@ -68,7 +72,10 @@ class Run:
     @functools.cached_property
     def annotated(self) -> Mapping[Path, Mapping[int, LineState]]:
         """Where each line of each file runs, by the line's number then."""
-        return {Path(file.file): {line.number: line.state for line in file.lines} for file in self.read()}
+        return {
+            Path(file.file): {line.number: line.state for line in file.lines}
+            for file in self.read()
+        }
 
     @property
     def target(self) -> str:
@@ -79,8 +86,16 @@ class Run:
     def age(self) -> str:
         """How long ago it was and what it was, as it is said."""
         recording = self.diagnosis.recording
-        command = "run" if recording.target.runs_itself else "explain" if recording.treatment is None else "fix"
-        return f"seen {about_time(max(time.time() - self.made_s, 0))} ago in `{command} {self.target}`"
+        command = (
+            "run"
+            if recording.target.runs_itself
+            else "explain"
+            if recording.treatment is None
+            else "fix"
+        )
+        return (
+            f"seen {about_time(max(time.time() - self.made_s, 0))} ago in `{command} {self.target}`"
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,10 @@ class Known:
         found: dict[tuple[Path, int], Run | None] = {}
         for folder in self.home.store.newest()[:_MOST]:
             with suppress(OSError):
-                key = folder, max(file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file())
+                key = (
+                    folder,
+                    max(file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file()),
+                )
                 found[key] = self._read[key] if key in self._read else self._run(folder)
         self._read = found
         # What an older run of the same target said is outdated, but for what only studies measure.
@@ -127,8 +145,15 @@ class Known:
             sources = read_files(folder, environment) if environment else ()
         except (GraphDoctorError, InvalidFactError, OSError, ValueError):
             return None
-        texts = {Path(one.file): one.text for one in sources if one.text is not None and one.origin == "user"}
-        bench, profile = _study(folder / BENCH_FILE, BenchReport), _study(folder / PROFILE_FILE, ProfileReport)
+        texts = {
+            Path(one.file): one.text
+            for one in sources
+            if one.text is not None and one.origin == "user"
+        }
+        bench, profile = (
+            _study(folder / BENCH_FILE, BenchReport),
+            _study(folder / PROFILE_FILE, ProfileReport),
+        )
         when = made_at(folder)
         made_s = when.timestamp() if when else folder.stat().st_mtime
 
@@ -139,13 +164,17 @@ class Known:
         return Run(diagnosis, made_s, texts, bench, profile.lines if profile else (), read)
 
     def runs_of(self, path: Path) -> Iterator[tuple[Run, str]]:
-        """The newest runs of targets that touched a file, the newest first, each with the file's text as it was."""
+        """The newest runs of targets that touched a file, the newest first, each with the file's
+        text as it was.
+        """
         for run in self._runs:
             if path in run.texts:
                 yield run, run.texts[path]
 
     def seen_in(self, path: Path, now: str) -> list[Seen]:
-        """Findings in a file, at their lines in a text of it; none at lines that changed since, or that don't count."""
+        """Findings in a file, at their lines in a text of it; none at lines that changed since, or
+        that don't count.
+        """
         found: dict[tuple[str, int, str | None], Seen] = {}
         for run, text in self.runs_of(path):
             if run.bench is not None or run.lines:
@@ -163,7 +192,11 @@ class Known:
     def target_of(self, path: Path) -> str:
         """What to run for a file: what last touched it, a configured target of it, or the file."""
         last = next((run.target for run, _ in self.runs_of(path) if run.target), None)
-        name = str(path.relative_to(self.home.root)) if path.is_relative_to(self.home.root) else str(path)
+        name = (
+            str(path.relative_to(self.home.root))
+            if path.is_relative_to(self.home.root)
+            else str(path)
+        )
         configured = (target for target in self.home.policies if target.split(":")[0] == name)
         return last or next(configured, name)
 

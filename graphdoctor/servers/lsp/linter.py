@@ -1,4 +1,6 @@
-"""Lints texts in a process of its own, which ends when this one does: its standard input is closed then."""
+"""Lints texts in a process of its own, which ends when this one does: its standard input is closed
+then.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,26 @@ class Linter:
         """Files changed on disk."""
         self._saves += 1
 
-    async def lint(self, path: Path, text: str, root: Path, policies: Sequence[Policy]) -> LintReport | None:
+    async def lint(
+        self, path: Path, text: str, root: Path, policies: Sequence[Policy]
+    ) -> LintReport | None:
         """What lint finds in the text of a file; None if the process died over it."""
-        # An answer that nobody waits for any more is read all the same, or the next request would get it.
+        # An answer that nobody waits for any more is read all the same, or the next request would
+        # get it.
         return await asyncio.shield(self._asked(path, text, root, policies))
 
-    async def _asked(self, path: Path, text: str, root: Path, policies: Sequence[Policy]) -> LintReport | None:
+    async def _asked(
+        self, path: Path, text: str, root: Path, policies: Sequence[Policy]
+    ) -> LintReport | None:
         async with self._turn:
             if self._process is None or self._process.returncode is not None:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-c", _COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _COMMAND,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
                 )
             assert self._process.stdin is not None and self._process.stdout is not None
             message = pickle.dumps((path, text, root, tuple(policies), self._saves))
@@ -57,7 +69,9 @@ class Linter:
             return None
 
     async def close(self) -> None:
-        """End it, and wait until it has ended: no later collection of garbage finds it half closed."""
+        """End it, and wait until it has ended: no later collection of garbage finds it half
+        closed.
+        """
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -68,7 +82,9 @@ def serve() -> None:
     answers, saves = sys.stdout.buffer, 0
     sys.stdout = sys.stderr
     while head := sys.stdin.buffer.read(_LENGTH):
-        path, text, root, policies, saved = pickle.loads(sys.stdin.buffer.read(int.from_bytes(head)))
+        path, text, root, policies, saved = pickle.loads(
+            sys.stdin.buffer.read(int.from_bytes(head))
+        )
         if saved != saves:
             saves = saved
             _KNOWN.cache_clear()

@@ -36,7 +36,9 @@ class Server(LanguageServer):  # type: ignore[misc]
     """
 
     def __init__(self, home_of: Callable[[Path], Home]) -> None:
-        notebooks = types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])
+        notebooks = types.NotebookDocumentFilterWithCells(
+            cells=[types.NotebookCellLanguage(language="python")]
+        )
         super().__init__(
             "graphdoctor",
             __version__,
@@ -143,7 +145,9 @@ class Server(LanguageServer):  # type: ignore[misc]
         home, text = known.home, document.source
         report = await self._linter.lint(shown.path_of(document), text, home.root, home.every)
         self._linted[uri] = [] if report is None else list(report.findings)
-        self._publish(uri, shown.diagnostics(document, self._linted[uri], self._seen(document, known)))
+        self._publish(
+            uri, shown.diagnostics(document, self._linted[uri], self._seen(document, known))
+        )
 
     def _publish(self, uri: str, found: list[types.Diagnostic]) -> None:
         version = self.workspace.get_text_document(uri).version if found else None
@@ -162,7 +166,9 @@ class Server(LanguageServer):  # type: ignore[misc]
 
     @staticmethod
     def _seen(document: TextDocument, known: Known) -> list[Seen]:
-        return shown.counting(known.seen_in(shown.path_of(document), document.source), document.source, known.home)
+        return shown.counting(
+            known.seen_in(shown.path_of(document), document.source), document.source, known.home
+        )
 
     # What is asked about a document.
 
@@ -172,15 +178,25 @@ class Server(LanguageServer):  # type: ignore[misc]
         seen = self._seen(document, known)
         # The first time, where lines run is read from all of a recording.
         text = await asyncio.to_thread(shown.hover, document, known, params.position.line + 1, seen)
-        return None if text is None else types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
+        return (
+            None
+            if text is None
+            else types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
+        )
 
     async def _lenses(self, params: types.CodeLensParams) -> list[types.CodeLens]:
         document = self.workspace.get_text_document(params.text_document.uri)
         known = await self._known_of(document)
         return [
-            types.CodeLens(_line(line - 1), types.Command(title, f"graphdoctor.{name}", arguments=[document.uri]))
+            types.CodeLens(
+                _line(line - 1),
+                types.Command(title, f"graphdoctor.{name}", arguments=[document.uri]),
+            )
             for line, told in shown.lenses(document, known)
-            for title, name in ((told, "explain"), *((f"Run {name}", name) for name in _COMMANDS if name != "explain"))
+            for title, name in (
+                (told, "explain"),
+                *((f"Run {name}", name) for name in _COMMANDS if name != "explain"),
+            )
         ]
 
     async def _hints(self, params: types.InlayHintParams) -> list[types.InlayHint]:
@@ -190,7 +206,9 @@ class Server(LanguageServer):  # type: ignore[misc]
         known, lines = await self._known_of(document), document.lines
         units = document.position_codec.client_num_units
         return [
-            types.InlayHint(types.Position(at - 1, units(lines[at - 1].rstrip("\r\n"))), text, padding_left=True)
+            types.InlayHint(
+                types.Position(at - 1, units(lines[at - 1].rstrip("\r\n"))), text, padding_left=True
+            )
             for at, text in shown.line_times(document, known)
             if at <= len(lines)
         ]
@@ -203,15 +221,21 @@ class Server(LanguageServer):  # type: ignore[misc]
         rest: list[types.CodeAction] = []
         for finding in (*(one.finding for one in seen), *self._linted.get(document.uri, ())):
             line = finding.location.line - 1
-            if not params.range.start.line <= line <= params.range.end.line or line >= len(document.lines):
+            if not params.range.start.line <= line <= params.range.end.line or line >= len(
+                document.lines
+            ):
                 continue
             found += [
-                types.CodeAction(title, types.CodeActionKind.QuickFix, edit=edit, is_preferred=is_verified)
+                types.CodeAction(
+                    title, types.CodeActionKind.QuickFix, edit=edit, is_preferred=is_verified
+                )
                 for title, is_verified, edit in shown.fix_edits(finding, document, known.home.root)
             ]
             ignore = types.CodeAction(f"Ignore {finding.code} here", types.CodeActionKind.QuickFix)
             ignore.edit = shown.ignore_edit(document, line, finding.code)
-            page = types.Command(f"Open the page of {finding.code}", "graphdoctor.rule", arguments=[finding.code])
+            page = types.Command(
+                f"Open the page of {finding.code}", "graphdoctor.rule", arguments=[finding.code]
+            )
             rest += [ignore, types.CodeAction(page.title, types.CodeActionKind.Empty, command=page)]
         titles: dict[str, types.CodeAction] = {}
         for action in (*sorted(found, key=lambda one: not one.is_preferred), *rest):
@@ -227,7 +251,9 @@ class Server(LanguageServer):  # type: ignore[misc]
         return run
 
     async def _run(self, name: str, uri: str) -> None:
-        """Run a command for the target of a document, with progress, until the client cancels it."""
+        """Run a command for the target of a document, with progress, until the client cancels
+        it.
+        """
         document = self.workspace.get_text_document(uri)
         known = await self._known_of(document)
         target = known.target_of(shown.path_of(document))
@@ -239,11 +265,17 @@ class Server(LanguageServer):  # type: ignore[misc]
         progress.begin(token, types.WorkDoneProgressBegin(title, cancellable=True))
 
         async def report(seconds: float, doing: str) -> None:
-            progress.report(token, types.WorkDoneProgressReport(message=f"{doing}, {seconds:.0f} s"))
+            progress.report(
+                token, types.WorkDoneProgressReport(message=f"{doing}, {seconds:.0f} s")
+            )
 
-        running = asyncio.create_task(run_command([name, "--format", "json", "--", target], known.home.root, report))
+        running = asyncio.create_task(
+            run_command([name, "--format", "json", "--", target], known.home.root, report)
+        )
         loop = asyncio.get_running_loop()
-        progress.tokens[token].add_done_callback(lambda _: loop.call_soon_threadsafe(running.cancel))
+        progress.tokens[token].add_done_callback(
+            lambda _: loop.call_soon_threadsafe(running.cancel)
+        )
         said = "done"
         try:
             status, _, printed = await running
@@ -252,7 +284,9 @@ class Server(LanguageServer):  # type: ignore[misc]
             said = "cancelled"
         progress.end(token, types.WorkDoneProgressEnd(message=said))
         if said not in ("done", "cancelled"):
-            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"{title}: {said}"))
+            self.window_show_message(
+                types.ShowMessageParams(types.MessageType.Error, f"{title}: {said}")
+            )
         await asyncio.to_thread(known.refresh)
         for each in [uri for uri in self.workspace.text_documents if uri in self._linted]:
             await self._look(each, pause_s=0)

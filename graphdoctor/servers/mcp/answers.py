@@ -1,4 +1,5 @@
-"""What a tool answers: a command's document -> a short report, its findings by fingerprint, and details when asked.
+"""What a tool answers: a command's document -> a short report, its findings by fingerprint, and
+details when asked.
 
 Text of a program or a log is made safe to show, and everything says that it is data.
 """
@@ -28,7 +29,10 @@ from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.words import worth_trying
 
-_RESULTS: dict[type[Document], Callable[[Any], object]] = {Diagnosis: Result, ProfileReport: ProfileResult}
+_RESULTS: dict[type[Document], Callable[[Any], object]] = {
+    Diagnosis: Result,
+    ProfileReport: ProfileResult,
+}
 """What formats show of a document, if not itself."""
 _AFTER: dict[type[Document], Callable[[Any], str | None]] = {
     Diagnosis: next_step.after_run,
@@ -56,7 +60,8 @@ class ShortFinding(Fact):
     place: str
     """``file:line``, relative to the folder that the command ran in."""
     fix: Verdict | None = None
-    """What is known of its best fix, which the report shows; None if it has none that is worth trying."""
+    """What is known of its best fix, which the report shows; None if it has none that is worth
+    trying."""
 
 
 class Answer(Fact):
@@ -65,11 +70,13 @@ class Answer(Fact):
     command: str
     """What ran, without the options."""
     exit_status: int
-    """0 if the command did its job, 1 if a gate failed, 2 if something is wrong with what was asked or run."""
+    """0 if the command did its job, 1 if a gate failed, 2 if something is wrong with what was asked
+    or run."""
     recording: str | None = None
     """The recording that it made, for the tool ``report``."""
     report: str
-    """The answer in words, without its middle if that is too long, unless ``detail`` is ``report``."""
+    """The answer in words, without its middle if that is too long, unless ``detail`` is
+    ``report``."""
     findings: tuple[ShortFinding, ...] = ()
     """The worst first."""
     more_findings: int = 0
@@ -77,7 +84,8 @@ class Answer(Fact):
     next: str | None = None
     """The command to run next; None if nothing is left to do, or unknown."""
     detail: Any = None
-    """The facts that ``detail`` asks for, of the document whose schema is a resource; None if it asks for none."""
+    """The facts that ``detail`` asks for, of the document whose schema is a resource; None if it
+    asks for none."""
     printed: tuple[str, ...] = ()
     """The last lines of standard error, if the command failed: its own and the program's."""
     notice: str = NOTICE
@@ -87,13 +95,20 @@ def findings_of(document: Fact) -> list[Finding]:
     """All findings of a document."""
     if isinstance(document, CheckReport):
         return [
-            finding for target in document.targets for finding in (*target.new, *(one.finding for one in target.worse))
+            finding
+            for target in document.targets
+            for finding in (*target.new, *(one.finding for one in target.worse))
         ]
     return [each for each in getattr(document, "findings", ()) if isinstance(each, Finding)]
 
 
 def read_into(
-    answer: Answer, content: bytes, kind: type[Document], shown: formats.Document[Any], folder: Path, detail: str | None
+    answer: Answer,
+    content: bytes,
+    kind: type[Document],
+    shown: formats.Document[Any],
+    folder: Path,
+    detail: str | None,
 ) -> Answer:
     """An answer with what a command wrote as JSON.
 
@@ -132,9 +147,15 @@ def _short(finding: Finding) -> ShortFinding:
 
 
 def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN401 - any part of a document
-    """The whole document, what the author of an edit for a finding needs, or what the document has under a name."""
+    """The whole document, what the author of an edit for a finding needs, or what the document has
+    under a name.
+    """
     facts = plain(document)
-    known = {"document": facts, **facts, **{one.fingerprint: plain(one) for one in findings_of(document)}}
+    known = {
+        "document": facts,
+        **facts,
+        **{one.fingerprint: plain(one) for one in findings_of(document)},
+    }
     finding = next((one for one in findings_of(document) if one.fingerprint == name), None)
     if isinstance(document, Diagnosis) and finding is not None:
         # As `fix --proposer` sends it; `try_patch` takes the answer.
@@ -143,12 +164,18 @@ def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN4
 
 
 def content_of(answer: Answer) -> list[str]:
-    """An answer as text: what is ours, then what holds text of the program, within marks that it can't know."""
+    """An answer as text: what is ours, then what holds text of the program, within marks that it
+    can't know.
+    """
     own = [f"{answer.command} ended with status {answer.exit_status}."]
     own += [f"Recording: {answer.recording}"] if answer.recording else []
     own += [f"Next: {answer.next}"] if answer.next else []
     mark = secrets.token_hex(4)
-    detail = None if answer.detail is None else orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
+    detail = (
+        None
+        if answer.detail is None
+        else orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
+    )
     body = detail or "\n".join(filter(None, (answer.report, *answer.printed))).strip()
     return ["\n".join((*own, NOTICE)), f"--- data {mark}\n{body}\n--- end of data {mark}"]
 

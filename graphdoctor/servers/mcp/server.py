@@ -1,4 +1,6 @@
-"""The server on standard streams: tools, each call a command as a child process; resources; prompts."""
+"""The server on standard streams: tools, each call a command as a child process; resources;
+prompts.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,13 @@ class Server(MCPServer):  # type: ignore[misc]
 
     def __init__(self, offered: Mapping[str, Offered], store_of: Callable[[Path], Store]) -> None:
         tools = [tool_of(name, *told, self.answer) for name, told in offered.items()]
-        super().__init__("graphdoctor", version=__version__, instructions=skill(), tools=tools, log_level="WARNING")
+        super().__init__(
+            "graphdoctor",
+            version=__version__,
+            instructions=skill(),
+            tools=tools,
+            log_level="WARNING",
+        )
         self._offered, self._store_of = offered, store_of
         self._turn = anyio.Lock()
         self._folder = Path.cwd()
@@ -75,14 +83,23 @@ class Server(MCPServer):  # type: ignore[misc]
     def _store(self) -> Store:
         return self._store_of(self._folder)
 
-    async def answer(self, name: str, values: dict[str, Any], listed: ListRootsResult, ctx: Context) -> CallToolResult:
+    async def answer(
+        self, name: str, values: dict[str, Any], listed: ListRootsResult, ctx: Context
+    ) -> CallToolResult:
         """Run a command for a client that has these roots."""
         offer, uris = OFFERS[name], [str(root.uri) for root in listed.roots]
         edit = (values.pop("patch"), values["file"]) if name == "try" else None
         values |= {"patch": "-"}
         given = [each for each in self._offered[name][1] if values[each.name] != each.default]
-        named = [word for each in given if each.flag is None for word in each.words(values[each.name])]
-        options = [word for each in given if each.flag is not None for word in each.words(values[each.name])]
+        named = [
+            word for each in given if each.flag is None for word in each.words(values[each.name])
+        ]
+        options = [
+            word
+            for each in given
+            if each.flag is not None
+            for word in each.words(values[each.name])
+        ]
 
         async def report(seconds: float, doing: str) -> None:
             await ctx.report_progress(seconds, message=f"{doing}, {seconds:.0f} s")
@@ -91,7 +108,13 @@ class Server(MCPServer):  # type: ignore[misc]
             self._folder = folder_of(uris, named)
             patch = b"" if edit is None else self._patch(*edit, uris)
             before = self._store.newest()[:1]
-            arguments = [name, *([] if offer.kind is None else ["--format", "json"]), *options, "--", *named]
+            arguments = [
+                name,
+                *([] if offer.kind is None else ["--format", "json"]),
+                *options,
+                "--",
+                *named,
+            ]
             status, stdout, printed = await run_command(arguments, self._folder, report, patch)
             made = [path.name for path in self._store.newest()[:1] if path not in before]
         is_failed = status not in (0, 1)
@@ -105,12 +128,18 @@ class Server(MCPServer):  # type: ignore[misc]
         if offer.kind is None or offer.document is None or not stdout:
             answer = answer.replace(report=stdout.decode(errors="replace"))
         else:
-            answer = read_into(answer, stdout, offer.kind, offer.document, self._folder, values["detail"])
+            answer = read_into(
+                answer, stdout, offer.kind, offer.document, self._folder, values["detail"]
+            )
         content = [TextContent(type="text", text=text) for text in content_of(answer)]
-        return CallToolResult(content=content, structured_content=safe(plain(answer)), is_error=is_failed)
+        return CallToolResult(
+            content=content, structured_content=safe(plain(answer)), is_error=is_failed
+        )
 
     async def _markdown(self, *named: str) -> str:
-        status, stdout, printed = await run_command(["report", "--format", "markdown", "--", *named], self._folder)
+        status, stdout, printed = await run_command(
+            ["report", "--format", "markdown", "--", *named], self._folder
+        )
         if status:
             raise ResourceError("\n".join(printed))
         return f"> {NOTICE}\n\n{stdout.decode()}"

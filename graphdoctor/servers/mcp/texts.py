@@ -1,4 +1,6 @@
-"""What an agent is told in words; each text is a file beside this one, and ``docs/guide/mcp.md`` shows the first."""
+"""What an agent is told in words; each text is a file beside this one, and ``docs/guide/mcp.md``
+shows the first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tools: which commands, with which of their options, what each executes, and how its document is shown."""
+"""The tools: which commands, with which of their options, what each executes, and how its document
+is shown.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _EXECUTES: dict[Executes, str] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a command takes: an option if it has a ``flag``, such as ``--train/--no-train``, else an argument."""
+    """What a command takes: an option if it has a ``flag``, such as ``--train/--no-train``, else an
+    argument.
+    """
 
     name: str
     annotation: Any
@@ -76,7 +80,10 @@ class Offer:
 
 
 _PATCH = Annotated[
-    str, Field(description="A unified diff of Python files; or, with file, the whole new text of that file.")
+    str,
+    Field(
+        description="A unified diff of Python files; or, with file, the whole new text of that file."
+    ),
 ]
 _FILE = Annotated[str | None, Field(description="The file that patch is the new text of.")]
 _DETAIL_HELP = (
@@ -86,7 +93,17 @@ _DETAIL_HELP = (
 )
 _DETAIL = Parameter("detail", Annotated[str | None, Field(description=_DETAIL_HELP)], None)
 
-_RUN = ("--input", "--calls", "--backward", "--train", "--device", "--backend", "--mode", "--dynamic", "--timeout")
+_RUN = (
+    "--input",
+    "--calls",
+    "--backward",
+    "--train",
+    "--device",
+    "--backend",
+    "--mode",
+    "--dynamic",
+    "--timeout",
+)
 _SHOWN = ("--select", "--ignore")
 _FIX = ("--unsafe-fixes", "--apply", "--no-timing")
 _EDIT = (Parameter("patch", _PATCH), Parameter("file", _FILE, None))
@@ -114,7 +131,11 @@ Call = Callable[[str, dict[str, Any], ListRootsResult, Context], Awaitable[CallT
 async def client_roots(ctx: Context) -> ListRoots | ListRootsResult:
     """The folders that the client works in; it is asked only if it says that it has any."""
     capabilities = ctx.client_capabilities
-    return ListRoots() if capabilities is not None and capabilities.roots is not None else ListRootsResult(roots=[])
+    return (
+        ListRoots()
+        if capabilities is not None and capabilities.roots is not None
+        else ListRootsResult(roots=[])
+    )
 
 
 def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -> Tool:
@@ -124,16 +145,23 @@ def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -
     async def call(ctx: Context, roots: ListRootsResult, **values: Any) -> CallToolResult:  # noqa: ANN401 - as declared
         return await answer(name, values, roots, ctx)
 
-    own = {each.name: each for each in (*takes, *offer.more, *([] if offer.kind is None else [_DETAIL]))}
+    own = {
+        each.name: each
+        for each in (*takes, *offer.more, *([] if offer.kind is None else [_DETAIL]))
+    }
     roots = Parameter("roots", Annotated[ListRootsResult, Resolve(client_roots)])
     declared = [each.declared for each in (Parameter("ctx", Context), roots, *own.values())]
     returned = Annotated[CallToolResult, Answer]
     call.__annotations__ = {each.name: each.annotation for each in declared} | {"return": returned}
     call.__signature__ = inspect.Signature(declared, return_annotation=returned)  # type: ignore[attr-defined]
     is_read, is_written = offer.executes == "nothing", "--apply" in offer.takes
-    hints = ToolAnnotations(read_only_hint=is_read, destructive_hint=is_written, open_world_hint=not is_read)
+    hints = ToolAnnotations(
+        read_only_hint=is_read, destructive_hint=is_written, open_world_hint=not is_read
+    )
     text = f"{summary} {_EXECUTES[offer.executes]}{' With apply, it writes what is verified.' if is_written else ''}"
-    tool = Tool.from_function(call, "try_patch" if name == "try" else name, description=text, annotations=hints)
+    tool = Tool.from_function(
+        call, "try_patch" if name == "try" else name, description=text, annotations=hints
+    )
     tool.fn_metadata.output_schema = described_schema(Answer)
     # Every client has this in its context: no name again, and what can be left out needs no null.
     for described in tool.parameters["properties"].values():

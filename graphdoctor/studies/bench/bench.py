@@ -1,9 +1,11 @@
-"""Measures each way to run a program beside eager mode: what it costs, what it gives, and whether it is right.
+"""Measures each way to run a program beside eager mode: what it costs, what it gives, and whether
+it is right.
 
-Comes in: a program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes that run the program
-as its user does (``timings.py``); the user's own way is recorded meanwhile, unless it was recorded before. Where it is
-asked for, each variant is then run once more and recorded, for its results (``trials/judge.py``), or for graphs, breaks
-and kernels; then one that fails or is wrong is followed down the compiler (``stages.py``).
+Comes in: a program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes
+that run the program as its user does (``timings.py``); the user's own way is recorded meanwhile,
+unless it was recorded before. Where it is asked for, each variant is then run once more and
+recorded, for its results (``trials/judge.py``), or for graphs, breaks and kernels; then one that
+fails or is wrong is followed down the compiler (``stages.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from typing import Any, Protocol
 
 from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport, Stages, Sweep, SweepPoint, Variant
+from graphdoctor.facts.bench import (
+    BENCH_PARTS,
+    BenchPart,
+    BenchReport,
+    Stages,
+    Sweep,
+    SweepPoint,
+    Variant,
+)
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import CacheUse, KernelShare
 from graphdoctor.facts.reading import write_fact
@@ -27,7 +37,15 @@ from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.reasons import look_at, reasons
 from graphdoctor.studies.bench.stages import Subject, follow
-from graphdoctor.studies.bench.timings import Measured, SideBySide, Timing, Timings, slug, throughput_of, variant_of
+from graphdoctor.studies.bench.timings import (
+    Measured,
+    SideBySide,
+    Timing,
+    Timings,
+    slug,
+    throughput_of,
+    variant_of,
+)
 from graphdoctor.studies.bench.variants import Sizes, VariantSpec, name_of, variants_of
 from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
@@ -80,17 +98,24 @@ class Wanted:
 
     @property
     def needs_recording(self) -> bool:
-        """Whether the program must have been recorded before: no process that makes the user's own run is timed."""
+        """Whether the program must have been recorded before: no process that makes the user's own
+        run is timed.
+        """
         return "cold" in self.parts or self.sweep is not None
 
 
 def bench(
-    request: Request, recording: Path, diagnosis: Diagnosis | None, setup: Setup, wanted: Wanted = Wanted()
+    request: Request,
+    recording: Path,
+    diagnosis: Diagnosis | None,
+    setup: Setup,
+    wanted: Wanted = Wanted(),
 ) -> tuple[BenchReport, Diagnosis]:
-    """Measure a target, into the folder of its recording; what was found, and the diagnosis of that.
+    """Measure a target, into the folder of its recording; what was found, and the diagnosis of
+    that.
 
-    ``diagnosis``: of a recording that was made already; None where the user's own run is to be recorded while it is
-    measured.
+    ``diagnosis``: of a recording that was made already; None where the user's own run is to be
+    recorded while it is measured.
     """
     folder, base = recording / _FOLDER, request.spec
 
@@ -107,7 +132,9 @@ def bench(
         points = []
         for size in sweep.sizes:
             prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            report, known = measured(Program(change=sweep.change(size)), folder / f"size-{size}", prefix)
+            report, known = measured(
+                Program(change=sweep.change(size)), folder / f"size-{size}", prefix
+            )
             points.append(SweepPoint(size=size, variants=report.variants, noise=report.noise))
         swept = Sweep(sources=sweep.sources, points=tuple(points))
         report = replace(report, sweep=swept, verdict=verdict(report.variants, report.noise, swept))
@@ -136,7 +163,9 @@ class _Bench:
         with SideBySide(self.replays, self.folder / _CACHES, self.on_phase) as ways:
             if diagnosis is None:
                 own = Measured(VariantSpec(name_of(self.base)))
-                eager = ways.start_eager(self.program, partial(ways.start_recorded, own, self.recording))
+                eager = ways.start_eager(
+                    self.program, partial(ways.start_recorded, own, self.recording)
+                )
                 has_blocks = bool(last_events(self.recording).get("target", {}).get("blocks"))
             else:
                 eager = ways.start_eager(self.program)
@@ -145,29 +174,50 @@ class _Bench:
         known = diagnosis or diagnose_recording(self.recording).diagnosis
         start, variants = timings.eager.warm, self._looked_into(timings)
         if own is not None:
-            variants = tuple(_of_own(one, known) if one.name == own.spec.name else one for one in variants)
+            variants = tuple(
+                _of_own(one, known) if one.name == own.spec.name else one for one in variants
+            )
         return self._reported(timings, start, variants, known), known
 
-    def _timed(self, ways: SideBySide, eager: Measured, own: Measured | None, *, has_blocks: bool) -> Timings:
+    def _timed(
+        self, ways: SideBySide, eager: Measured, own: Measured | None, *, has_blocks: bool
+    ) -> Timings:
         listed = self.wanted.ways or partial(variants_of, (), self.base, is_all=False)
         _, *others = listed(has_blocks=has_blocks)
-        started = [one.warm["peak_memory_bytes"] for one in (eager, own) if one is not None and one.warm is not None]
+        started = [
+            one.warm["peak_memory_bytes"]
+            for one in (eager, own)
+            if one is not None and one.warm is not None
+        ]
         most = fitting(max(started, default=None), most=_MOST_SIDE_BY_SIDE)
         is_cold = "cold" in self.wanted.parts
-        timing = Timing(ways, self.base, self.program, most, is_cold=is_cold, is_precise=self.wanted.is_thorough)
+        timing = Timing(
+            ways, self.base, self.program, most, is_cold=is_cold, is_precise=self.wanted.is_thorough
+        )
         return timing.time(eager, own, others)
 
     def _reported(
-        self, timings: Timings, start: BenchStart | None, variants: tuple[Variant, ...], diagnosis: Diagnosis
+        self,
+        timings: Timings,
+        start: BenchStart | None,
+        variants: tuple[Variant, ...],
+        diagnosis: Diagnosis,
     ) -> BenchReport:
         if start is not None and start["uses_cuda"]:
-            unseen = [one.name for one in variants if one.call_us is not None and one.device_us is None]
+            unseen = [
+                one.name for one in variants if one.call_us is not None and one.device_us is None
+            ]
             self.gaps |= {_UNSEEN: unseen} if unseen else {}
-        gaps = (replace(gap, message=f"{', '.join(names)}: {gap.message}") for gap, names in self.gaps.items())
+        gaps = (
+            replace(gap, message=f"{', '.join(names)}: {gap.message}")
+            for gap, names in self.gaps.items()
+        )
         return BenchReport(
             graphdoctor_version=__version__,
             environment=diagnosis.recording.environment,
-            target=replace(diagnosis.recording.target, compile_arguments=self.base.compile_arguments()),
+            target=replace(
+                diagnosis.recording.target, compile_arguments=self.base.compile_arguments()
+            ),
             verdict=verdict(variants, timings.noise, has_results="results" in self.wanted.parts),
             measured=self.wanted.parts,
             call=None if start is None else start["inputs"],
@@ -193,19 +243,35 @@ class _Bench:
         own = reference.own
         self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
-        found = replace(eager, correct=own.correct, correctness=own.correctness, **_launched(reference.eager.kernels))
-        return found, *(self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others)
+        found = replace(
+            eager,
+            correct=own.correct,
+            correctness=own.correctness,
+            **_launched(reference.eager.kernels),
+        )
+        return found, *(
+            self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others
+        )
 
-    def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
+    def _variant(
+        self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool
+    ) -> Variant:
         if shown.status == "skipped" or one.was_stopped:
             return shown
         name = slug(shown.name)
         self.on_phase(f"looking into {shown.name}")
-        # They are measured one after the other, so what a busy machine does to one of them is no difference.
+        # They are measured one after the other, so what a busy machine does to one of them is no
+        # difference.
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
         look = look_at(
-            reference, self.program, name, one.spec.changes, self.folder, beside=beside, has_causes=self._has_causes
+            reference,
+            self.program,
+            name,
+            one.spec.changes,
+            self.folder,
+            beside=beside,
+            has_causes=self._has_causes,
         )
         recording, summary, judged = look.recording, look.diagnosis.summary, look.verdict
         self._keep_gaps(shown.name, recording)
@@ -246,7 +312,9 @@ class _Bench:
         self.followed.append((subject, stages))
         if not self.wanted.is_minified:
             return stages
-        return minified(subject, stages, self.folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
+        return minified(
+            subject, stages, self.folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say
+        )
 
     @property
     def _has_causes(self) -> bool:

@@ -1,7 +1,8 @@
 """The smallest program that fails as a variant does, made by torch's minifier.
 
-Comes in: the variant and its stages. Goes out: the stages with the path of the program, which was run and failed the
-same way, or with a note why there is none. The minifier's scripts run as programs of their own, in the given folder.
+Comes in: the variant and its stages. Goes out: the stages with the path of the program, which was
+run and failed the same way, or with a note why there is none. The minifier's scripts run as
+programs of their own, in the given folder.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from graphdoctor.trials.program import MinifierPlan, RunChange
 
 _LAUNCHER = "minifier_launcher.py"
 _REPRODUCER = "repro.py"
-"""What torch calls its scripts (``torch/_dynamo/debug_utils.py`` and ``torch/_dynamo/repro``, 2.13)."""
+"""What torch calls its scripts (``torch/_dynamo/debug_utils.py`` and ``torch/_dynamo/repro``,
+2.13)."""
 
 _NO_BACKEND = "backend=None)"
-"""What a script says that begins after Dynamo: the backend around the user's has no name. torch asks to replace it."""
+"""What a script says that begins after Dynamo: the backend around the user's has no name. torch
+asks to replace it."""
 
 _MINIFY, _RUN = "command='minify'", "command='run'"
 """What a script does when it is run."""
@@ -39,14 +42,24 @@ _TRACE = re.compile(r"^os\.environ\['TORCH_TRACE'\] = .*\n", re.MULTILINE)
 
 
 def minified(
-    subject: Subject, stages: Stages, folder: Path, *, timeout_s: float, on_phase: Callable[[str], None]
+    subject: Subject,
+    stages: Stages,
+    folder: Path,
+    *,
+    timeout_s: float,
+    on_phase: Callable[[str], None],
 ) -> Stages:
     """Make the smallest program that fails, and run it."""
-    failing = next((result for result in stages.results if result.name == stages.first and not result.without), None)
+    failing = next(
+        (result for result in stages.results if result.name == stages.first and not result.without),
+        None,
+    )
     if failing is None:
         return stages
     if failing.name == "eager":
-        return _noted(stages, "torch's minifier takes graphs apart, and Dynamo fails before it has one")
+        return _noted(
+            stages, "torch's minifier takes graphs apart, and Dynamo fails before it has one"
+        )
     minifier = _Minifier(subject, failing, folder.resolve(), time.monotonic() + timeout_s, on_phase)
     found = minifier.run()
     if isinstance(found, Path):
@@ -111,7 +124,13 @@ class _Minifier:
         log.mkdir(parents=True)
         left_s = max(self.deadline - time.monotonic(), 1.0)
         python = self.subject.replays.setup.interpreter
-        run_script(Script(str(script), False, arguments), log, python=python, timeout_s=left_s, apart=self.folder)
+        run_script(
+            Script(str(script), False, arguments),
+            log,
+            python=python,
+            timeout_s=left_s,
+            apart=self.folder,
+        )
         ended = read_recording(log).exit
         if ended.reason == "interrupted":
             raise KeyboardInterrupt
@@ -126,7 +145,9 @@ def _runs(file: str | None) -> str:
 
 
 def _is_same(ended: ProbeExit, expected: ProbeExit) -> bool:
-    """Whether a script fails as the program does: torch wraps what a compiler raises in an error of its own."""
+    """Whether a script fails as the program does: torch wraps what a compiler raises in an error of
+    its own.
+    """
     if ended.reason != "error" or ended.error_type is None:
         return False
     short = ended.error_type.rpartition(".")[2]

@@ -1,7 +1,9 @@
-"""Why a variant isn't faster: of the findings of its run, those that are about its speed, the most costly first.
+"""Why a variant isn't faster: of the findings of its run, those that are about its speed, the most
+costly first.
 
-Comes in: a diagnosis of the variant's run, and its kernels. Goes out: findings. What a finding costs is known from
-gaps between graphs, from the profiler or from guard checks, or it isn't; then code that runs eagerly comes first.
+Comes in: a diagnosis of the variant's run, and its kernels. Goes out: findings. What a finding
+costs is known from gaps between graphs, from the profiler or from guard checks, or it isn't; then
+code that runs eagerly comes first.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def _is_about_speed(finding: Finding) -> bool:
 
 
 def _rank(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[int, float]:
-    """Sort key: what takes time of each call, by how much; then what is known to, then what only takes compile time."""
+    """Sort key: what takes time of each call, by how much; then what is known to, then what only
+    takes compile time.
+    """
     call_us = _call_us(finding, diagnosis, kernels)
     if call_us:
         return (0, -call_us)
@@ -95,22 +99,30 @@ def look_at(
     beside: KernelShare | None,
     has_causes: bool = True,
 ) -> Look:
-    """Run a variant once more and record it, into a folder below the one given, and judge its results.
+    """Run a variant once more and record it, into a folder below the one given, and judge its
+    results.
 
-    ``beside``: the kernels of eager mode that its own are compared with; None for none. ``has_causes``: what takes the
-    time of its calls is measured, too.
+    ``beside``: the kernels of eager mode that its own are compared with; None for none.
+    ``has_causes``: what takes the time of its calls is measured, too.
     """
     measured = Measured(coverage=has_causes, guard_cost=has_causes, kernels=has_causes)
     given: dict[str, object] = {"spec": spec, "measured": measured, "is_counted": False}
     recording = reference.replay(program, name, **given)
-    diagnosis = diagnose_recording(folder / name, None, Needs(guards=True), eager_kernels=beside).diagnosis
+    diagnosis = diagnose_recording(
+        folder / name, None, Needs(guards=True), eager_kernels=beside
+    ).diagnosis
     verdict = Verdict(None, None, clause(recording.exit.message))
     if recording.exit.reason == "finished":
         verdict = reference.judge(recording, program, name, **given)
     if any(finding.code == SlowerKernels.code for finding in diagnosis.findings):
-        # Which lines its kernels compute is known only where their code was generated under our eyes.
-        with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
+        # Which lines its kernels compute is known only where their code was generated under our
+        # eyes.
+        with tempfile.TemporaryDirectory(
+            prefix="graphdoctor-", ignore_cleanup_errors=True
+        ) as caches:
             profiled = replace(measured, profile=caches)
             found = reference.replay(program, f"{name}-profiled", **given | {"measured": profiled})
-        diagnosis = diagnosis_of(diagnosis.recording.replace(profiled=found.profiled), root=Path.cwd())
+        diagnosis = diagnosis_of(
+            diagnosis.recording.replace(profiled=found.profiled), root=Path.cwd()
+        )
     return Look(recording, diagnosis, verdict, reasons(diagnosis, recording.kernels))

@@ -1,4 +1,5 @@
-"""Times the steady calls of several processes in rounds, in which each has its turn: drift of the machine hits all.
+"""Times the steady calls of several processes in rounds, in which each has its turn: drift of the
+machine hits all.
 
 Then says what the times say: whether one is faster, and after how many calls it has paid.
 """
@@ -11,7 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from graphdoctor.facts.bench import PROCESSES_DIFFER, BreakEven, CallTimes, Judgement, Noise, Speedup
+from graphdoctor.facts.bench import (
+    PROCESSES_DIFFER,
+    BreakEven,
+    CallTimes,
+    Judgement,
+    Noise,
+    Speedup,
+)
 from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, change_of, interval, is_decided
 from graphdoctor.trials.timing import ServedProbe
@@ -24,7 +32,8 @@ _MAX_PRECISE_S = 6.0
 """Most seconds for each process, but for two turns."""
 
 BEST = 3
-"""The shortest rounds of a call that waits for its host, which held it up least. They agree as two processes do."""
+"""The shortest rounds of a call that waits for its host, which held it up least. They agree as two
+processes do."""
 
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
@@ -72,9 +81,11 @@ def time_rounds(
     is_precise: bool,
     is_on_gpu: bool = False,
 ) -> dict[str, Turns]:
-    """Time all of them until it is known which are faster than the reference, or by how much precisely; or a while.
+    """Time all of them until it is known which are faster than the reference, or by how much
+    precisely; or a while.
 
-    ``is_on_gpu``: calls may wait for their host, whose speed changes, so the shortest rounds of each must agree, too.
+    ``is_on_gpu``: calls may wait for their host, whose speed changes, so the shortest rounds of
+    each must agree, too.
     """
     found = {name: Turns() for name in probes}
     running = list(probes)
@@ -104,7 +115,11 @@ def time_rounds(
         if count >= MIN_TURNS and spent_s + round_s > most_s:
             break
         is_known = not is_on_gpu or all(found[name].is_best_known for name in running)
-        is_enough = count in LOOKS and is_known and _is_enough(found, running, reference, is_precise=is_precise)
+        is_enough = (
+            count in LOOKS
+            and is_known
+            and _is_enough(found, running, reference, is_precise=is_precise)
+        )
         if count >= LOOKS[-1] or is_enough:
             break
     return found
@@ -116,7 +131,9 @@ def _ratios(turns: Turns, reference: Turns) -> list[float]:
 
 
 def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Speedup | None:
-    """How many times as fast as the reference; None with too few rounds. ``is_of_best``: in the best rounds of each."""
+    """How many times as fast as the reference; None with too few rounds. ``is_of_best``: in the
+    best rounds of each.
+    """
     ratios = _ratios(turns, reference)
     if len(ratios) < MIN_TURNS:
         return None
@@ -128,13 +145,16 @@ def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Spee
     return Speedup(ratio=statistics.median(ratios), low=low, high=high, rounds=len(ratios))
 
 
-def _is_enough(found: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool) -> bool:
+def _is_enough(
+    found: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
+) -> bool:
     others = [name for name in running if name != reference]
     if not is_precise:
         return all(is_decided(_ratios(found[name], found[reference])) for name in others)
     ratios = [speedup(found[name], found[reference]) for name in others]
     return all(
-        ratio is not None and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
+        ratio is not None
+        and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
         for ratio in ratios
     )
 
@@ -156,15 +176,21 @@ def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
 
 
 def needs_twin(ratio: Speedup | None) -> bool:
-    """Whether two processes that run the same may differ by as much, so that a second one in eager mode must say."""
-    return judged(ratio, None) in ("faster", "slower") and ratio is not None and abs(math.log(ratio.ratio)) < _NEAR
+    """Whether two processes that run the same may differ by as much, so that a second one in eager
+    mode must say.
+    """
+    return (
+        judged(ratio, None) in ("faster", "slower")
+        and ratio is not None
+        and abs(math.log(ratio.ratio)) < _NEAR
+    )
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
     """What a speed-up says: it counts only beyond what two processes of the same program differ by.
 
-    Where single calls scatter much, a process may have been disturbed more than another in all of its turns, and a
-    speed-up counts beyond that.
+    Where single calls scatter much, a process may have been disturbed more than another in all of
+    its turns, and a speed-up counts beyond that.
     """
     if speedup is None:
         return "unknown"
@@ -176,13 +202,19 @@ def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
     return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
 
 
-def break_even(compile_s: float | None, eager_us: float | None, speedup: Speedup | None) -> BreakEven | None:
+def break_even(
+    compile_s: float | None, eager_us: float | None, speedup: Speedup | None
+) -> BreakEven | None:
     """After how many calls compiling has paid; None if it never does, or something is unknown."""
     if compile_s is None or eager_us is None or speedup is None:
         return None
     ratios = (speedup.ratio, speedup.high, speedup.low)
     calls, soonest, latest = (_calls(compile_s, eager_us, ratio) for ratio in ratios)
-    return None if calls is None or soonest is None else BreakEven(calls=calls, low=soonest, high=latest)
+    return (
+        None
+        if calls is None or soonest is None
+        else BreakEven(calls=calls, low=soonest, high=latest)
+    )
 
 
 def _calls(compile_s: float, eager_us: float, ratio: float) -> int | None:

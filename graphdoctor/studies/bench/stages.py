@@ -1,8 +1,9 @@
 """Follows a variant that fails or is wrong down the stages of the compiler, to the first that does.
 
-Comes in: the variant, and the program without torch.compile. Goes out: ``Stages``. Each stage is a replay of the
-same calls, judged by its results. Then parts of that stage are left out: all of them first, then halves of them, until
-it is known which ones it takes; that one alone is tried once more, in the words of a setting if there is one.
+Comes in: the variant, and the program without torch.compile. Goes out: ``Stages``. Each stage is a
+replay of the same calls, judged by its results. Then parts of that stage are left out: all of them
+first, then halves of them, until it is known which ones it takes; that one alone is tried once
+more, in the words of a setting if there is one.
 """
 
 from __future__ import annotations
@@ -55,25 +56,37 @@ class Subject:
     name: str
 
     def shares_stages(self, other: Subject) -> bool:
-        """Whether the stages before the backend are those of another variant: they have no mode and no options."""
-        mine, others = ({**subject.changes, "mode": None, "options": None} for subject in (self, other))
+        """Whether the stages before the backend are those of another variant: they have no mode and
+        no options.
+        """
+        mine, others = (
+            {**subject.changes, "mode": None, "options": None} for subject in (self, other)
+        )
         return self.spec.backend == other.spec.backend and mine == others
 
-    def variant(self, stage: str, switches: Sequence[Switch], change: RunChange) -> tuple[Program, dict[str, Any]]:
+    def variant(
+        self, stage: str, switches: Sequence[Switch], change: RunChange
+    ) -> tuple[Program, dict[str, Any]]:
         """How it is run at a stage: the program, and fields of its ``spec``."""
         # Mode and options belong to the variant's own backend.
         none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
         spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
         return self.program.changed(change).changed(change_of(switches)), spec
 
-    def replay(self, stage: str, switches: Sequence[Switch], name: str, change: RunChange) -> Recording:
+    def replay(
+        self, stage: str, switches: Sequence[Switch], name: str, change: RunChange
+    ) -> Recording:
         """Run it at a stage."""
         program, spec = self.variant(stage, switches, change)
         return self.reference.replay(program, name, spec=spec)
 
 
 def follow(
-    subject: Subject, *, limit_s: float, on_phase: Callable[[str], None], known: Sequence[tuple[Subject, Stages]] = ()
+    subject: Subject,
+    *,
+    limit_s: float,
+    on_phase: Callable[[str], None],
+    known: Sequence[tuple[Subject, Stages]] = (),
 ) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
     following = _Following(subject, time.monotonic() + limit_s, on_phase)
@@ -141,11 +154,18 @@ class _Following:
             else:
                 found = _Found(note="run once more, with torch's caches off, it was right")
         except _OutOfTimeError:
-            found = replace(self.found, note=f"stopped after {counted(len(self.results), 'run')}: the time was up")
+            found = replace(
+                self.found,
+                note=f"stopped after {counted(len(self.results), 'run')}: the time was up",
+            )
         order = [*stages_of(self.subject.spec.backend), CROSSREF]
         results = tuple(sorted(self.results, key=lambda result: order.index(result.name)))
         return Stages(
-            results=results, first=self.stage or None, part=found.text, workaround=found.workaround, note=found.note
+            results=results,
+            first=self.stage or None,
+            part=found.text,
+            workaround=found.workaround,
+            note=found.note,
         )
 
     def _as_known(self, known: Stages) -> Stages | None:
@@ -168,7 +188,8 @@ class _Following:
         switches = switches_of(self.stage, self.subject.spec)
         if not switches or not self._is_right(*beside, *switches):
             note = "it stays so without every part that can be left out" if switches else None
-            # It may be an operator of the program's own whose fake kernel says something else than its kernel gives.
+            # It may be an operator of the program's own whose fake kernel says something else than
+            # its kernel gives.
             if (self._try(CROSSREF).error_type or "").rpartition(".")[2] == _MISMATCH:
                 note = "an operator's fake kernel says something else than its kernel"
             return _Found(note=note)
@@ -190,18 +211,28 @@ class _Following:
             settings = (FUSION,)
         else:
             return found
-        return _Found(settings, note=f"leaving out {found.text} helps, too", workaround=self._workaround(settings))
+        return _Found(
+            settings,
+            note=f"leaving out {found.text} helps, too",
+            workaround=self._workaround(settings),
+        )
 
     def _names_of(
         self, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
         """The same parts, with those of a kind that it takes instead of all of the kind."""
         others = tuple(switch for switch in chosen if switch.kind != kind)
-        used = [part.name for part in self._try(self.stage, (*beside, *chosen)).parts if part.kind == kind]
+        used = [
+            part.name
+            for part in self._try(self.stage, (*beside, *chosen)).parts
+            if part.kind == kind
+        ]
         found = self._smallest(tuple(named(kind, name) for name in used), beside=(*beside, *others))
         return (*others, *found) if found else chosen
 
-    def _smallest(self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()) -> tuple[Switch, ...]:
+    def _smallest(
+        self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
+    ) -> tuple[Switch, ...]:
         """A smallest set of parts without which a stage is right, as it is without all of them."""
         left = switches
         while len(left) > 1:
@@ -211,8 +242,12 @@ class _Following:
             return left
         return self._together(switches, beside)
 
-    def _together(self, switches: tuple[Switch, ...], beside: tuple[Switch, ...]) -> tuple[Switch, ...]:
-        """The same where it takes more than one part: those of each half, with the other half left out."""
+    def _together(
+        self, switches: tuple[Switch, ...], beside: tuple[Switch, ...]
+    ) -> tuple[Switch, ...]:
+        """The same where it takes more than one part: those of each half, with the other half left
+        out.
+        """
         if len(switches) <= 1:
             return switches
         middle = len(switches) // 2
@@ -224,7 +259,9 @@ class _Following:
         return (*of_first, *self._together(second, (*beside, *of_first)))
 
     def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
-        """What a person can write to do without parts; tried, unless the run without them was made just so."""
+        """What a person can write to do without parts; tried, unless the run without them was made
+        just so.
+        """
         lines, spec = lines_of(switches), spec_of(switches)
         if lines is None:
             return None
@@ -273,4 +310,6 @@ class _Following:
 
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
     """How much is left out: kinds of parts as a whole first."""
-    return sum(switch.kind is not None and switch.part is None for switch in switches), len(switches)
+    return sum(switch.kind is not None and switch.part is None for switch in switches), len(
+        switches
+    )

@@ -33,7 +33,10 @@ class Switch:
 
 
 def _config(name: str, *settings: str) -> Switch:
-    return Switch(name, ("import torch._inductor.config", *(f"torch._inductor.config.{line}" for line in settings)))
+    return Switch(
+        name,
+        ("import torch._inductor.config", *(f"torch._inductor.config.{line}" for line in settings)),
+    )
 
 
 RANDOM = _config("random numbers of its own", "fallback_random = True")
@@ -44,7 +47,9 @@ FUSION = _config("fusion", "max_fusion_size = 1", "epilogue_fusion = False")
 _OF_KERNELS = (
     _config("vectorization", "cpp.simdlen = 1"),
     _config("reuse of memory", "allow_buffer_reuse = False", "inplace_buffers = False"),
-    _config("its choice of layouts", "layout_optimization = False", "comprehensive_padding = False"),
+    _config(
+        "its choice of layouts", "layout_optimization = False", "comprehensive_padding = False"
+    ),
     _config("higher precision between operations", "emulate_precision_casts = True"),
     _config("splitting of reductions", "split_reductions = False"),
 )
@@ -57,7 +62,12 @@ _OF_STAGE: Mapping[str, tuple[Switch, ...]] = {
         ),
     ),
     # What concerns kernels concerns those of ATen, too: some reuse memory.
-    INDUCTOR: (*_OF_KERNELS, FUSION, _config("its pattern matcher", "pattern_matcher = False"), RANDOM),
+    INDUCTOR: (
+        *_OF_KERNELS,
+        FUSION,
+        _config("its pattern matcher", "pattern_matcher = False"),
+        RANDOM,
+    ),
 }
 """Settings of ``torch/_inductor/config.py`` and ``torch/_functorch/config.py``, 2.11 to 2.15."""
 
@@ -89,20 +99,25 @@ def all_of(kind: CompilerPartKind) -> Switch:
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
     """What can be left out of a stage, apart from lowerings."""
-    kinds: tuple[CompilerPartKind, ...] = ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
+    kinds: tuple[CompilerPartKind, ...] = (
+        ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
+    )
     named_parts = tuple(all_of(kind) for kind in kinds) if stage in _OF_STAGE else ()
     return (*_OF_STAGE.get(stage, ()), *_of_arguments(stage, spec), *named_parts)
 
 
 def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What of that can matter if a stage is right without lowerings; not fusion, which takes longest to do without."""
+    """What of that can matter if a stage is right without lowerings; not fusion, which takes
+    longest to do without.
+    """
     return (*_OF_KERNELS, *_of_arguments(stage, spec))
 
 
 def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
     is_own = stage == spec.backend
     found = {
-        Switch(f"mode {spec.mode!r}", spec={"mode": None}): is_own and spec.mode not in (None, "default"),
+        Switch(f"mode {spec.mode!r}", spec={"mode": None}): is_own
+        and spec.mode not in (None, "default"),
         Switch("its options", spec={"options": {}}): is_own and bool(spec.options),
         Switch("dynamic shapes", spec={"dynamic": False}): spec.dynamic is not False,
         Switch("fullgraph", spec={"fullgraph": False}): spec.fullgraph,
@@ -124,7 +139,10 @@ def change_of(switches: Iterable[Switch]) -> RunChange:
             without[switch.kind] = None
         elif switch.kind is not None and (names := without.get(switch.kind, ())) is not None:
             without[switch.kind] = (*names, str(switch.part))
-    return RunChange(setup=tuple(dict.fromkeys(line for switch in chosen for line in switch.lines)), without=without)
+    return RunChange(
+        setup=tuple(dict.fromkeys(line for switch in chosen for line in switch.lines)),
+        without=without,
+    )
 
 
 def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:
@@ -139,7 +157,9 @@ def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
         return None
     found = dict.fromkeys(line for switch in chosen for line in switch.lines)
     for kind, lines in _WITHOUT.items():
-        found |= dict.fromkeys(line.format(one.part) for one in chosen if one.kind == kind for line in lines)
+        found |= dict.fromkeys(
+            line.format(one.part) for one in chosen if one.kind == kind for line in lines
+        )
     if passes := [str(switch.part) for switch in chosen if switch.kind == "pass"]:
         setting = f"torch._inductor.config.disabled_passes = {','.join(passes)!r}"
         found |= dict.fromkeys(("import torch._inductor.config", setting))

@@ -1,15 +1,16 @@
 """Times a program in each way to run it, side by side, as its user runs it.
 
-Comes in: the ways to run it. Goes out: what compiling and calling costs in each. In this order, so that nothing
-disturbs what is being timed:
+Comes in: the ways to run it. Goes out: what compiling and calling costs in each. In this order, so
+that nothing disturbs what is being timed:
 
-1. Eager mode. Beside it, unless cold starts are asked for, the first variant: eager mode is ready before torch.compile
-   has been imported.
-2. If asked for, each variant with an empty cache on disk, one after the other: what compiling costs.
+1. Eager mode. Beside it, unless cold starts are asked for, the first variant: eager mode is ready
+   before torch.compile has been imported.
+2. If asked for, each variant with an empty cache on disk, one after the other: what compiling
+   costs.
 3. Each variant, with what is on disk: what a restart costs. These processes stay.
 4. Rounds, in which each process has its turn at its steady call.
-5. If the difference is small, or everything is asked for, eager mode in a second process, which shows how much two
-   processes of one program differ, and more rounds.
+5. If the difference is small, or everything is asked for, eager mode in a second process, which
+   shows how much two processes of one program differ, and more rounds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from graphdoctor.facts.bench import EAGER, HOST_BOUND, CallTimes, Noise, Speedup, Throughput, Variant
+from graphdoctor.facts.bench import (
+    EAGER,
+    HOST_BOUND,
+    CallTimes,
+    Noise,
+    Speedup,
+    Throughput,
+    Variant,
+)
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import factor_text
 from graphdoctor.probe.wire import BenchStart, BenchTime
-from graphdoctor.studies.bench.rounds import BEST, Turns, break_even, judged, needs_twin, noise_of, speedup, time_rounds
+from graphdoctor.studies.bench.rounds import (
+    BEST,
+    Turns,
+    break_even,
+    judged,
+    needs_twin,
+    noise_of,
+    speedup,
+    time_rounds,
+)
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -50,7 +68,8 @@ class Measured:
         cold: What its first process reported; None if it ended before.
         warm: The same of its second process, whose calls were timed.
         device_us: The part of a call in which a GPU works; None without CUDA, or if unknown.
-        awaits_backward: Outputs of its calls await their backward pass, and torch records CUDA graphs anew.
+        awaits_backward: Outputs of its calls await their backward pass, and torch records CUDA
+            graphs anew.
         is_of_best: Its speed-up is that of the best rounds, because a call waits for its host.
         ended: How its processes ended, if one ended early.
     """
@@ -107,7 +126,11 @@ class Measured:
     @property
     def waits_for_host(self) -> bool:
         """Whether a GPU clearly works for less time than its calls take."""
-        return self.device_us is not None and self.times is not None and self.device_us < HOST_BOUND * self.times.median
+        return (
+            self.device_us is not None
+            and self.times is not None
+            and self.device_us < HOST_BOUND * self.times.median
+        )
 
 
 @dataclass(frozen=True)
@@ -141,7 +164,9 @@ class SideBySide:
         shutil.rmtree(self.caches, ignore_errors=True)
 
     def start_eager(self, program: Program, meanwhile: Callable[[], object] = bool) -> Measured:
-        """Run the program without torch.compile; ``meanwhile``: what is done until its calls are steady."""
+        """Run the program without torch.compile; ``meanwhile``: what is done until its calls are
+        steady.
+        """
         one = Measured(VariantSpec(EAGER, is_eager=True))
         self.say("running eager mode")
         probe = self._probe(one.spec, program, f"{EAGER}-timed", is_start_timed=True)
@@ -160,7 +185,9 @@ class SideBySide:
         """Run a variant with an empty cache on disk, to its end."""
         one = Measured(spec)
         self.say(f"compiling {spec.name} with an empty cache")
-        probe = self._probe(spec, program, f"{slug(spec.name)}-cold", cache=self.caches / slug(spec.name))
+        probe = self._probe(
+            spec, program, f"{slug(spec.name)}-cold", cache=self.caches / slug(spec.name)
+        )
         try:
             one.cold = cast("BenchStart | None", probe.answer())
         finally:
@@ -176,7 +203,9 @@ class SideBySide:
         self.say(f"restarting {one.spec.name}")
         name = one.spec.name
         one.warm = self._settled(
-            one, self._probe(one.spec, program, f"{slug(name)}-timed", cache=self.caches / slug(name)), name
+            one,
+            self._probe(one.spec, program, f"{slug(name)}-timed", cache=self.caches / slug(name)),
+            name,
         )
 
     def start(self, one: Measured, program: Program) -> None:
@@ -187,10 +216,14 @@ class SideBySide:
 
     def start_recorded(self, one: Measured, recording: Path) -> None:
         """Make the user's own run, recorded; it stays if its calls get steady."""
-        one.warm = self._settled(one, self._served(partial(self.replays.serve_recorded, recording)), one.spec.name)
+        one.warm = self._settled(
+            one, self._served(partial(self.replays.serve_recorded, recording)), one.spec.name
+        )
 
     def compare(self, eager: Measured, others: Sequence[Measured], program: Program) -> None:
-        """Time those that run until it is known which are faster, beside eager mode's second process if need be."""
+        """Time those that run until it is known which are faster, beside eager mode's second
+        process if need be.
+        """
         self.time(eager, others, is_precise=False)
         ways = [one for each in others for one in (each, replace(each, is_of_best=eager.uses_cuda))]
         if any(needs_twin(one.speedup) for one in ways):
@@ -203,8 +236,16 @@ class SideBySide:
         probes = {name: probe for name, probe in self._running.items() if name in timed}
 
         def tell(number: int, found: Mapping[str, Turns]) -> None:
-            ratios = {one.spec.name: speedup(found[one.spec.name], found[EAGER]) for one in others if one.is_steady}
-            known = [f"{name} {factor_text(ratio.ratio)}" for name, ratio in ratios.items() if ratio is not None]
+            ratios = {
+                one.spec.name: speedup(found[one.spec.name], found[EAGER])
+                for one in others
+                if one.is_steady
+            }
+            known = [
+                f"{name} {factor_text(ratio.ratio)}"
+                for name, ratio in ratios.items()
+                if ratio is not None
+            ]
             so_far = [f"{', '.join(known)} so far"] if known else []
             self.say(", ".join(["timing calls in turns", *so_far, f"round {number}"]))
 
@@ -214,12 +255,16 @@ class SideBySide:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
 
     def floor_us(self, one: Measured) -> float | None:
-        """What a compiled call takes at least in a variant's process, in microseconds; None if unknown."""
+        """What a compiled call takes at least in a variant's process, in microseconds; None if
+        unknown.
+        """
         found = self._asked(one, "floor")
         return None if found is None else found["us"]
 
     def profile_devices(self, ones: Sequence[Measured]) -> None:
-        """Measure how long a GPU works for a call of each, last of all: after a profiler calls may take longer."""
+        """Measure how long a GPU works for a call of each, last of all: after a profiler calls may
+        take longer.
+        """
         for one in ones:
             self.say(f"profiling the kernels of {one.spec.name}")
             if (found := self._asked(one, "device")) is not None:
@@ -244,9 +289,16 @@ class SideBySide:
         return start
 
     def _probe(
-        self, spec: VariantSpec, program: Program, name: str, *, cache: Path | None = None, is_start_timed: bool = False
+        self,
+        spec: VariantSpec,
+        program: Program,
+        name: str,
+        *,
+        cache: Path | None = None,
+        is_start_timed: bool = False,
     ) -> ServedProbe:
-        """A process that runs a program as its user would, and times its steady call whenever it is asked.
+        """A process that runs a program as its user would, and times its steady call whenever it is
+        asked.
 
         ``cache``: its own cache on disk; its start is timed then, too.
         """
@@ -277,7 +329,9 @@ class Timing:
     is_cold: bool
     is_precise: bool
 
-    def time(self, eager: Measured, own: Measured | None, variants: Sequence[VariantSpec]) -> Timings:
+    def time(
+        self, eager: Measured, own: Measured | None, variants: Sequence[VariantSpec]
+    ) -> Timings:
         """Time every variant beside eager mode, which runs already, as ``own`` may.
 
         ``variants``: the ways to run it but for eager mode.
@@ -309,7 +363,11 @@ class Timing:
         for one in group:
             if self.is_cold:
                 ways.restart(one, self.program)
-            elif not one.is_steady and one.ended is None and (uses_cuda or not one.spec.needs_cuda(self.base)):
+            elif (
+                not one.is_steady
+                and one.ended is None
+                and (uses_cuda or not one.spec.needs_cuda(self.base))
+            ):
                 ways.start(one, self.program)
         if self.is_precise:
             ways.start_twin(eager, self.program)
@@ -324,7 +382,12 @@ class Timing:
 def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     """What the times of a variant say."""
     eager, spec = timings.eager, one.spec
-    shown = Variant(name=spec.name, arguments=spec.arguments(base), is_regional=spec.spec(base).regional, status="ok")
+    shown = Variant(
+        name=spec.name,
+        arguments=spec.arguments(base),
+        is_regional=spec.spec(base).regional,
+        status="ok",
+    )
     if not eager.is_steady and one is not eager:
         return replace(shown, status="skipped", reason="the program fails without torch.compile")
     if spec.needs_cuda(base) and not eager.uses_cuda:
@@ -342,28 +405,41 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
         speedup=ratio,
         judgement="same" if spec.is_eager else judged(ratio, timings.noise),
         peak_memory_bytes=one.turns.peak_memory_bytes if one.turns else None,
-        throughput=items["count"] / times.median * 1e6 if items and times and times.median else None,
+        throughput=items["count"] / times.median * 1e6
+        if items and times and times.median
+        else None,
     )
     if spec.is_eager:
         return shown
     if (counted := one.warm["cache"]) is not None:
         shown = replace(shown, cache=CacheUse(**counted))
     cold_s, warm_s = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
-    eager_us = eager.best_us if eager.best_us is not None or eager.times is None else eager.times.median
-    pays = [break_even(s, eager_us, ratio) if shown.judgement == "faster" else None for s in (cold_s, warm_s)]
+    eager_us = (
+        eager.best_us if eager.best_us is not None or eager.times is None else eager.times.median
+    )
+    pays = [
+        break_even(s, eager_us, ratio) if shown.judgement == "faster" else None
+        for s in (cold_s, warm_s)
+    ]
     return replace(
         shown,
         compile_cold_s=cold_s,
         compile_warm_s=warm_s,
         break_even_cold=pays[0],
         break_even_warm=pays[1],
-        break_even_calls=None if (first := pays[0] if one.cold else pays[1]) is None else first.calls,
+        break_even_calls=None
+        if (first := pays[0] if one.cold else pays[1]) is None
+        else first.calls,
     )
 
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:
-    """Seconds that compiling adds; None if unknown. Eager mode's first calls take longer than its later ones, too."""
-    return None if start is None or eager is None else max(start["excess_s"] - eager["excess_s"], 0.0)
+    """Seconds that compiling adds; None if unknown. Eager mode's first calls take longer than its
+    later ones, too.
+    """
+    return (
+        None if start is None or eager is None else max(start["excess_s"] - eager["excess_s"], 0.0)
+    )
 
 
 def throughput_of(timings: Timings) -> Throughput | None:

@@ -25,10 +25,18 @@ _CUDA_MODES = ("reduce-overhead", "max-autotune")
 
 _CUDA_BACKEND = "cudagraphs"
 _CUDA_OPTION = "triton.cudagraphs"
-_UNSET: Mapping[str, object] = {"backend": "inductor", "mode": None, "dynamic": None, "fullgraph": False, "options": {}}
+_UNSET: Mapping[str, object] = {
+    "backend": "inductor",
+    "mode": None,
+    "dynamic": None,
+    "fullgraph": False,
+    "options": {},
+}
 """What torch.compile does where nothing is given."""
 _KINDS = {name: RUN[name] for name in ("backend", "mode", "fullgraph", REGIONAL)}
-_KINDS["dynamic"] = Kind("true, false or None", lambda value: value is None or isinstance(value, bool))
+_KINDS["dynamic"] = Kind(
+    "true, false or None", lambda value: value is None or isinstance(value, bool)
+)
 _KINDS |= {"option.NAME": RUN["options"], "config.NAME": RUN["config"]}
 """What a variant can say. Options and settings are read by their prefixes."""
 _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
@@ -42,7 +50,9 @@ _MAX_SIZE = 2**40
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """One way to run the program. ``changes``: fields of ``RunSpec`` with other values than the user's."""
+    """One way to run the program. ``changes``: fields of ``RunSpec`` with other values than the
+    user's.
+    """
 
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -53,12 +63,20 @@ class VariantSpec:
         return replace(base, **self.changes)
 
     def arguments(self, base: RunSpec) -> dict[str, object]:
-        """What torch.compile is given that isn't its default; with settings of torch's config by dotted name."""
+        """What torch.compile is given that isn't its default; with settings of torch's config by
+        dotted name.
+        """
         if self.is_eager:
             return {}
         spec = self.spec(base)
-        given = {name: getattr(spec, name) for name, unset in _UNSET.items() if getattr(spec, name) != unset}
-        return given | {name: value for name, value in spec.config.items() if base.config.get(name) != value}
+        given = {
+            name: getattr(spec, name)
+            for name, unset in _UNSET.items()
+            if getattr(spec, name) != unset
+        }
+        return given | {
+            name: value for name, value in spec.config.items() if base.config.get(name) != value
+        }
 
     def needs_cuda(self, base: RunSpec) -> bool:
         """Without CUDA it isn't possible, or is the same as another one."""
@@ -68,14 +86,22 @@ class VariantSpec:
 def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
     """Whether torch.compile, given these, records CUDA graphs."""
     is_option = bool((arguments.get("options") or {}).get(_CUDA_OPTION))
-    return is_option or arguments.get("mode") in _CUDA_MODES or arguments.get("backend") == _CUDA_BACKEND
+    return (
+        is_option
+        or arguments.get("mode") in _CUDA_MODES
+        or arguments.get("backend") == _CUDA_BACKEND
+    )
 
 
 def with_cuda_graphs(arguments: Mapping[str, Any]) -> str:
     """The variant that does the same with CUDA graphs, as ``--variant`` reads it."""
     # torch.compile takes a mode or options.
     mode = f"option.{_CUDA_OPTION}=true" if arguments.get("options") else f"mode={_CUDA_MODES[0]}"
-    return mode if arguments.get("backend", "inductor") == "inductor" else f"backend=inductor mode={_CUDA_MODES[0]}"
+    return (
+        mode
+        if arguments.get("backend", "inductor") == "inductor"
+        else f"backend=inductor mode={_CUDA_MODES[0]}"
+    )
 
 
 def variants_of(
@@ -93,8 +119,14 @@ def variants_of(
     if is_all:
         if has_blocks:
             found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
-        found += [VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode]
-        found.append(VariantSpec(f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}))
+        found += [
+            VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode
+        ]
+        found.append(
+            VariantSpec(
+                f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}
+            )
+        )
     return _distinct(found, base)
 
 
@@ -129,7 +161,9 @@ def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     parts = _NEXT.split(text.strip())
     if parts == [DEFAULT]:
         return VariantSpec(DEFAULT, {**_UNSET, REGIONAL: False, "fullgraph": base.fullgraph})
-    given = parse_assignments([f"{part}=true" if part == REGIONAL else part for part in parts], _FLAG)
+    given = parse_assignments(
+        [f"{part}=true" if part == REGIONAL else part for part in parts], _FLAG
+    )
     prefixed: dict[str, dict[str, object]] = {"option": {}, "config": {}}
     own: dict[str, object] = {}
     for name, value in given.items():
@@ -167,11 +201,14 @@ class Sizes:
     def change(self, size: int) -> RunChange:
         """The run with one size."""
         found = [_SOURCE.fullmatch(source) for source in self.sources]
-        return RunChange(sizes=tuple((f"L['{one[1]}']{one[2]}", int(one[3]), size) for one in found if one))
+        return RunChange(
+            sizes=tuple((f"L['{one[1]}']{one[2]}", int(one[3]), size) for one in found if one)
+        )
 
 
 def parse_sweep(text: str) -> Sizes:
-    """Read ``x.shape[0]=1,8,32``, or ``x.shape[0],mask.shape[0]=1,8,32`` for dims that change together.
+    """Read ``x.shape[0]=1,8,32``, or ``x.shape[0],mask.shape[0]=1,8,32`` for dims that change
+    together.
 
     Raises:
         GraphDoctorError: It can't be read.
@@ -187,4 +224,6 @@ def parse_sweep(text: str) -> Sizes:
         problem = "a size is there twice"
     else:
         return Sizes(sources, sizes)
-    raise GraphDoctorError(f"{_SWEEP} {text!r}: {problem}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32.")
+    raise GraphDoctorError(
+        f"{_SWEEP} {text!r}: {problem}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32."
+    )

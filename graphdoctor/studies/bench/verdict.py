@@ -1,7 +1,8 @@
 """Says which way to run the program is fastest, and from which call on that pays.
 
-Comes in: variants that were measured and judged, eager mode first, and how steady the machine was. Goes out: a
-``BenchVerdict``. Nothing is measured or judged here, and every number in the text is one of the variants'.
+Comes in: variants that were measured and judged, eager mode first, and how steady the machine was.
+Goes out: a ``BenchVerdict``. Nothing is measured or judged here, and every number in the text is
+one of the variants'.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
 from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, with_cuda_graphs
-from graphdoctor.views.measures import calling_text, calls_text, interval_text, is_too_noisy, skip_text, time_text
+from graphdoctor.views.measures import (
+    calling_text,
+    calls_text,
+    interval_text,
+    is_too_noisy,
+    skip_text,
+    time_text,
+)
 from graphdoctor.views.words import TOO_NOISY
 
 _MAX_NAMED = 3
@@ -34,23 +42,32 @@ _SAME_COMPILE_TIME = 1.1
 
 
 def verdict(
-    variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | None = None, *, has_results: bool = True
+    variants: Sequence[Variant],
+    noise: Noise | None,
+    sweep: Sweep | None = None,
+    *,
+    has_results: bool = True,
 ) -> BenchVerdict:
     """The answer.
 
     Args:
         variants: All ways to run the program, eager mode first.
         noise: How steady the machine was; None if that is unknown.
-        sweep: The program with several sizes; None if none were asked for. It is what the answer is about then.
+        sweep: The program with several sizes; None if none were asked for. It is what the answer is
+            about then.
         has_results: Results were compared, so that it is news if they couldn't be.
     """
     said = _verdict(variants, has_results=has_results) if sweep is None else _sweep_verdict(sweep)
-    noises = {"": noise} if sweep is None else {f"{point.size:,}": point.noise for point in sweep.points}
+    noises = (
+        {"": noise} if sweep is None else {f"{point.size:,}": point.noise for point in sweep.points}
+    )
     noisy = [size for size, found in noises.items() if found is not None and found.is_noisy]
     if not noisy or said.text.startswith(_TOO_NOISY):
         return said
     at = "" if sweep is None else f" at {listed(noisy)}"
-    return replace(said, text=f"{said.text} The machine was noisy{at}, so small differences can't be seen.")
+    return replace(
+        said, text=f"{said.text} The machine was noisy{at}, so small differences can't be seen."
+    )
 
 
 def _verdict(variants: Sequence[Variant], *, has_results: bool = True) -> BenchVerdict:
@@ -59,16 +76,32 @@ def _verdict(variants: Sequence[Variant], *, has_results: bool = True) -> BenchV
         return BenchVerdict(text=_sentences(f"Eager mode {_ended(eager)}"), best=None)
     if not others:
         return BenchVerdict(text="Only eager mode was run.", best=EAGER)
-    faster = [one for one in others if (one.status, one.judgement) == ("ok", "faster") and one.speedup is not None]
-    best, said = (_fastest(faster, eager, has_results=has_results)) if faster else (EAGER, _none_faster(others))
+    faster = [
+        one
+        for one in others
+        if (one.status, one.judgement) == ("ok", "faster") and one.speedup is not None
+    ]
+    best, said = (
+        (_fastest(faster, eager, has_results=has_results))
+        if faster
+        else (EAGER, _none_faster(others))
+    )
     wrong = listed([_with_ratio(one) for one in _by_speed(others) if one.status == "wrong"])
     host, untried = _waiting(eager, others)
     is_any_right = any(one.status == "ok" for one in others)
-    failed = [one for one in others if one.status == "failed" or (one.status == "skipped" and not is_any_right)]
+    failed = [
+        one
+        for one in others
+        if one.status == "failed" or (one.status == "skipped" and not is_any_right)
+    ]
     # Why they failed is the answer where there is no other; elsewhere it stands below.
     why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
     named = listed([one.name for one in failed[len(why) :]])
-    trouble = (wrong and f"Wrong results: {wrong}", *why, named and f"{'Also failed' if why else 'Failed'}: {named}")
+    trouble = (
+        wrong and f"Wrong results: {wrong}",
+        *why,
+        named and f"{'Also failed' if why else 'Failed'}: {named}",
+    )
     return BenchVerdict(text=_sentences(*said, host, *trouble), best=best, untried=untried)
 
 
@@ -87,12 +120,20 @@ def _by_speed(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def _with_ratio(variant: Variant) -> str:
-    return variant.name if variant.speedup is None else f"{variant.name} ({factor_text(variant.speedup.ratio)})"
+    return (
+        variant.name
+        if variant.speedup is None
+        else f"{variant.name} ({factor_text(variant.speedup.ratio)})"
+    )
 
 
 def _with_interval(variant: Variant) -> str:
     speedup = variant.speedup
-    return "" if speedup is None else f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
+    return (
+        ""
+        if speedup is None
+        else f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
+    )
 
 
 def _beside_eager(variant: Variant) -> str:
@@ -101,7 +142,9 @@ def _beside_eager(variant: Variant) -> str:
     return f"{variant.name} is at {_with_interval(variant)}"
 
 
-def _fastest(faster: Sequence[Variant], eager: Variant, *, has_results: bool) -> tuple[str, tuple[str, ...]]:
+def _fastest(
+    faster: Sequence[Variant], eager: Variant, *, has_results: bool
+) -> tuple[str, tuple[str, ...]]:
     """The fastest, or of those whose intervals overlap with its own, the one that compiles fastest.
 
     Of those that compile about as fast, it is the first, which changes least.
@@ -112,18 +155,24 @@ def _fastest(faster: Sequence[Variant], eager: Variant, *, has_results: bool) ->
     known = [one.compile_s for one in tied if one.compile_s is not None]
     best = first
     if len(known) == len(tied):
-        best = next(one for one in tied if (one.compile_s or 0.0) <= _SAME_COMPILE_TIME * min(known))
+        best = next(
+            one for one in tied if (one.compile_s or 0.0) <= _SAME_COMPILE_TIME * min(known)
+        )
     alike = listed([one.name for one in tied if one is not best])
     text = f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}, {pays_off(best, eager)}"
     reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
     doubt = (
-        "" if best.correct or not has_results else f"Whether the results of {best.name} are right is unknown{reason}"
+        ""
+        if best.correct or not has_results
+        else f"Whether the results of {best.name} are right is unknown{reason}"
     )
     return best.name, (text, f"No clear difference to {alike}" if alike else "", doubt)
 
 
 def _which_rounds(variant: Variant) -> str:
-    return " in the best rounds" if variant.speedup is not None and variant.speedup.is_of_best else ""
+    return (
+        " in the best rounds" if variant.speedup is not None and variant.speedup.is_of_best else ""
+    )
 
 
 def _waiting(eager: Variant, others: Sequence[Variant]) -> tuple[str, str | None]:
@@ -136,14 +185,18 @@ def _waiting(eager: Variant, others: Sequence[Variant]) -> tuple[str, str | None
     one = min(waiting, key=lambda each: each.device_us or 0.0)
     if one.device_us is None or one.time_us is None:
         return "", None
-    kernels = f"its kernels alone take {time_text(one.device_us)} of {time_text(one.time_us)} per call"
+    kernels = (
+        f"its kernels alone take {time_text(one.device_us)} of {time_text(one.time_us)} per call"
+    )
     if recorded:
         skipped = () if one.cuda_graphs is None else one.cuda_graphs.skipped
         why = f", and torch skipped a CUDA graph: {skip_text(skipped[0])}" if skipped else ""
         why = _AWAITS_BACKWARD if one.awaits_backward else why
         return f"{one.name} waits for its host: {kernels}{why}", None
     most = factor_text(eager.time_us / one.device_us)
-    text = f"{one.name} waits for its host: {kernels}, so CUDA graphs allow at most {most} over eager"
+    text = (
+        f"{one.name} waits for its host: {kernels}, so CUDA graphs allow at most {most} over eager"
+    )
     is_tried = any(asks_for_cuda_graphs(each.arguments) for each in others)
     return text, None if is_tried else with_cuda_graphs(one.arguments)
 
@@ -165,14 +218,20 @@ def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:
         return ("No variant ran with right results",)
     if not timed:
         return (f"{listed([one.name for one in right])} ran, but couldn't be timed",)
-    nothing = {one.name: ", where torch.compile compiled nothing" for one in timed if one.graphs == 0}
+    nothing = {
+        one.name: ", where torch.compile compiled nothing" for one in timed if one.graphs == 0
+    }
     shown = [f"{_beside_eager(one)}{nothing.get(one.name, '')}" for one in timed[:_MAX_NAMED]]
-    text = f"No variant is measurably faster than eager{_which_rounds(timed[0])}: {', '.join(shown)}"
+    text = (
+        f"No variant is measurably faster than eager{_which_rounds(timed[0])}: {', '.join(shown)}"
+    )
     if all(one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed):
         names = listed([one.name for one in timed])
         text = f"{_TOO_NOISY} {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
     reason = next((finding for finding in timed[0].findings if _slows_calls(finding)), None)
-    return (text,) if reason is None else (text, f"What holds {timed[0].name} back: {reason.message}")
+    return (
+        (text,) if reason is None else (text, f"What holds {timed[0].name} back: {reason.message}")
+    )
 
 
 def _slows_calls(finding: Finding) -> bool:
@@ -194,7 +253,10 @@ def _slows_calls(finding: Finding) -> bool:
 def _sweep_verdict(sweep: Sweep) -> BenchVerdict:
     points = sorted(sweep.points, key=lambda point: point.size)
     found = [(_verdict(point.variants).best, point) for point in points]
-    runs = [(best, [point for _, point in run]) for best, run in groupby(found, key=lambda pair: pair[0])]
+    runs = [
+        (best, [point for _, point in run])
+        for best, run in groupby(found, key=lambda pair: pair[0])
+    ]
     said = "; ".join(f"{_sizes(run)}: {_of_sizes(best, run)}" for best, run in runs)
     largest = next((best for best, _ in reversed(found) if best is not None), None)
     return BenchVerdict(text=_sentences(f"{' and '.join(sweep.sources)} = {said}"), best=largest)
@@ -202,7 +264,9 @@ def _sweep_verdict(sweep: Sweep) -> BenchVerdict:
 
 def _sizes(run: Sequence[SweepPoint]) -> str:
     first, last = run[0].size, run[-1].size
-    return f"{first:,}" if len(run) == 1 else f"{first:,} {'and' if len(run) == 2 else 'to'} {last:,}"
+    return (
+        f"{first:,}" if len(run) == 1 else f"{first:,} {'and' if len(run) == 2 else 'to'} {last:,}"
+    )
 
 
 def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
@@ -211,7 +275,9 @@ def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
         return f"eager mode {_ended(eager)}"
     if best == EAGER:
         return "no variant is measurably faster than eager" if others else "only eager mode was run"
-    ratios = [factor_text(_ratio(one)) for point in run for one in point.variants if one.name == best]
+    ratios = [
+        factor_text(_ratio(one)) for point in run for one in point.variants if one.name == best
+    ]
     return f"{best} is fastest ({' to '.join(dict.fromkeys((ratios[0], ratios[-1])))})"
 
 

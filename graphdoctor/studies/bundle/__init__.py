@@ -1,1 +1,3 @@
-"""The file to attach to a PyTorch issue: one zip with a recording and everything derived from it."""
+"""The file to attach to a PyTorch issue: one zip with a recording and everything derived from
+it.
+"""

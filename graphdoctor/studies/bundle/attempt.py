@@ -1,4 +1,6 @@
-"""Runs ``reproduce.py`` on its own. Comes in: a script and its recording. Goes out: whether it shows the same."""
+"""Runs ``reproduce.py`` on its own. Comes in: a script and its recording. Goes out: whether it
+shows the same.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def command_lines(script: Script, recording: Recording) -> Iterator[str]:
 
 
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:
-    """Run the script in an empty folder, as its reader will, and compare what torch does with the recording."""
+    """Run the script in an empty folder, as its reader will, and compare what torch does with the
+    recording.
+    """
     python = recording.environment.executable
     if python is None or not Path(python).exists():
         return Attempt(None, "It was not run: the recording's Python interpreter is missing.")
@@ -77,24 +81,34 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
     if after.exit.reason in ("timeout", "killed"):
         return Attempt(False, f"On its own, it didn't finish: {after.exit.message}")
     parts = (_sites(before, after), _recompiles(before, after), _error(before, after))
-    words = ", ".join([*(text for text, _ in parts if text), *_foreign_files(after, folder)]).rstrip(".")
+    words = ", ".join(
+        [*(text for text, _ in parts if text), *_foreign_files(after, folder)]
+    ).rstrip(".")
     return Attempt(all(is_same for _, is_same in parts), f"On its own, {words}.")
 
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
-    old, new = ({_key(site): site for site in view_of(recording).sites} for recording in (before, after))
+    old, new = (
+        {_key(site): site for site in view_of(recording).sites} for recording in (before, after)
+    )
     missing = [site for key, site in old.items() if key not in new]
     other = [site for key, site in new.items() if key not in old]
     if not missing and not other:
         places = {0: "no graph break, as recorded", 1: "the same graph break"}
         return f"it has {places.get(len(old), f'the same {len(old)} graph breaks')}", True
     parts = [f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks"]
-    parts += [f"{word} {_named(sites)}" for word, sites in (("not", missing), ("and also", other)) if sites]
+    parts += [
+        f"{word} {_named(sites)}"
+        for word, sites in (("not", missing), ("and also", other))
+        if sites
+    ]
     return ", ".join(parts), False
 
 
 def _key(site: BreakSite) -> Hashable:
-    """What identifies a break when its line is in another file: torch's id, the function, the line's text."""
+    """What identifies a break when its line is in another file: torch's id, the function, the
+    line's text.
+    """
     entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
     if entry.origin == "user":
         return cause, entry.qualname or entry.function, entry.text
@@ -122,7 +136,11 @@ def _error(before: Recording, after: Recording) -> tuple[str, bool]:
         return f"and {verb} with {old} as recorded", new == old
     if after.exit.reason == "finished":
         return "", True
-    ended = "finished" if before.exit.reason == "finished" else f"ended differently: {before.exit.message}"
+    ended = (
+        "finished"
+        if before.exit.reason == "finished"
+        else f"ended differently: {before.exit.message}"
+    )
     return f"and fails ({after.exit.message}), while the recorded run {ended}", False
 
 
@@ -133,6 +151,10 @@ def _error_name(recording: Recording) -> str | None:
 
 
 def _foreign_files(after: Recording, folder: Path) -> list[str]:
-    files = {frame.file for frame in after.frames if frame.origin == "user" and not frame.file.startswith("<")}
+    files = {
+        frame.file
+        for frame in after.frames
+        if frame.origin == "user" and not frame.file.startswith("<")
+    }
     outside = sorted(Path(file).name for file in files if not Path(file).is_relative_to(folder))
     return [f"and still needs the project's {', '.join(outside)}"] if outside else []

@@ -1,4 +1,6 @@
-"""Collects a bundle. Comes in: a recording's place on disk and what is wanted. Goes out: the files by name."""
+"""Collects a bundle. Comes in: a recording's place on disk and what is wanted. Goes out: the files
+by name.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,15 @@ from graphdoctor.views.json import json_text
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""
-_OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, DECLINED_FILE, WHAT_IF_FILE)
+_OWN_FILES = (
+    REQUEST_FILE,
+    META_FILE,
+    EVENTS_FILE,
+    CRASH_FILE,
+    FIXES_FILE,
+    DECLINED_FILE,
+    WHAT_IF_FILE,
+)
 _TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
 """Folders with the recordings of trials; each is named after the file with their results."""
 _TENSORS = ".pt"
@@ -54,8 +64,9 @@ class Wanted:
     """What a bundle should hold.
 
     ``has_environment``: with the values of environment variables that torch guards.
-    ``show``: run the script of any recording, after calling this with the interpreter and the code; None not to.
-    ``timeout_s``: seconds until the script is stopped; None for a multiple of the recorded run's time.
+    ``show``: run the script of any recording, after calling this with the interpreter and the code;
+    None not to. ``timeout_s``: seconds until the script is stopped; None for a multiple of the
+    recorded run's time.
     """
 
     root: Path
@@ -83,14 +94,19 @@ def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> B
     try:
         return _bundle_of(place, read_recording(place, guards=True, picture=True), wanted, on_phase)
     except OSError as error:
-        raise GraphDoctorError(f"{error.filename or place} can't be used: {error.strerror}.") from error
+        raise GraphDoctorError(
+            f"{error.filename or place} can't be used: {error.strerror}."
+        ) from error
 
 
-def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
+def _bundle_of(
+    place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]
+) -> Bundle:
     picture = recording.picture
     if picture is None or not (recording.evidence.records or (place / META_FILE).is_file()):
         raise GraphDoctorError(
-            f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
+            f"{place} has no records from torch.",
+            hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder.",
         )
     notes: list[str] = []
     script, tried = Script(None, reason="--redact leaves out source"), None
@@ -122,14 +138,23 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         "environment.txt": environment_text(environment, picture.config, graphdoctor=__version__),
         **script.files,
     }
-    readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
+    readme = readme_text(
+        title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted
+    )
     # A program can put halves of surrogate pairs anywhere.
-    files = {name: text.encode("utf-8", "replace") for name, text in {"README.md": readme, **texts}.items()} | kept
+    files = {
+        name: text.encode("utf-8", "replace")
+        for name, text in {"README.md": readme, **texts}.items()
+    } | kept
     return Bundle(files, tried, recording.environment.executable, notes)
 
 
 def _try(
-    place: Path, script: Script, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]
+    place: Path,
+    script: Script,
+    recording: Recording,
+    wanted: Wanted,
+    on_phase: Callable[[str], None],
 ) -> Attempt | None:
     if script.text is None:
         return None
@@ -147,7 +172,9 @@ def _try(
 def _without_environment(
     recording: Recording, picture: Picture, kept: dict[str, bytes], notes: list[str]
 ) -> tuple[Recording, Picture]:
-    """The facts, and in ``kept`` the files, without the values of environment variables that torch guards."""
+    """The facts, and in ``kept`` the files, without the values of environment variables that torch
+    guards.
+    """
     values = EnvironmentValues(kept.values())
     if not values.names:
         return recording, picture
@@ -173,7 +200,9 @@ def _contents(files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[t
                 yield log_name, content
 
 
-def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
+def _recording_files(
+    place: Path, notes: list[str], *, has_trials: bool
+) -> Iterator[tuple[str, Path]]:
     """The files by their names in the bundle; ``notes`` receives what isn't in it."""
     for name, path in _all_files(place, notes, has_trials=has_trials):
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
@@ -185,10 +214,18 @@ def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iter
 def _all_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
     if place.is_file():
         is_known = place.name.startswith(_LOG) and place.suffix == ".log"
-        yield f"recording/{TRACE_FOLDER}/{place.name if is_known else f'{_LOG}{place.stem}.log'}", place
+        yield (
+            f"recording/{TRACE_FOLDER}/{place.name if is_known else f'{_LOG}{place.stem}.log'}",
+            place,
+        )
         return
-    folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
-    if links := sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir()):
+    folders = (
+        place,
+        *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()),
+    )
+    if links := sum(
+        path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir()
+    ):
         notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
     for name in _OWN_FILES:
         if is_own_file(place / name) and (place / name).stat().st_size:
@@ -200,9 +237,13 @@ def _all_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[t
     for folder in _TRIALS:
         trials = sorted(_files_below(place / folder))
         if trials and not has_trials:
-            notes.append(f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors.")
+            notes.append(
+                f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors."
+            )
         elif has_trials:
-            yield from ((f"recording/{path.relative_to(place).as_posix()}", path) for path in trials)
+            yield from (
+                (f"recording/{path.relative_to(place).as_posix()}", path) for path in trials
+            )
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

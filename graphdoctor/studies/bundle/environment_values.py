@@ -1,8 +1,9 @@
-"""Leaves the values of environment variables that torch guards out of a bundle; comes in: its files and its facts.
+"""Leaves the values of environment variables that torch guards out of a bundle; comes in: its files
+and its facts.
 
-A compiled function that reads ``os.environ`` is guarded by the value (``G['os'].environ._data[b'TOKEN'] == b'…'``;
-torch 2.13), so it's in guards, in the reasons of recompiles and in findings. What the program makes of it isn't known
-as such, and stays.
+A compiled function that reads ``os.environ`` is guarded by the value
+(``G['os'].environ._data[b'TOKEN'] == b'…'``; torch 2.13), so it's in guards, in the reasons of
+recompiles and in findings. What the program makes of it isn't known as such, and stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from graphdoctor.facts.base import Fact
 from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
 
 _LITERAL = rb"""b?(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
-_GUARD = re.compile(rb"(?:\benviron\._data\[|\._data\[(?=b['\"]))(%b)\] == (%b)" % (_LITERAL, _LITERAL))
+_GUARD = re.compile(
+    rb"(?:\benviron\._data\[|\._data\[(?=b['\"]))(%b)\] == (%b)" % (_LITERAL, _LITERAL)
+)
 """The program can have ``os.environ`` under another name; its data is bytes, but for Windows."""
 _ESCAPED = re.compile(rb"\\(.)")
 _RECORD = re.compile(rb'^(.*"has_payload": ")[0-9a-f]{32}(".*\n)((?:\t.*(?:\n|\Z))+)', re.MULTILINE)
@@ -35,7 +38,9 @@ class EnvironmentValues:
         texts = {value.decode("utf-8", "replace") for _, value in found}
         # A file of JSON has them escaped.
         forms = texts | {json.dumps(text)[1:-1] for text in texts}
-        self._forms = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)")
+        self._forms = re.compile(
+            "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"
+        )
         self._byte_forms = re.compile(self._forms.pattern.encode())
 
     def left_out_of(self, content: bytes) -> bytes:
@@ -48,11 +53,16 @@ class EnvironmentValues:
         if isinstance(value, str):
             return self._forms.sub(LEFT_OUT, value)
         if isinstance(value, Fact):
-            return value.replace(**{name: self.left_out_of_fact(part) for name, part in vars(value).items()})
+            return value.replace(
+                **{name: self.left_out_of_fact(part) for name, part in vars(value).items()}
+            )
         if isinstance(value, tuple):
             return tuple(map(self.left_out_of_fact, value))
         if isinstance(value, dict):
-            return {self.left_out_of_fact(name): self.left_out_of_fact(part) for name, part in value.items()}
+            return {
+                self.left_out_of_fact(name): self.left_out_of_fact(part)
+                for name, part in value.items()
+            }
         return value
 
 

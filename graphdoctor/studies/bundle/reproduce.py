@@ -26,7 +26,13 @@ _DEFAULTS: Mapping[str, Any] = {
     **{"seed": 0, "calls": 1, "config": {}, "inputs": {}},
     **dict.fromkeys(("device", "dtype", "batch", "train", "no_grad", "backward", "regional")),
 }
-_COMPILED: Mapping[str, object] = {"backend": None, "mode": None, "options": {}, "dynamic": None, "fullgraph": False}
+_COMPILED: Mapping[str, object] = {
+    "backend": None,
+    "mode": None,
+    "options": {},
+    "dynamic": None,
+    "fullgraph": False,
+}
 """Arguments of ``torch.compile``, with what needn't be written."""
 _METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}
 
@@ -69,7 +75,9 @@ def _script(recording: Recording, request: Mapping[str, Any]) -> Script:
             "the recording is of a whole program; graphdoctor explain records a single function or module"
         )
     if not request or recording.picture is None:
-        raise _ImpossibleError("the log was not recorded by graphdoctor explain, so the calls are unknown")
+        raise _ImpossibleError(
+            "the log was not recorded by graphdoctor explain, so the calls are unknown"
+        )
     if target.name is None or target.file is None:
         raise _ImpossibleError("the run ended before the target was created")
     if request.get("file") is None and "." in str(request.get("module")):
@@ -91,7 +99,9 @@ def _parsed(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
-        raise _ImpossibleError(f"Python {sys.version_info[0]}.{sys.version_info[1]} can't parse {name}") from None
+        raise _ImpossibleError(
+            f"Python {sys.version_info[0]}.{sys.version_info[1]} can't parse {name}"
+        ) from None
 
 
 def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator[tuple[str, str]]:
@@ -107,12 +117,18 @@ def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator
                 waiting.append((f"{imported}.py", _text_of(found, texts)))
                 yield waiting[-1]
             elif _is_beside(file, imported, texts):
-                raise _ImpossibleError(f"{name} imports the project's {imported}, which isn't in the recording")
+                raise _ImpossibleError(
+                    f"{name} imports the project's {imported}, which isn't in the recording"
+                )
 
 
 def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> str | None:
     beside = str(file.parent / f"{name}.py")
-    known = [found.file for found in texts.values() if found.origin == "user" and Path(found.file).name == f"{name}.py"]
+    known = [
+        found.file
+        for found in texts.values()
+        if found.origin == "user" and Path(found.file).name == f"{name}.py"
+    ]
     return beside if beside in texts else known[0] if len(known) == 1 else None
 
 
@@ -127,18 +143,26 @@ def _imported(tree: ast.Module, name: str) -> Iterator[str]:
 
 
 def _is_beside(file: Path, name: str, texts: Mapping[str, SourceText]) -> bool:
-    """Whether the name is a file or folder of the project, as far as the disk and the recording show."""
+    """Whether the name is a file or folder of the project, as far as the disk and the recording
+    show.
+    """
     for folder in file.parents:
         if (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file():
             return True
         if not (folder / "__init__.py").is_file():
             break
     # An editable installation can be anywhere.
-    return any(known.origin == "user" and name in Path(known.file).parts[:-1] for known in texts.values())
+    return any(
+        known.origin == "user" and name in Path(known.file).parts[:-1] for known in texts.values()
+    )
 
 
-def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *, has_modules: bool) -> str:
-    """The script. ``probe/steps/workload.py``, ``probe/target/`` and ``probe/replay/arguments.py`` do what it does."""
+def _put_together(
+    text: str, recording: Recording, request: Mapping[str, Any], *, has_modules: bool
+) -> str:
+    """The script. ``probe/steps/workload.py``, ``probe/target/`` and ``probe/replay/arguments.py``
+    do what it does.
+    """
     target, lines = recording.target, text.splitlines()
     file = Path(target.file or "").name
     tree = _parsed(text, file)
@@ -176,8 +200,12 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
 def _start(tree: ast.Module) -> int:
     count = 0
     for index, node in enumerate(tree.body):
-        is_docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if not is_docstring and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+        is_docstring = (
+            index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        )
+        if not is_docstring and not (
+            isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        ):
             break
         count = node.end_lineno or count
     return count

@@ -1,4 +1,6 @@
-"""Writes the texts of a bundle from their templates: the draft of an issue, the README, the environment, the script."""
+"""Writes the texts of a bundle from their templates: the draft of an issue, the README, the
+environment, the script.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,22 @@ def _templates() -> Templates:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters |= {"code": code, "plain": plain, "sentence": sentence, "counted": counted, "times": times}
+    templates.filters |= {
+        "code": code,
+        "plain": plain,
+        "sentence": sentence,
+        "counted": counted,
+        "times": times,
+    }
     templates.filters |= {"repr": repr, "fenced": fenced}
     templates.tests |= {"torch_id": re.compile(r"GB\d+").fullmatch, "below": str.startswith}
     return templates
 
 
 def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:
-    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran."""
+    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where
+    it ran.
+    """
     errors = [call.error.traceback for call in diagnosis.recording.calls if call.error is not None]
     error = next(iter(errors), diagnosis.recording.exit.traceback or "")
     text = rendered(
@@ -69,19 +79,35 @@ def title_of(diagnosis: Diagnosis) -> str:
 
 
 def environment_text(
-    environment: Environment, config: Mapping[str, str] | None = None, *, graphdoctor: str | None = None
+    environment: Environment,
+    config: Mapping[str, str] | None = None,
+    *,
+    graphdoctor: str | None = None,
 ) -> str:
-    """``environment.txt``: the versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them.
+    """``environment.txt``: the versions that a PyTorch issue asks for, as
+    ``torch.utils.collect_env`` prints them.
 
-    ``graphdoctor``: its version, for the whole file with torch's config values; None for the versions alone.
+    ``graphdoctor``: its version, for the whole file with torch's config values; None for the
+    versions alone.
     """
     packages = None
     if environment.packages is not None:
-        packages = sorted({**environment.packages, "torch": environment.torch or "not recorded"}.items())
-    values = {"environment": environment, "packages": packages, "config": config, "graphdoctor": graphdoctor}
+        packages = sorted(
+            {**environment.packages, "torch": environment.torch or "not recorded"}.items()
+        )
+    values = {
+        "environment": environment,
+        "packages": packages,
+        "config": config,
+        "graphdoctor": graphdoctor,
+    }
     return rendered("environment.txt.jinja", **values)
 
 
-def readme_text(title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool) -> str:
+def readme_text(
+    title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool
+) -> str:
     """What is in a bundle, how to open it, and what was left out."""
-    return rendered("README.md.jinja", title=title, names=names, notes=notes, logs=LOGS, is_redacted=is_redacted)
+    return rendered(
+        "README.md.jinja", title=title, names=names, notes=notes, logs=LOGS, is_redacted=is_redacted
+    )

@@ -1,10 +1,12 @@
 """Looks for the fastest correct way to run a program, one step after the other, until time is up.
 
-Comes in: a program, and changes to try. Goes out: what was kept. Each step is one more change on top of what was kept
-before: fixes, a mode, regional compilation. It is kept if its results are right and its calls are measurably faster,
-or, where cold starts are measured, as fast and quicker to compile. All ways run side by side, as their user runs them,
-so each is compared with the best one before it in the same rounds. Where eager mode's call is shorter than any compiled
-one, nothing is tried.
+Comes in: a program, and changes to try. Goes out: what was kept. Each step is one more change on
+top of what was kept
+before: fixes, a mode, regional compilation. It is kept if its results are right and its calls are
+    measurably faster,
+or, where cold starts are measured, as fast and quicker to compile. All ways run side by side, as
+their user runs them, so each is compared with the best one before it in the same rounds. Where
+eager mode's call is shorter than any compiled one, nothing is tried.
 """
 
 from __future__ import annotations
@@ -33,7 +35,15 @@ from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.reasons import Look, look_at, reasons
 from graphdoctor.studies.bench.rounds import judged, noise_of, speedup
-from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
+from graphdoctor.studies.bench.timings import (
+    Measured,
+    SideBySide,
+    Timings,
+    added_s,
+    failure,
+    slug,
+    variant_of,
+)
 from graphdoctor.studies.bench.variants import VariantSpec, variants_of
 from graphdoctor.studies.bench.verdict import pays_off
 from graphdoctor.trials.judge import Reference
@@ -46,7 +56,8 @@ from graphdoctor.views.measures import is_too_noisy, seconds_text
 
 _CACHES = "caches"
 _QUICKER = 0.8
-"""A way that compiles in this share of the time or less is worth having if its calls are as fast."""
+"""A way that compiles in this share of the time or less is worth having if its calls are as
+fast."""
 
 _QUICKER_S = 1.0
 
@@ -87,7 +98,9 @@ class Way:
     @property
     def is_usable(self) -> bool:
         """It runs, and isn't known to be wrong."""
-        return self.measured.is_steady and (self.look is None or self.look.verdict.correct is not False)
+        return self.measured.is_steady and (
+            self.look is None or self.look.verdict.correct is not False
+        )
 
 
 @dataclass
@@ -106,7 +119,9 @@ class Search:
     """What a compiled call takes at least, if that is more than eager mode's call."""
 
     def run(self, candidates: Callable[[], Iterable[Candidate]]) -> tuple[Way, Way, Timings]:
-        """Try each candidate on top of those that were kept: the user's own way, the best one, and their times."""
+        """Try each candidate on top of those that were kept: the user's own way, the best one, and
+        their times.
+        """
         with SideBySide(self.replays, self.folder / _CACHES, self.setup.on_phase) as ways:
             own = Measured(VariantSpec(AS_IT_WAS))
             if self.is_cold:
@@ -118,7 +133,11 @@ class Search:
             if eager.is_steady:
                 ways.compare(eager, [own], Program())
                 floor_us = ways.floor_us(own)
-                if floor_us is not None and eager.times is not None and eager.times.median < floor_us:
+                if (
+                    floor_us is not None
+                    and eager.times is not None
+                    and eager.times.median < floor_us
+                ):
                     self.floor_us = floor_us
                 else:
                     best = self._tried(ways, eager, before, candidates())
@@ -135,10 +154,16 @@ class Search:
     def reference(self) -> Reference:
         """The program without torch.compile, to judge results by."""
         return Reference(
-            self.replays, Program(), on_phase=self.setup.on_phase, measured=ToMeasure(kernels=True), prefix="judged-"
+            self.replays,
+            Program(),
+            on_phase=self.setup.on_phase,
+            measured=ToMeasure(kernels=True),
+            prefix="judged-",
         )
 
-    def _tried(self, ways: SideBySide, eager: Measured, best: Way, candidates: Iterable[Candidate]) -> Way:
+    def _tried(
+        self, ways: SideBySide, eager: Measured, best: Way, candidates: Iterable[Candidate]
+    ) -> Way:
         for candidate in candidates:
             # Without CUDA, some are the same as others.
             if eager.uses_cuda or not candidate.needs_cuda:
@@ -156,13 +181,17 @@ class Search:
     def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate) -> Way:
         began = time.monotonic()
         if began + self.longest_s > self.deadline:
-            step = CureStep(name=candidate.name, outcome="skipped", reason="time was up", is_late=True)
+            step = CureStep(
+                name=candidate.name, outcome="skipped", reason="time was up", is_late=True
+            )
             return self._decided(step, best, eager)
         program = candidate.program or best.program
         changes = {**best.changes, **candidate.changes}
         spec = VariantSpec(f"{len(self.steps) + 1} {candidate.name}", changes)
         measured = self._started(ways, spec, program)
-        way, outcome, reason, ratio = self._outcome(ways, eager, best, Way(program, changes, measured))
+        way, outcome, reason, ratio = self._outcome(
+            ways, eager, best, Way(program, changes, measured)
+        )
         self.longest_s = max(self.longest_s, time.monotonic() - began)
         step = CureStep(
             name=candidate.name,
@@ -202,13 +231,23 @@ class Search:
         return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
-        mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)  # none if warm
-        return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
+        mine, other = (
+            added_s(way.measured.cold, eager.warm),
+            added_s(best.measured.cold, eager.warm),
+        )  # none if warm
+        return (
+            mine is not None
+            and other is not None
+            and mine <= _QUICKER * other
+            and other - mine >= _QUICKER_S
+        )
 
     def _look(self, way: Way) -> Look:
         self.setup.on_phase("comparing results")
         name, reference = f"check-{slug(way.measured.spec.name)}", self.reference
-        return look_at(reference, way.program, name, way.changes, self.folder, beside=reference.eager.kernels)
+        return look_at(
+            reference, way.program, name, way.changes, self.folder, beside=reference.eager.kernels
+        )
 
     def _decided(self, step: CureStep, way: Way, eager: Measured) -> Way:
         self.steps.append(step)
@@ -248,16 +287,20 @@ def cure(
     ``is_cold``: with starts from an empty cache.
     """
     began, base = time.monotonic(), request.spec
-    # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time is measured beside
-    # everything else.
+    # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time
+    # is measured beside everything else.
     selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
-    options = replace(options, selection=selection, timing="none", deadline=began + _SHARE_OF_FIXES * budget_s)
+    options = replace(
+        options, selection=selection, timing="none", deadline=began + _SHARE_OF_FIXES * budget_s
+    )
     folder = recording / _FOLDER
     treated: SearchResult | None = None
 
     def candidates() -> Iterator[Candidate]:
         nonlocal treated
-        treated = try_fixes(request, recording, options, setup, check) if diagnosis.findings else None
+        treated = (
+            try_fixes(request, recording, options, setup, check) if diagnosis.findings else None
+        )
         yield from _candidates(request, diagnosis, treated)
 
     with Replays(request, folder, setup.with_limit) as replays:
@@ -299,22 +342,30 @@ def _has_fixes(treated: SearchResult, way: Way | None = None) -> bool:
     return treated.treatment.after is not None and (way is None or way.program == treated.program)
 
 
-def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | None) -> Iterator[Candidate]:
-    """What to try, in order: the program's own trouble first, because every mode suffers from it."""
+def _candidates(
+    request: Request, diagnosis: Diagnosis, treated: SearchResult | None
+) -> Iterator[Candidate]:
+    """What to try, in order: the program's own trouble first, because every mode suffers from
+    it.
+    """
     base = request.spec
     if treated is not None and _has_fixes(treated):
         yield Candidate("fixes", {}, treated.program)
     if base.backend != "inductor":
         return
     # But for eager mode and the user's own.
-    for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks))[2:]:
+    for variant in variants_of(
+        (), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks)
+    )[2:]:
         yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))
 
 
 # The answer.
 
 
-def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
+def compile_lines(
+    changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]
+) -> tuple[str, ...]:
     """Lines that compile a model, in place of the user's own call of torch.compile.
 
     Returns:
@@ -323,14 +374,20 @@ def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence
     if not changes:
         return ()
     spec = VariantSpec("", changes)
-    given = {name: value for name, value in spec.arguments(base).items() if name not in spec.spec(base).config}
+    given = {
+        name: value
+        for name, value in spec.arguments(base).items()
+        if name not in spec.spec(base).config
+    }
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     if spec.spec(base).regional:
         return block_lines(blocks, given)
     return (f"model = torch.compile(model{', ' if arguments else ''}{arguments})",)
 
 
-def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:
+def best_of(
+    eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None
+) -> Best | None:
     """The fastest correct way.
 
     Returns:
@@ -354,10 +411,14 @@ def sentence(
     call_count: int,
     floor_us: float | None = None,
 ) -> str:
-    """The answer; ``floor_us``: what a compiled call takes at least, where that is more than eager mode's."""
+    """The answer; ``floor_us``: what a compiled call takes at least, where that is more than eager
+    mode's.
+    """
     if eager.call_us is None:
         return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
-    times = " → ".join(_time(variant) for variant in (eager, as_it_was, cured) if variant is not None)
+    times = " → ".join(
+        _time(variant) for variant in (eager, as_it_was, cured) if variant is not None
+    )
     if best == CURED and cured is not None:
         calls = "your call" if call_count == 1 else f"your {call_count:,} calls"
         return f"{times}, verified on {calls}; {_cost(cured, eager)}."
@@ -366,7 +427,10 @@ def sentence(
     said = next((finding.message for finding in as_it_was.findings), None)
     if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
         said = f"torch.compile: {as_it_was.reason}."
-    eagerly, written = duration(eager.call_us.median), _time(as_it_was).removeprefix(AS_IT_WAS).lstrip(": ")
+    eagerly, written = (
+        duration(eager.call_us.median),
+        _time(as_it_was).removeprefix(AS_IT_WAS).lstrip(": "),
+    )
     ways = [way for way in (as_it_was, cured) if way is not None]
     lead = "Plain eager is fastest"
     if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
@@ -377,7 +441,11 @@ def sentence(
     if floor_us is not None:
         rest = f" Any compiled call takes at least {duration(floor_us)} here."
     else:
-        rest = f"{why} Nothing tried helps." if any(step.outcome != "skipped" for step in steps) else why
+        rest = (
+            f"{why} Nothing tried helps."
+            if any(step.outcome != "skipped" for step in steps)
+            else why
+        )
     return f"{lead} ({eagerly}); compiled as written: {written}.{rest}"
 
 

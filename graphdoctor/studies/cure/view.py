@@ -12,7 +12,20 @@ from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepO
 from graphdoctor.facts.wording import join_texts
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.next_step import after_cure
-from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
+from graphdoctor.views.parts import (
+    Block,
+    Blocks,
+    Code,
+    Diff,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Tone,
+    Verdict,
+    View,
+)
 from graphdoctor.views.words import applied_snippets, first_sentence, study_view
 
 _TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
@@ -21,7 +34,12 @@ _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": 
 
 def cure_view(report: CureReport, *, is_written: bool = False) -> View:
     """The report as a tree."""
-    return study_view(report, "cure", _parts(report, is_written=is_written), after_cure(report, is_written=is_written))
+    return study_view(
+        report,
+        "cure",
+        _parts(report, is_written=is_written),
+        after_cure(report, is_written=is_written),
+    )
 
 
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
@@ -29,7 +47,9 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     if report.noise is not None:
         said = noise_text(report.noise)
         yield Note(f"{said[0].upper()}{said[1:]}", "dim")
-    yield Section("Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried")
+    yield Section(
+        "Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried"
+    )
     if report.best == CURED:
         todo = enumerate(_todo(report, is_written=is_written), start=1)
         yield Section("Do this", Rows(Row(str(number), parts) for number, parts in todo))
@@ -42,10 +62,14 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
 
 
 def _step(step: CureStep) -> Row:
-    beside = None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before it"
+    beside = (
+        None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before it"
+    )
     compiling = None
     if step.compile_cold_s is not None and step.compile_before_s is not None:
-        compiling = f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}"
+        compiling = (
+            f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}"
+        )
     details = join_texts("; ", beside, compiling, step.reason)
     name = Span(step.name, tone=_OUTCOMES.get(step.outcome))
     return Row(step.outcome, Note((name, Span(f": {details}" if details else "", tone="dim"))))

@@ -1,1 +1,3 @@
-"""Exports a recorded program each way, says what blocks it, tries fixes, and finds out which sizes stay dynamic."""
+"""Exports a recorded program each way, says what blocks it, tries fixes, and finds out which sizes
+stay dynamic.
+"""

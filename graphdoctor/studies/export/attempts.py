@@ -1,7 +1,7 @@
 """Exports a program once, in a process of its own, and says what came of it.
 
-Comes in: a program and how to export it. Goes out: an ``Attempt``: the exported program judged beside eager mode, or
-the finding that blocks it.
+Comes in: a program and how to export it. Goes out: an ``Attempt``: the exported program judged
+beside eager mode, or the finding that blocks it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ class Attempt:
     @property
     def blocker(self) -> Finding | None:
         """What made torch raise; None if it didn't."""
-        raised = (found for found in self.observed.diagnosis.findings if "raised" in found.break_effects)
+        raised = (
+            found for found in self.observed.diagnosis.findings if "raised" in found.break_effects
+        )
         return next(raised, None) if self.status == "blocked" else None
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """Exports programs, and runs the untouched one in eager mode to compare with, in processes that the replays start.
+    """Exports programs, and runs the untouched one in eager mode to compare with, in processes that
+    the replays start.
 
     ``root``: paths below it are shown relative to it.
     """
@@ -74,14 +77,22 @@ class Exporter:
         return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
 
     def reference(self, change: RunChange) -> Reference:
-        """The untouched program to compare a changed one with: one for each setup, which can change its results."""
+        """The untouched program to compare a changed one with: one for each setup, which can change
+        its results.
+        """
         if change.setup not in self._eager:
             prefix = f"setup-{len(self._eager)}-" if self._eager else ""
-            self._eager[change.setup] = self.eager(LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix)
+            self._eager[change.setup] = self.eager(
+                LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix
+            )
         return self._eager[change.setup]
 
-    def attempt(self, program: Program, plan: ExportPlan, name: str, reference: Reference) -> Attempt:
-        """Export a program, whose change says which calls to make, and make its calls with the result."""
+    def attempt(
+        self, program: Program, plan: ExportPlan, name: str, reference: Reference
+    ) -> Attempt:
+        """Export a program, whose change says which calls to make, and make its calls with the
+        result.
+        """
         exporting = program.changed(RunChange(export=plan))
         recording = reference.replay(exporting, name)
         observed = Observed.of(recording, self.root, name=name)
@@ -89,17 +100,23 @@ class Exporter:
         if export is None:
             return Attempt(observed, "failed", clause(recording.exit.message))
         if export.failure is not None:
-            return Attempt(observed, "blocked", _first_line(export.failure.message) or export.failure.type)
+            return Attempt(
+                observed, "blocked", _first_line(export.failure.message) or export.failure.type
+            )
         if recording.exit.reason != "finished" and reference.own.reason is None:
             # Eager mode makes the same calls.
             return Attempt(observed, "different", _failed_call(recording))
         judged = reference.judge(recording, exporting, name)
-        status: WayStatus = "unknown" if judged.correct is None else "exported" if judged.correct else "different"
+        status: WayStatus = (
+            "unknown" if judged.correct is None else "exported" if judged.correct else "different"
+        )
         lost = () if recording.replay is None else recording.replay.lost
         compared = compared_with_eager(recording)
         differing = [one.kind for one in compared.differences] if compared is not None else []
         unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
-        return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=unwritten)
+        return Attempt(
+            observed, status, judged.reason, judged.correctness, lost=lost, unwritten=unwritten
+        )
 
 
 def _failed_call(recording: Recording) -> str:

@@ -1,8 +1,9 @@
 """Finds out which sizes of a program's arguments can stay dynamic.
 
-torch is asked to leave dims dynamic (``Dim.AUTO``): those whose sizes differ between the program's calls, or all of
-them. Those that it leaves are exported again, so that torch would refuse to make one a constant (``Dim.DYNAMIC``); the
-program that comes out is then run with other sizes beside eager mode.
+torch is asked to leave dims dynamic (``Dim.AUTO``): those whose sizes differ between the program's
+calls, or all of them. Those that it leaves are exported again, so that torch would refuse to make
+one a constant (``Dim.DYNAMIC``); the program that comes out is then run with other sizes beside
+eager mode.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class DynamicTrials:
     """Exports with dynamic dims.
 
     Args:
-        differing: Dims whose sizes differ between the calls, which are left dynamic; empty if none do.
+        differing: Dims whose sizes differ between the calls, which are left dynamic; empty if none
+            do.
         is_all: Every dim of every tensor is.
     """
 
@@ -45,9 +47,14 @@ class DynamicTrials:
         origin: DimsFrom = "option" if self.is_all else "calls"
         described = ExportTrials(self.exporter, ExportPlan(self.is_strict)).described
         self.exporter.on_phase("exporting with dynamic sizes")
-        plan, reference = ExportPlan(self.is_strict, wanted), self.exporter.reference(program.change)
+        plan, reference = (
+            ExportPlan(self.is_strict, wanted),
+            self.exporter.reference(program.change),
+        )
         found = self.exporter.attempt(program, plan, "dynamic-auto", reference)
-        shapes = DynamicShapes(is_strict=self.is_strict, origin=origin, status=found.status, reason=found.reason)
+        shapes = DynamicShapes(
+            is_strict=self.is_strict, origin=origin, status=found.status, reason=found.reason
+        )
         export = found.export
         if export is None or not found.is_made:
             return replace(shapes, blocker=None if export is None else described(found))
@@ -62,7 +69,9 @@ class DynamicTrials:
         final, sizes = self._final(program, free)
         made = final.export
         for number, one in enumerate(dims):
-            others = tuple(size for size in sizes.get((one.source, one.dim), ()) if size != one.size)
+            others = tuple(
+                size for size in sizes.get((one.source, one.dim), ()) if size != one.size
+            )
             dims[number] = replace(one, other_sizes=others)
         return replace(
             shapes,
@@ -91,7 +100,9 @@ class DynamicTrials:
     def _with_other_sizes(
         self, program: Program, free: Sequence[TriedDim]
     ) -> tuple[dict[tuple[str, int], tuple[int, ...]], RunChange, Reference]:
-        """The calls of other sizes that the program has, or else such that eager mode takes; and eager mode's run."""
+        """The calls of other sizes that the program has, or else such that eager mode takes; and
+        eager mode's run.
+        """
         self.exporter.on_phase("running with other sizes")
         untouched = Program(change=program.change)
         if self.differing:
@@ -100,10 +111,16 @@ class DynamicTrials:
             return sizes, change, self.exporter.eager(untouched.changed(change), "other-")
         count = max(len(dim.other_sizes) for dim in free)
         for choice in range(max(count, 1)):
-            sizes = {(dim.source, dim.dim): (dim.other_sizes[choice],) for dim in free if choice < len(dim.other_sizes)}
+            sizes = {
+                (dim.source, dim.dim): (dim.other_sizes[choice],)
+                for dim in free
+                if choice < len(dim.other_sizes)
+            }
             change = RunChange(
                 alike="kinds",
-                sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
+                sizes=tuple(
+                    (_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()
+                ),
             )
             reference = self.exporter.eager(untouched.changed(change), f"other-{choice + 1}-")
             if reference.own.reason is None:
@@ -115,7 +132,9 @@ class DynamicTrials:
         return ExportDim(
             **values_of(dim, *field_types(DimOfExport)),
             reason=_reason(dim),
-            location=location_of(place, self.exporter.root) if place is not None and not dim.is_by_another else None,
+            location=location_of(place, self.exporter.root)
+            if place is not None and not dim.is_by_another
+            else None,
         )
 
 

@@ -1,7 +1,8 @@
 """Exports a recorded program each way.
 
-Comes in: the program, and what its recorded run says. Goes out: an ``ExportReport``. Each export has a process of its
-own, as whatever the program changes while it is traced must not reach the next one.
+Comes in: the program, and what its recorded run says. Goes out: an ``ExportReport``. Each export
+has a process of its own, as whatever the program changes while it is traced must not reach the next
+one.
 """
 
 from __future__ import annotations
@@ -35,17 +36,27 @@ _MAX_JOBS = 2
 
 
 def export(
-    request: Request, recording: Path, diagnosis: Diagnosis, setup: Setup, *, is_tried: bool, dynamic: bool | None
+    request: Request,
+    recording: Path,
+    diagnosis: Diagnosis,
+    setup: Setup,
+    *,
+    is_tried: bool,
+    dynamic: bool | None,
 ) -> ExportReport:
     """Export a target that was recorded already; its recording holds the answer.
 
-    ``dynamic``: ask for all sizes to stay dynamic if True, for none if False, and if None for those that differ
-    between the calls.
+    ``dynamic``: ask for all sizes to stay dynamic if True, for none if False, and if None for those
+    that differ between the calls.
     """
     is_on_device = request.spec.device is not None
-    jobs = 1 if is_on_device else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS)
+    jobs = (
+        1 if is_on_device else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS)
+    )
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        report = _Exports(Exporter(replays, setup.on_phase, Path.cwd(), jobs), is_tried, dynamic).report(diagnosis)
+        report = _Exports(
+            Exporter(replays, setup.on_phase, Path.cwd(), jobs), is_tried, dynamic
+        ).report(diagnosis)
     write_fact(report, recording / EXPORT_FILE)
     return report
 
@@ -81,7 +92,9 @@ class _Exports:
             dynamic=self._dynamic(tried, calls),
             calls_made=0 if calls is None else calls.made,
             calls_other=() if calls is None else calls.other,
-            breaks=() if strict.op_count is not None or strict.is_cured else _later(diagnosis, strict),
+            breaks=()
+            if strict.op_count is not None or strict.is_cured
+            else _later(diagnosis, strict),
             gaps=diagnosis.recording.gaps,
         )
 
@@ -94,22 +107,32 @@ class _Exports:
         trials, way = ExportTrials(self.exporter, plan), _way(attempt, is_strict=is_strict)
         blocker = trials.described(attempt)
         if blocker is None or not self.is_tried:
-            return _Tried(replace(way, blockers=() if blocker is None else (blocker,)), attempt, LIKE_FIRST)
+            return _Tried(
+                replace(way, blockers=() if blocker is None else (blocker,)), attempt, LIKE_FIRST
+            )
         cure = trials.run(attempt, LIKE_FIRST)
         is_cured = cure.attempt is not None
         way = replace(
-            way, blockers=(*cure.blockers,), is_cured=is_cured, settings=cure.settings, diff=trials.diff(cure)
+            way,
+            blockers=(*cure.blockers,),
+            is_cured=is_cured,
+            settings=cure.settings,
+            diff=trials.diff(cure),
         )
         return _Tried(way, cure.attempt or attempt, cure.program if cure.attempt else LIKE_FIRST)
 
     def _dynamic(self, tried: list[_Tried], calls: ExportCalls | None) -> DynamicShapes | None:
-        """Which sizes can stay dynamic, in the first way that works; None if nobody asked or no way does."""
+        """Which sizes can stay dynamic, in the first way that works; None if nobody asked or no way
+        does.
+        """
         differing = () if calls is None else calls.differing
         working = [one for one in tried if one.attempt.status in ("exported", "unknown")]
         if self.asked_dynamic is False or not working or not (differing or self.asked_dynamic):
             return None
         chosen = working[0]
-        trials = DynamicTrials(self.exporter, chosen.way.is_strict, differing, is_all=bool(self.asked_dynamic))
+        trials = DynamicTrials(
+            self.exporter, chosen.way.is_strict, differing, is_all=bool(self.asked_dynamic)
+        )
         return trials.run(chosen.program)
 
 
@@ -126,7 +149,8 @@ def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:
     return tuple(
         finding
         for finding in diagnosis.findings
-        if finding.code.startswith(_BREAK) and (finding.location.file, finding.location.line) not in known
+        if finding.code.startswith(_BREAK)
+        and (finding.location.file, finding.location.line) not in known
     )
 
 
@@ -135,7 +159,8 @@ _REASON = 160
 
 
 def best_of(ways: Sequence[ExportWay]) -> Best | None:
-    """The way to take: the first that is right, else one whose results aren't known; None if there is none.
+    """The way to take: the first that is right, else one whose results aren't known; None if there
+    is none.
 
     ``ways``: non-strict, torch's default, first.
     """

@@ -1,7 +1,8 @@
 """Tries fixes for what blocks an export, one blocker after the other.
 
-torch stops at the first thing that it can't export, so the next one shows only with a fix for it. A fix counts only
-once the export succeeds and the program that comes out computes what the untouched one does in eager mode.
+torch stops at the first thing that it can't export, so the next one shows only with a fix for it. A
+fix counts only once the export succeeds and the program that comes out computes what the untouched
+one does in eager mode.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Cure:
 
     Args:
         blockers: What torch stopped at, in order, with what was tried.
-        program: The program with the fixes that were kept; the untouched one if the export doesn't succeed with them.
+        program: The program with the fixes that were kept; the untouched one if the export doesn't
+            succeed with them.
         attempt: Its export; None if no fix works.
     """
 
@@ -77,8 +79,18 @@ class ExportTrials:
         kept: list[Candidate] = []
         while (finding := now.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
             trials = self._try_each(finding, now, applied, len(cure.blockers) + 1)
-            best = next((one for verdict in ("verified", "moved") for one in trials if one.verdict == verdict), None)
-            cure.blockers.append(self._blocker(finding, now, applied, trials, number=len(cure.blockers) + 1))
+            best = next(
+                (
+                    one
+                    for verdict in ("verified", "moved")
+                    for one in trials
+                    if one.verdict == verdict
+                ),
+                None,
+            )
+            cure.blockers.append(
+                self._blocker(finding, now, applied, trials, number=len(cure.blockers) + 1)
+            )
             if best is None:
                 break
             kept.append(best.proposal)
@@ -88,8 +100,12 @@ class ExportTrials:
             return cure
         cure.blockers = [self._settled(*pair) for pair in zip(cure.blockers, kept, strict=True)]
         cure.program, cure.attempt = applied, now
-        cure.changes = tuple(FileChange(path, self._originals[path], text) for path, text in applied.content.items())
-        cure.settings = tuple(dict.fromkeys(one.snippet for one in kept if not one.edits and one.snippet))
+        cure.changes = tuple(
+            FileChange(path, self._originals[path], text) for path, text in applied.content.items()
+        )
+        cure.settings = tuple(
+            dict.fromkeys(one.snippet for one in kept if not one.edits and one.snippet)
+        )
         return cure
 
     def described(self, attempt: Attempt) -> ExportBlocker | None:
@@ -101,7 +117,9 @@ class ExportTrials:
         """The edits of a cure as one unified diff."""
         return "".join(diff_text(change, self._exporter.root) for change in cure.changes)
 
-    def _try_each(self, finding: Finding, now: Attempt, program: Program, number: int) -> list[_Trial]:
+    def _try_each(
+        self, finding: Finding, now: Attempt, program: Program, number: int
+    ) -> list[_Trial]:
         proposals = self._proposals(finding, now, program)[: max(_MAX_TRIALS - self._count, 0)]
         name = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}"
         self._count += len(proposals)
@@ -128,10 +146,17 @@ class ExportTrials:
         return found
 
     def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Candidate]:
-        """What can be tried for a blocker: whatever removes it, but nothing that only contains a break."""
+        """What can be tried for a blocker: whatever removes it, but nothing that only contains a
+        break.
+        """
         sources = Sources(program, self._exporter.root, self._originals)
         options = options_for(now.observed, sources, Selection())
-        edits = [one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.fixes]
+        edits = [
+            one
+            for found in options
+            if found.finding.fingerprint == finding.fingerprint
+            for one in found.fixes
+        ]
         calls = [
             Candidate(
                 **values_of(fix, "title", "kind", "is_safe", "snippet", "place"),
@@ -139,7 +164,9 @@ class ExportTrials:
                 change=RunChange(setup=(fix.snippet,)),
             )
             for fix in finding.fixes
-            if fix.snippet is not None and fix.place is not None and fix.place.function == "torch.export.export"
+            if fix.snippet is not None
+            and fix.place is not None
+            and fix.place.function == "torch.export.export"
         ]
         # Settings are of torch.compile: export has its own. And it takes the function as a whole.
         found = [
@@ -160,13 +187,25 @@ class ExportTrials:
         except DeclinedError:
             return []
         return [
-            Candidate(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edits=(edit,))
+            Candidate(
+                title=fix.title,
+                kind="code",
+                is_safe=False,
+                targets=(finding.fingerprint,),
+                edits=(edit,),
+            )
             for fix in finding.fixes
             if (edit := written(fix, source)) is not None
         ]
 
     def _blocker(
-        self, finding: Finding, now: Attempt, program: Program, trials: Sequence[_Trial], *, number: int
+        self,
+        finding: Finding,
+        now: Attempt,
+        program: Program,
+        trials: Sequence[_Trial],
+        *,
+        number: int,
     ) -> ExportBlocker:
         failure = now.export.failure if now.export is not None else None
         tried = tuple(self._tried(finding, one, program, number) for one in trials)
@@ -198,10 +237,14 @@ class ExportTrials:
         path = self._exporter.root / finding.location.file
         if path not in program.content:
             return finding
-        line = LineMap(self._originals[path], program.content[path]).to_before(finding.location.line)
+        line = LineMap(self._originals[path], program.content[path]).to_before(
+            finding.location.line
+        )
         return replace(finding, location=replace(finding.location, line=line))
 
-    def _judged(self, finding: Finding, attempt: Attempt, program: Program) -> tuple[Verdict, str | None]:
+    def _judged(
+        self, finding: Finding, attempt: Attempt, program: Program
+    ) -> tuple[Verdict, str | None]:
         left = attempt.blocker
         if left is None:
             return _VERDICTS[attempt.status], attempt.reason
@@ -213,7 +256,9 @@ class ExportTrials:
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
         """A blocker once the export succeeds: what was kept on the way is verified too."""
         tried = tuple(
-            replace(fix, verdict="verified", reason=None) if fix.verdict == "moved" and fix.title == kept.title else fix
+            replace(fix, verdict="verified", reason=None)
+            if fix.verdict == "moved" and fix.title == kept.title
+            else fix
             for fix in blocker.tried
         )
         fixes = fixes_with(blocker.finding, tried, None)
@@ -221,12 +266,21 @@ class ExportTrials:
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:
-    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its lines."""
+    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its
+    lines.
+    """
     place = fix.place
-    if fix.snippet is None or place is None or place.line is None or place.where not in ("before", "instead"):
+    if (
+        fix.snippet is None
+        or place is None
+        or place.line is None
+        or place.where not in ("before", "instead")
+    ):
         return None
     statement = source.statement_at(place.line)
-    if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
+    if statement is None or (
+        isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1
+    ):
         return None
     at = source.position(statement)
     if (at.start.line, at.end.line) != (place.line, place.end_line):
@@ -234,6 +288,8 @@ def written(fix: Fix, source: SourceFile) -> FileChange | None:
     try:
         added = list(cst.parse_module(fix.snippet).body)
         kept = [statement.deep_clone()] if place.where == "before" else []
-        return FileChange(source.path, source.content, source.replaced((statement, [*added, *kept])))
+        return FileChange(
+            source.path, source.content, source.replaced((statement, [*added, *kept]))
+        )
     except (cst.ParserSyntaxError, UnicodeEncodeError):
         return None

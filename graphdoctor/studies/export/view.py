@@ -1,4 +1,5 @@
-"""What an export came to: the answer, each way, what blocks it, which sizes can stay dynamic, what to paste.
+"""What an export came to: the answer, each way, what blocks it, which sizes can stay dynamic, what
+to paste.
 
 Comes in: an ``ExportReport``. Goes out: a view.
 """
@@ -30,7 +31,13 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import few_text, first_sentence, short_place, study_view, unknown_section
+from graphdoctor.views.words import (
+    few_text,
+    first_sentence,
+    short_place,
+    study_view,
+    unknown_section,
+)
 
 _KINDS = {
     "user_input": "argument",
@@ -59,9 +66,13 @@ def export_view(report: ExportReport) -> View:
 
 def _parts(report: ExportReport) -> Iterator[Block]:
     is_cured = any(way.is_cured for way in report.ways)
-    yield Verdict(report.text, "good" if report.best is not None else "warning" if is_cured else "bad")
+    yield Verdict(
+        report.text, "good" if report.best is not None else "warning" if is_cured else "bad"
+    )
     if report.is_wrapped:
-        yield Note("The target is a function; torch.export takes modules, so it was wrapped in one.", "dim")
+        yield Note(
+            "The target is a function; torch.export takes modules, so it was wrapped in one.", "dim"
+        )
     if report.calls_other:
         numbers = ", ".join(map(str, report.calls_other))
         yield Note(
@@ -69,7 +80,9 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "arguments that it was exported with, in other sizes at most.",
             "dim",
         )
-    yield Section("What torch.export says", Rows(_way(way, report) for way in report.ways), short="Ways")
+    yield Section(
+        "What torch.export says", Rows(_way(way, report) for way in report.ways), short="Ways"
+    )
     yield from (_inputs(way) for way in report.ways)
     for group in blocked_groups(report):
         for blocker in group[-1].blockers:
@@ -78,17 +91,28 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             card = card_of([blocker.finding], has_path=False)
             yield Section((start, _flags(group), said), card, blocker.finding.code)
     if any(way.blockers and not way.is_cured for way in report.ways):
-        yield Note("torch stops at the first thing that it can't export; more may come after it.", "dim")
+        yield Note(
+            "torch stops at the first thing that it can't export; more may come after it.", "dim"
+        )
     yield from (_cured(group) for group in cured_groups(report))
-    found = ((one.code, (short_place(one.location), f" {first_sentence(one.message)}")) for one in report.breaks)
+    found = (
+        (one.code, (short_place(one.location), f" {first_sentence(one.message)}"))
+        for one in report.breaks
+    )
     breaks = Rows((Row(code, Note(said)) for code, said in found), "line", _MAX_BREAKS)
-    yield Section("torch.compile also breaks here, so strict=True may stop here next", breaks, short="Breaks")
+    yield Section(
+        "torch.compile also breaks here, so strict=True may stop here next", breaks, short="Breaks"
+    )
     if report.dynamic is not None:
         yield _dynamic(report.dynamic)
     if (line := to_paste(report)) is not None:
         static = "The program takes the sizes that it was exported with. --dynamic tries which can stay dynamic."
         is_static = report.dynamic is None
-        yield Section("Export it so", (Code(line), *([Note(static, "dim")] if is_static else [])), short="Code")
+        yield Section(
+            "Export it so",
+            (Code(line), *([Note(static, "dim")] if is_static else [])),
+            short="Code",
+        )
     yield unknown_section(report.gaps)
 
 
@@ -105,7 +129,13 @@ def _verb(group: Sequence[ExportWay], one: str, several: str) -> str:
 
 
 def _way(way: ExportWay, report: ExportReport) -> Row:
-    tone: Tone = "good" if way.status == "exported" else "warning" if way.is_cured or way.status == "unknown" else "bad"
+    tone: Tone = (
+        "good"
+        if way.status == "exported"
+        else "warning"
+        if way.is_cured or way.status == "unknown"
+        else "bad"
+    )
     said = (Note(text, "dim") for text in left_out_texts(way, report))
     return Row(_flag(is_strict=way.is_strict), (Note(_way_text(way), tone), *said))
 
@@ -141,23 +171,34 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
     texts = [text for kind, text in _UNWRITTEN.items() if kind in way.unwritten]
     if way.lost:
         names = few_text([f"`{name}`" for name in way.lost], _MAX_NAMES)
-        texts.append(f"The program doesn't update {names}: of what modules keep, it changes only buffers.")
+        texts.append(
+            f"The program doesn't update {names}: of what modules keep, it changes only buffers."
+        )
         if report.calls_made == 1:
-            texts.append("One call doesn't show whether later results depend on that; --calls 2 does.")
+            texts.append(
+                "One call doesn't show whether later results depend on that; --calls 2 does."
+            )
     return texts
 
 
 def _inputs(way: ExportWay) -> Section:
     rows = [
-        Row(Span(one.name), Span(" ".join(part for part in (one.value, one.kind, one.target) if part)))
+        Row(
+            Span(one.name),
+            Span(" ".join(part for part in (one.value, one.kind, one.target) if part)),
+        )
         for one in way.inputs
     ]
     rows += [Row("checks", Span(one, "code")) for one in way.constraints] if rows else []
-    return Section(("Inputs with ", _flag(is_strict=way.is_strict)), Rows(rows, "input"), show="long")
+    return Section(
+        ("Inputs with ", _flag(is_strict=way.is_strict)), Rows(rows, "input"), show="long"
+    )
 
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
-    """The ways that torch refuses; those for the same reasons together, the one of which torch says most last."""
+    """The ways that torch refuses; those for the same reasons together, the one of which torch says
+    most last.
+    """
 
     def reasons(way: ExportWay) -> Hashable:
         found = ((one.finding.code, one.finding.location, one.tried) for one in way.blockers)
@@ -171,22 +212,31 @@ def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
 
 def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
     """The ways that export with verified fixes, those with the same fixes together."""
-    return list(grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values())
+    return list(
+        grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values()
+    )
 
 
 def _cured(group: Sequence[ExportWay]) -> Section:
     verb = _verb(group, "exports", "export")
     title = ("With these fixes, ", _flags(group), f" {verb}, and results equal eager mode's")
     parts: list[Block] = [Diff(group[0].diff)] if group[0].diff else []
-    parts += [Note("Run first:", "dim"), Code("\n".join(group[0].settings))] if group[0].settings else []
+    parts += (
+        [Note("Run first:", "dim"), Code("\n".join(group[0].settings))] if group[0].settings else []
+    )
     return Section(title, parts, "Fixes", tone="good")
 
 
 def _dynamic(dynamic: DynamicShapes) -> Section:
     is_made = dynamic.status in ("exported", "unknown")
-    tone: Tone = "good" if dynamic.status == "exported" and dynamic.line else "warning" if is_made else "bad"
+    tone: Tone = (
+        "good" if dynamic.status == "exported" and dynamic.line else "warning" if is_made else "bad"
+    )
     rows = tuple(
-        Row(Span(_dim_name(dim), "code"), Note(dim_text(dim, dynamic), None if dim.is_dynamic else "dim"))
+        Row(
+            Span(_dim_name(dim), "code"),
+            Note(dim_text(dim, dynamic), None if dim.is_dynamic else "dim"),
+        )
         for dim in dynamic.dims
     )
     checks = tuple(Row("checks", Span(one, "code")) for one in dynamic.constraints)
@@ -199,11 +249,16 @@ def _dynamic(dynamic: DynamicShapes) -> Section:
 def _dynamic_text(dynamic: DynamicShapes) -> str:
     works = f"With other sizes, the program works{_correctness(dynamic.correctness)}."
     texts: dict[WayStatus, str] = {
-        "exported": works if dynamic.line is not None else f"No size stays dynamic: {dynamic.reason}.",
+        "exported": works
+        if dynamic.line is not None
+        else f"No size stays dynamic: {dynamic.reason}.",
         "blocked": f"With dynamic sizes, torch.export refuses: {dynamic.reason}",
         "different": f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}.",
     }
-    return texts.get(dynamic.status, f"Whether the program is right with other sizes is unknown: {dynamic.reason}.")
+    return texts.get(
+        dynamic.status,
+        f"Whether the program is right with other sizes is unknown: {dynamic.reason}.",
+    )
 
 
 def _dim_name(dim: ExportDim) -> str:
@@ -219,7 +274,11 @@ def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
             made = f", made a constant by {short_place(dim.location).shown}{line}"
         return f"always {dim.size}{made}" + (f": {dim.reason}" if dim.reason else "")
     limits = f"{dim.low or 0} to {dim.high}" if dim.high is not None else f"{dim.low or 0} or more"
-    alike = [_dim_name(one) for one in dynamic.dims if one.is_dynamic and one.expression == dim.expression]
+    alike = [
+        _dim_name(one)
+        for one in dynamic.dims
+        if one.is_dynamic and one.expression == dim.expression
+    ]
     said = f"dynamic, {limits}"
     if equal := [name for name in alike if name != _dim_name(dim)]:
         said += f", equal to {equal[0]}"
@@ -232,10 +291,25 @@ def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
 def to_paste(report: ExportReport) -> str | None:
     """The line that makes the best program; None if there is none."""
     dynamic = report.dynamic
-    if dynamic is not None and dynamic.line is not None and dynamic.status in ("exported", "unknown"):
-        settings = [line for way in report.ways if way.is_strict == dynamic.is_strict for line in way.settings]
+    if (
+        dynamic is not None
+        and dynamic.line is not None
+        and dynamic.status in ("exported", "unknown")
+    ):
+        settings = [
+            line
+            for way in report.ways
+            if way.is_strict == dynamic.is_strict
+            for line in way.settings
+        ]
         return "\n".join((*settings, dynamic.line))
     working = [way for way in report.ways if way.status in ("exported", "unknown")]
     working += [way for way in report.ways if way.is_cured]
-    chosen = [way for way in working if report.best is None or way.is_strict == (report.best == "strict")]
-    return "\n".join((*chosen[0].settings, chosen[0].line)) if chosen and chosen[0].line is not None else None
+    chosen = [
+        way for way in working if report.best is None or way.is_strict == (report.best == "strict")
+    ]
+    return (
+        "\n".join((*chosen[0].settings, chosen[0].line))
+        if chosen and chosen[0].line is not None
+        else None
+    )

@@ -1,1 +1,3 @@
-"""What a profiled call means: whose its kernels are, what binds it, and what fusion, memory and graphs do for it."""
+"""What a profiled call means: whose its kernels are, what binds it, and what fusion, memory and
+graphs do for it.
+"""

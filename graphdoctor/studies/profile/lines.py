@@ -1,8 +1,9 @@
 """Shares the time of kernels among lines and modules of the program.
 
-Comes in: runs of kernels with the operations that each computes. Goes out: kernels, and which line of which module has
-which part of them. A kernel's time is shared among its operations that are known to come from a line, in proportion to
-the elements that each works on: of the largest tensor that it takes or makes. A kernel without any belongs to no line.
+Comes in: runs of kernels with the operations that each computes. Goes out: kernels, and which line
+of which module has which part of them. A kernel's time is shared among its operations that are
+known to come from a line, in proportion to the elements that each works on: of the largest tensor
+that it takes or makes. A kernel without any belongs to no line.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CodeLine, ProfilePhase
-from graphdoctor.facts.profile import ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
+from graphdoctor.facts.profile import (
+    ProfiledKernel,
+    ProfiledKind,
+    ProfiledLine,
+    ProfiledModule,
+    TimePart,
+)
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation, Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
@@ -34,7 +41,9 @@ _Place = tuple[tuple[StackEntry, ...], str | None]
 
 @dataclass
 class KernelGroup:
-    """All runs of one kernel that compute the same operations; ``runs`` are their indices in the profiled call."""
+    """All runs of one kernel that compute the same operations; ``runs`` are their indices in the
+    profiled call.
+    """
 
     name: str
     kind: ProfiledKind
@@ -109,7 +118,9 @@ def kernel_groups(profiled: Profiled) -> list[KernelGroup]:
             graph, kernel = code
             operations = tuple(graph.operations[number] for number in kernel.operations)
             name = run.name if run.kind == "generated" or run.operation is None else kernel.name
-            same = tuple((each.operation, each.target, each.stack[-1:], each.module) for each in operations)
+            same = tuple(
+                (each.operation, each.target, each.stack[-1:], each.module) for each in operations
+            )
             kind = kernel.kind
             key = (name, graph.graph, graph.phase, frozenset(same))
             made = KernelGroup(name, kind, graph.phase, graph, operations, dtype=kernel.dtype)
@@ -132,13 +143,18 @@ def kernel_groups(profiled: Profiled) -> list[KernelGroup]:
 
 
 def module_roots(recording: Recording) -> dict[str, str]:
-    """The class of the module whose ``forward`` a compile is of, where that isn't the target itself.
+    """The class of the module whose ``forward`` a compile is of, where that isn't the target
+    itself.
 
-    After a graph break torch compiles what the target calls on its own, and names modules from there. A function that
-    a decorator puts around a ``forward`` is no module.
+    After a graph break torch compiles what the target calls on its own, and names modules from
+    there. A function that a decorator puts around a ``forward`` is no module.
     """
     target = (recording.target.class_name or "").rpartition(".")[2]
-    texts = {file.file: file.text for file in recording.picture.files} if recording.picture is not None else {}
+    texts = (
+        {file.file: file.text for file in recording.picture.files}
+        if recording.picture is not None
+        else {}
+    )
     roots = {}
     for compile_id, frame in recording.frames_by_compile().items():
         owner = (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
@@ -149,7 +165,9 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
 def _is_function(name: str, text: str | None) -> bool:
     """Whether a file defines a function with a name, and no class."""
-    found = re.findall(rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE)
+    found = re.findall(
+        rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE
+    )
     return "def" in found and "class" not in found
 
 
@@ -164,7 +182,9 @@ def _profiled(kernel: KernelGroup, places: dict[_Place, float], call_us: float) 
     lines: dict[CodeLine, float] = defaultdict(float)
     for (stack, _), part in places.items():
         lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
-    named = [each.operation for each in kernel.operations] or ([kernel.launched_by] if kernel.launched_by else [])
+    named = [each.operation for each in kernel.operations] or (
+        [kernel.launched_by] if kernel.launched_by else []
+    )
     return ProfiledKernel(
         **values_of(kernel, "name", "kind", "phase", "dtype"),
         operations=tuple(dict.fromkeys(map(operation_name, named))),
@@ -194,7 +214,8 @@ def operation_name(operation: str) -> str:
 
 
 def module_path(path: str | None, root: str = "") -> str | None:
-    """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it isn't known.
+    """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it
+    isn't known.
 
     ``path``: as torch has it, such as ``L['self'].layers.0``.
     """
@@ -202,14 +223,19 @@ def module_path(path: str | None, root: str = "") -> str | None:
     return ".".join(part for part in (root, own) if part) if path is not None or root else None
 
 
-def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float) -> Iterable[ProfiledLine]:
+def _lines(
+    parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float
+) -> Iterable[ProfiledLine]:
     by_line = grouped((part.place, part) for part in parts)
     found = []
     for (file, line), own in by_line.items():
         times: dict[int, float] = defaultdict(float)
         for part in own:
             times[part.kernel] += part.us
-        phases = {phase: sum(us for each, us in times.items() if kernels[each].phase == phase) for phase in _PHASES}
+        phases = {
+            phase: sum(us for each, us in times.items() if kernels[each].phase == phase)
+            for phase in _PHASES
+        }
         found.append(
             ProfiledLine(
                 file=file,
@@ -227,14 +253,18 @@ def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us
 _PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
 
 
-def _modules(parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]) -> Iterable[ProfiledModule]:
+def _modules(
+    parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
+) -> Iterable[ProfiledModule]:
     times: dict[str, dict[ProfilePhase, float]] = defaultdict(lambda: dict.fromkeys(_PHASES, 0.0))
     for part in parts:
         names = [name for name in (part.module or "").split(".") if name]
         for depth in range(len(names) + 1):
             times[".".join(names[:depth])][kernels[part.kernel].phase] += part.us
     for path in sorted(times, key=_order):
-        yield ProfiledModule(path=path, forward_us=times[path]["forward"], backward_us=times[path]["backward"])
+        yield ProfiledModule(
+            path=path, forward_us=times[path]["forward"], backward_us=times[path]["backward"]
+        )
 
 
 def _order(path: str) -> list[tuple[int, str]]:

@@ -1,4 +1,6 @@
-"""Runs a target to see where the time of its calls goes, and tries to keep less memory for the backward pass."""
+"""Runs a target to see where the time of its calls goes, and tries to keep less memory for the
+backward pass.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +65,13 @@ class Phases:
         self._on_phase(phase)
 
     def taken(self) -> dict[str, float]:
-        """Seconds of each phase without its number, the longest first, without those too short to be seen."""
+        """Seconds of each phase without its number, the longest first, without those too short to
+        be seen.
+        """
         found: dict[str, float] = defaultdict(float)
-        for (began, phase), (ended, _) in itertools.pairwise([*self._begun, (time.monotonic(), "")]):
+        for (began, phase), (ended, _) in itertools.pairwise(
+            [*self._begun, (time.monotonic(), "")]
+        ):
             found[phase] += ended - began
         longest = sorted(found.items(), key=lambda item: -item[1])
         return {phase: round(seconds, 2) for phase, seconds in longest if seconds >= _SEEN_S}
@@ -79,7 +85,11 @@ def profile_target(
     setup = replace(setup, on_phase=phases.begin)
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
         measured = replace(
-            request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
+            request.measured,
+            kernels=True,
+            memory=True,
+            profile=caches,
+            calibrations=kept_calibrations(),
         )
         recorded = record_target(replace(request, measured=measured), store, setup)
     phases.begin("reading the recording")
@@ -91,9 +101,17 @@ def profile_target(
     diagnosis = diagnosis_of(found, root=Path.cwd(), selection=selection)
     report = profile_report(found, diagnosis, version=__version__)
     profiled, memory = found.profiled, report.memory
-    if is_tried and profiled is not None and memory is not None and memory.has_backward and memory.saved_bytes:
+    if (
+        is_tried
+        and profiled is not None
+        and memory is not None
+        and memory.has_backward
+        and memory.saved_bytes
+    ):
         budget, is_random = profiled.smaller_budget, profiled.draws_random
-        trial = try_keeping_less(request, recorded.folder, memory, budget, setup, draws_random=is_random)
+        trial = try_keeping_less(
+            request, recorded.folder, memory, budget, setup, draws_random=is_random
+        )
         report = replace(report, memory=replace(memory, trial=trial))
     report = replace(report, phases=phases.taken())
     if recorded.exit.reason == "finished":
@@ -139,7 +157,11 @@ def memory_trial(
 
 
 def _outcome(
-    before: MemoryUse, after: MeasuredMemory | None, times: PairedTime | None, *, is_same: bool | None
+    before: MemoryUse,
+    after: MeasuredMemory | None,
+    times: PairedTime | None,
+    *,
+    is_same: bool | None,
 ) -> MemoryOutcome:
     if is_same is False:
         return "differs"
@@ -160,9 +182,17 @@ _RANDOM = "with it the backward pass may draw other random numbers than the forw
 
 
 def try_keeping_less(
-    request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
+    request: Request,
+    recording: Path,
+    before: MemoryUse,
+    setting: Setting,
+    setup: Setup,
+    *,
+    draws_random: bool,
 ) -> MemoryTrial:
-    """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
+    """Run the same calls with a setting, compare their results with eager mode's, and time them in
+    turns.
+    """
     on_phase, measured = setup.on_phase, Measured(memory=True)
     program = Program(change=RunChange(settings=(setting,)))
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
@@ -171,21 +201,29 @@ def try_keeping_less(
         on_phase(f"running with {setting.line}")
         found = reference.replay(program, "kept-less", measured=measured)
         if found.exit.reason != "finished":
-            return memory_trial(setting, before, None, None, is_same=None, reason=clause(found.exit.message))
+            return memory_trial(
+                setting, before, None, None, is_same=None, reason=clause(found.exit.message)
+            )
         verdict = reference.judge(found, program, "kept-less", measured=measured)
         is_same, reason = verdict.correct, verdict.reason
         if is_same is False:
             on_phase("running without it")
             again = reference.replay(Program(), "kept-as-before", measured=measured)
-            if reference.judge(again, Program(), "kept-as-before", measured=measured).correct is False:
+            if (
+                reference.judge(again, Program(), "kept-as-before", measured=measured).correct
+                is False
+            ):
                 # The setting isn't to blame.
-                is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
+                is_same, reason = (
+                    None,
+                    f"{reason}; results differ from eager mode's without the setting too",
+                )
         times: PairedTime | str | None = None
         kept = _keeps(before, found.memory)
         if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:
-                # Results can be compared only under eager mode's random numbers, with which torch may keep something
-                # else.
+                # Results can be compared only under eager mode's random numbers, with which torch
+                # may keep something else.
                 is_same, reason = None, _RANDOM
             else:
                 on_phase("timing both in turns")

@@ -1,8 +1,8 @@
 """Judges what a call as a whole is bound by, and says what helps there.
 
-Comes in: a report with judged kernels, and the recording. Goes out: ``Regime``. The time of a call is that of its
-kernels, by what each waits for, and the rest, which is the host's. The largest part binds it; one that comes close to
-the largest is named with it.
+Comes in: a report with judged kernels, and the recording. Goes out: ``Regime``. The time of a call
+is that of its kernels, by what each waits for, and the rest, which is the host's. The largest part
+binds it; one that comes close to the largest is named with it.
 """
 
 from __future__ import annotations
@@ -26,40 +26,67 @@ _CLOSE = 0.8
 """A part that is so large beside the largest: measured again, they could change places."""
 
 _DISTURBED = 1.25
-"""The profiler makes calls longer and kernels hardly: kernels that take longer than a whole call without it, or calls
-that take longer without it, by more than this."""
+"""The profiler makes calls longer and kernels hardly: kernels that take longer than a whole call
+without it, or calls that take longer without it, by more than this."""
 
 _SPREAD = 2.0
-"""The upper quartile of the calls' times over the lower: then half of a call can be other work's."""
+"""The upper quartile of the calls' times over the lower: then half of a call can be other
+work's."""
 
 _OWN_PYTHON = 0.5
 """Of the host's time: then what helps is about the program's Python."""
 
 _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
-_CUDA_GRAPHS = 'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.'
+_CUDA_GRAPHS = (
+    'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.'
+)
 
 
 def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Regime | None:
     """What a call is bound by; None if there is no steady call."""
     if report.call_us is None or not report.call_us.median:
         return None
-    call = _Call(report, recording, diagnosis, report.call_us.median, report.kernels_us or 0.0, report.rest_us or 0.0)
+    call = _Call(
+        report,
+        recording,
+        diagnosis,
+        report.call_us.median,
+        report.kernels_us or 0.0,
+        report.rest_us or 0.0,
+    )
     if report.kernels_us is None or not report.kernels:
         return _unknown("the profiler saw no kernels", {})
     if (doubt := call.doubt()) is not None:
-        return Regime(bound_by=None, text=f"Too noisy to say what limits this call: {doubt}.", evidence={})
+        return Regime(
+            bound_by=None, text=f"Too noisy to say what limits this call: {doubt}.", evidence={}
+        )
     shares, calibration = call.shares(), report.calibration
     unknown = shares.pop(None)
-    (first, share), (second, next_share), *_ = ((bound, part) for bound, part in shares.items() if bound is not None)
-    evidence = {f"{bound}_share": part for bound, part in shares.items()} | {"unknown_share": unknown}
+    (first, share), (second, next_share), *_ = (
+        (bound, part) for bound, part in shares.items() if bound is not None
+    )
+    evidence = {f"{bound}_share": part for bound, part in shares.items()} | {
+        "unknown_share": unknown
+    }
     evidence |= call.evidence()
     if unknown > share and (calibration is None or not calibration.is_steady):
-        why = "wasn't measured" if calibration is None else "couldn't be measured: other work kept the machine busy"
-        return _unknown(f"{percent(unknown)} of it is in kernels, and what this device reaches {why}", evidence)
+        why = (
+            "wasn't measured"
+            if calibration is None
+            else "couldn't be measured: other work kept the machine busy"
+        )
+        return _unknown(
+            f"{percent(unknown)} of it is in kernels, and what this device reaches {why}", evidence
+        )
     if unknown > share:
         known = f". Besides, {call.text_of(first, share)}" if share else ""
-        return _unknown(f"{percent(unknown)} of it is in kernels that {call.reached_text()}{known}", evidence)
-    text, binding = f"Bound by {'the host' if first == 'host' else first}: {call.text_of(first, share)}.", [first]
+        return _unknown(
+            f"{percent(unknown)} of it is in kernels that {call.reached_text()}{known}", evidence
+        )
+    text, binding = (
+        f"Bound by {'the host' if first == 'host' else first}: {call.text_of(first, share)}.",
+        [first],
+    )
     if next_share >= _CLOSE * share:
         text += f" Nearly as much: {call.text_of(second, next_share)}."
         binding.append(second)
@@ -68,7 +95,9 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
 
 
 def _unknown(reason: str, evidence: dict[str, float]) -> Regime:
-    return Regime(bound_by=None, text=f"Not known what limits this call: {reason}.", evidence=evidence)
+    return Regime(
+        bound_by=None, text=f"Not known what limits this call: {reason}.", evidence=evidence
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +129,9 @@ class _Call:
         return None
 
     def shares(self) -> dict[BoundBy | None, float]:
-        """Shares of the call by what it waits for, the largest first; None stands for what is unknown."""
+        """Shares of the call by what it waits for, the largest first; None stands for what is
+        unknown.
+        """
         times: dict[BoundBy | None, float] = dict.fromkeys((*get_args(BoundBy), None), 0.0)
         for kernel in self.report.kernels:
             times[kernel.bound_by] += kernel.time_us
@@ -111,14 +142,24 @@ class _Call:
 
     def evidence(self) -> dict[str, float]:
         """The numbers that the text is about."""
-        found: dict[str, float] = {"call_us": self.us, "kernels_us": self.kernels_us, "rest_us": self.rest_us}
+        found: dict[str, float] = {
+            "call_us": self.us,
+            "kernels_us": self.kernels_us,
+            "rest_us": self.rest_us,
+        }
         if (seen := self.seen) is None:
             return found
-        found |= {"compiled_functions": seen.region_runs, "cuda_graph_launches": seen.graph_launches}
+        found |= {
+            "compiled_functions": seen.region_runs,
+            "cuda_graph_launches": seen.graph_launches,
+        }
         found |= {"compiled_host_us": seen.region_us, "other_host_us": seen.outside_us}
         found |= {} if seen.overhead_us is None else {"overhead_us": seen.overhead_us}
         if count := seen.launches:
-            each = {"kernel_us": self.kernels_us / count, "rest_per_launch_us": self.rest_us / count}
+            each = {
+                "kernel_us": self.kernels_us / count,
+                "rest_per_launch_us": self.rest_us / count,
+            }
             found |= {"launches": count, **each}
         return found
 
@@ -138,7 +179,10 @@ class _Call:
             reached = _reached(own, "compute_share")
             return f"matrix products and convolutions take {part}, at {reached} of what this device reaches"
         if bound == "arithmetic":
-            reached, functions = _reached(own, "arithmetic_share"), _costliest(own, self.report.calibration)
+            reached, functions = (
+                _reached(own, "arithmetic_share"),
+                _costliest(own, self.report.calibration),
+            )
             which = f", most of it {functions}" if functions else ""
             return f"kernels that wait for arithmetic take {part}, at {reached} of what this device reaches{which}"
         if bound == "communication":
@@ -178,7 +222,9 @@ class _Call:
     def is_own_python(self) -> bool:
         """Most of the host's time is outside of compiled code."""
         seen = self.seen
-        return seen is not None and seen.outside_us >= _OWN_PYTHON * (seen.outside_us + seen.region_us)
+        return seen is not None and seen.outside_us >= _OWN_PYTHON * (
+            seen.outside_us + seen.region_us
+        )
 
     @property
     def mode(self) -> str:
@@ -194,29 +240,45 @@ class _Call:
     def is_mostly(self, bound: BoundBy, fits: Callable[[ProfiledKernel], bool]) -> bool:
         """Whether most of the time that waits for this is in such kernels."""
         own = self.bound_by(bound)
-        return sum(kernel.time_us for kernel in own if fits(kernel)) > sum(kernel.time_us for kernel in own) / 2
+        return (
+            sum(kernel.time_us for kernel in own if fits(kernel))
+            > sum(kernel.time_us for kernel in own) / 2
+        )
 
     def is_in_float32(self, bound: BoundBy) -> bool:
         """Whether most of that time is in kernels with values in float32."""
         profiled = self.recording.profiled
-        graphs = {} if profiled is None else {(graph.graph, graph.phase): graph for graph in profiled.graphs}
+        graphs = (
+            {}
+            if profiled is None
+            else {(graph.graph, graph.phase): graph for graph in profiled.graphs}
+        )
 
         def fits(kernel: ProfiledKernel) -> bool:
             graph = None if kernel.graph is None else graphs.get((kernel.graph, kernel.phase))
             values = () if graph is None else graph.operations
-            own = {each.dtype for each in values if each.operation.rpartition(".")[0] in kernel.operations}
+            own = {
+                each.dtype
+                for each in values
+                if each.operation.rpartition(".")[0] in kernel.operations
+            }
             return "float32" in ({kernel.dtype} if kernel.dtype else own)
 
         return self.is_mostly(bound, fits)
 
 
 def _reached(kernels: list[ProfiledKernel], name: str) -> str:
-    known = [(getattr(kernel, name), kernel.time_us) for kernel in kernels if getattr(kernel, name) is not None]
+    known = [
+        (getattr(kernel, name), kernel.time_us)
+        for kernel in kernels
+        if getattr(kernel, name) is not None
+    ]
     whole = sum(us for _, us in known)
     if not whole:
         return "an unknown part"
     share = sum(value * us for value, us in known) / whole
-    # A copy is no limit to what a cache holds. What else was measured is one, unless other work slowed it down then.
+    # A copy is no limit to what a cache holds. What else was measured is one, unless other work
+    # slowed it down then.
     return percent(share) if share < 1 or name == "bandwidth_share" else "100% or more"
 
 

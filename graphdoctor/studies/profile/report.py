@@ -13,7 +13,13 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.profile import Fusion, MemoryUse, ProfiledLine, ProfileReport, SavedTensor
 from graphdoctor.facts.profiled import InductorGraph, KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.recording import Recording
-from graphdoctor.studies.profile.lines import module_path, module_roots, operation_name, share_out, total
+from graphdoctor.studies.profile.lines import (
+    module_path,
+    module_roots,
+    operation_name,
+    share_out,
+    total,
+)
 from graphdoctor.studies.profile.regime import regime_of
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 
@@ -44,7 +50,9 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
     known = replace(
         report,
-        eager_us=None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),
+        eager_us=None
+        if profiled.call.eager is None
+        else CallTimes.of(profiled.call.eager.times_us),
         kernels_us=kernels_us,
         kernels=kernels,
         lines=tuple(_with_texts(lines, recording.picture.files if recording.picture else ())),
@@ -52,7 +60,9 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         rest_us=None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
         fusion=fusion_of(profiled),
         calibration=profiled.calibration,
-        memory=memory_use(profiled, recording.memory, roots, has_backward=recording.target.has_backward),
+        memory=memory_use(
+            profiled, recording.memory, roots, has_backward=recording.target.has_backward
+        ),
         graph_launches=None if seen is None else seen.graph_launches,
         graph_input_copy_us=None if seen is None else seen.graph_input_copy_us,
     )
@@ -60,16 +70,24 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
 
 
 def _within(findings: Iterable[Finding], profiled: Profiled | None) -> Iterator[Finding]:
-    """The findings, without what one costs where that is more than this call takes: another, slower call had it."""
+    """The findings, without what one costs where that is more than this call takes: another, slower
+    call had it.
+    """
     times = None if profiled is None else CallTimes.of(profiled.call.times_us)
     for finding in findings:
         cost = finding.cost
         is_more = times is not None and cost is not None and (cost.call_us or 0.0) > times.median
-        known = cost.replace(call_us=None, call_from=None, share=None) if cost is not None and is_more else cost
+        known = (
+            cost.replace(call_us=None, call_from=None, share=None)
+            if cost is not None and is_more
+            else cost
+        )
         yield finding.replace(cost=known)
 
 
-def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> Iterator[ProfiledLine]:
+def _with_texts(
+    lines: Iterable[ProfiledLine], files: Iterable[SourceText]
+) -> Iterator[ProfiledLine]:
     """Lines with their text as it was while the program ran, where no stack has it."""
     texts = {file.file: file.text.split("\n") for file in files if file.text is not None}
     for line in lines:
@@ -83,7 +101,9 @@ def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> I
 def fusion_of(profiled: Profiled) -> Fusion | None:
     """What was fused; None if no graph of Inductor's ran."""
     known = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
-    runs = [known[run.graph, run.phase] for run in profiled.call.runs if (run.graph, run.phase) in known]
+    runs = [
+        known[run.graph, run.phase] for run in profiled.call.runs if (run.graph, run.phase) in known
+    ]
     if not runs:
         return None
     vanished = [operation for graph in runs for operation in _vanished(graph)]
@@ -109,7 +129,9 @@ def _vanished(graph: InductorGraph) -> list[int | None]:
 
 
 def _before(graph: InductorGraph) -> int:
-    """Operations before decomposition: neighbors of one operation at one line in one module are one."""
+    """Operations before decomposition: neighbors of one operation at one line in one module are
+    one.
+    """
     count = 0
     last: object = None
     for operation in graph.operations:
@@ -126,7 +148,11 @@ _MEASURED = ("peak_bytes", "peak_of", "before_bytes", "eager_saved_bytes")
 
 
 def memory_use(
-    profiled: Profiled, measured: MeasuredMemory | None, roots: Mapping[str, str], *, has_backward: bool
+    profiled: Profiled,
+    measured: MeasuredMemory | None,
+    roots: Mapping[str, str],
+    *,
+    has_backward: bool,
 ) -> MemoryUse | None:
     """Memory of the call; None if neither that nor a graph's part of it is known.
 
@@ -146,7 +172,9 @@ def memory_use(
         saved_bytes=saved_bytes,
         recomputed=recomputed,
         recomputed_count=sum(recomputed.values()),
-        unlisted_bytes=None if saved_bytes is None or listed is None else max(0, saved_bytes - listed),
+        unlisted_bytes=None
+        if saved_bytes is None or listed is None
+        else max(0, saved_bytes - listed),
         has_backward=has_backward,
         **{name: getattr(measured, name, None) for name in _MEASURED},
     )
@@ -155,7 +183,9 @@ def memory_use(
 def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
     (_, first) = group[0]
     ids = {graph.compile_id for graph, _ in group}
-    modules = {module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group}
+    modules = {
+        module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group
+    }
     entry = first.stack[-1] if first.stack else None
     return SavedTensor(
         **values_of(first, "name", "is_argument", "tensor", "is_cheap"),
@@ -178,7 +208,9 @@ def _recomputed(graphs: Iterable[InductorGraph]) -> dict[str, int]:
 
 
 def _common(paths: set[str | None]) -> str | None:
-    """One path for all, with ``*`` in the place of numbers that differ; None if they differ otherwise."""
+    """One path for all, with ``*`` in the place of numbers that differ; None if they differ
+    otherwise.
+    """
     known = [path.split(".") for path in paths if path is not None]
     if len(known) != len(paths) or len({len(path) for path in known}) != 1:
         return None

@@ -1,15 +1,18 @@
 """Judges what each kernel waits for, by what it reached beside what the device reaches.
 
-Comes in: kernels with their time, bytes and floating-point operations, and the calibration. Goes out: the same kernels
-with rates, shares and what binds them.
+Comes in: kernels with their time, bytes and floating-point operations, and the calibration. Goes
+out: the same kernels with rates, shares and what binds them.
 
-The bytes are those that a kernel must move at least, and the calibration is what a good kernel reaches in practice. So
-a kernel at half of one of them is bound by it. One that is far from all is bound by none: a short one has no time to
-reach anything, since it takes some microseconds to start and to end; for a long one the reason is unknown, such as
-accesses that jump through memory. Arithmetic that isn't a matrix product counts by what each operation takes on this
-device: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy at 30% of its
-bandwidth (Nsight Compute). What the kernels before left in a GPU's cache needs no memory: of kernels that move less
-than it holds, at 55 to 150% of the speed of a copy, an H100's memory is mostly busy for less than half of the time.
+The bytes are those that a kernel must move at least, and the calibration is what a good kernel
+reaches in practice. So a kernel at half of one of them is bound by it. One that is far from all is
+bound by none: a short one has no time to reach anything, since it takes some microseconds to start
+and to end; for a long one the reason is unknown, such as accesses that jump through memory.
+Arithmetic that isn't a matrix product counts by what each operation takes on this
+device: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy
+    at 30% of its
+bandwidth (Nsight Compute). What the kernels before left in a GPU's cache needs no memory: of
+kernels that move less than it holds, at 55 to 150% of the speed of a copy, an H100's memory is
+mostly busy for less than half of the time.
 """
 
 from __future__ import annotations
@@ -26,12 +29,14 @@ _BOUND: Mapping[Device, Mapping[BoundBy, float]] = {
     "cuda": {"memory": 0.7, "compute": 0.6, "arithmetic": 0.6},
     "cpu": {"memory": 0.5, "compute": 0.5, "arithmetic": 0.5},
 }
-"""Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight Compute takes 60% of a
-GPU's peak, of which a copy reaches 84% on an H200 (4.03 of 4.8 TB/s). A CPU's kernels read more than they must: what
-one pass leaves in no cache, the next one reads again."""
+"""Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight
+Compute takes 60% of a GPU's peak, of which a copy reaches 84% on an H200 (4.03 of 4.8 TB/s). A
+CPU's kernels read more than they must: what one pass leaves in no cache, the next one reads
+again."""
 
 _IN_CACHE = 0.75
-"""Of a GPU's cache: as much can be there from one kernel to the next, beside what is written meanwhile."""
+"""Of a GPU's cache: as much can be there from one kernel to the next, beside what is written
+meanwhile."""
 
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
 """What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
@@ -50,7 +55,8 @@ def judged(
 ) -> tuple[ProfiledKernel, ...]:
     """Kernels with what they reached, and what they wait for.
 
-    ``calibration``: what the device reaches; None if it wasn't measured. One that isn't steady is as good as none.
+    ``calibration``: what the device reaches; None if it wasn't measured. One that isn't steady is
+    as good as none.
     """
     if calibration is not None and not calibration.is_steady:
         calibration = None
@@ -75,7 +81,9 @@ def _judged(
         gb_per_s=gb_per_s,
         tflops_per_s=tflops_per_s,
         bandwidth_share=_share(gb_per_s, possible),
-        compute_share=_share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration)),
+        compute_share=_share(
+            tflops_per_s, None if calibration is None else _product_rate(kernel, calibration)
+        ),
         arithmetic_share=_share(arithmetic_us, kernel.time_us),
     )
     return replace(reached, bound_by=_bound_by(reached, calibration, device, is_cold=is_cold))
@@ -93,7 +101,9 @@ def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | N
 
 
 def _arithmetic_us(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
-    """Microseconds of a kernel's operations on single elements at the device's rates; None if they aren't known."""
+    """Microseconds of a kernel's operations on single elements at the device's rates; None if they
+    aren't known.
+    """
     us = 0.0
     for name, count in (kernel.elementwise or {}).items():
         if (rate := calibration.elementwise_rate(name)) is None:
@@ -113,7 +123,8 @@ def _bound_by(
     if kernel.kind == "communication":
         return "communication"
     shares: dict[BoundBy, float] = {
-        "memory": (kernel.bandwidth_share or 0.0) * _part_from_memory(kernel, calibration, is_cold=is_cold),
+        "memory": (kernel.bandwidth_share or 0.0)
+        * _part_from_memory(kernel, calibration, is_cold=is_cold),
         "compute": kernel.compute_share or 0.0,
         "arithmetic": kernel.arithmetic_share or 0.0,
     }
@@ -126,7 +137,9 @@ def _bound_by(
     return "memory" if kernel.kind == "copy" and kernel.bytes is None else None
 
 
-def _part_from_memory(kernel: ProfiledKernel, calibration: Calibration | None, *, is_cold: bool) -> float:
+def _part_from_memory(
+    kernel: ProfiledKernel, calibration: Calibration | None, *, is_cold: bool
+) -> float:
     """The part of what a kernel moves that surely isn't in the cache when it begins."""
     cache_bytes = 0 if calibration is None else calibration.cache_bytes or 0
     if not kernel.bytes or kernel.bytes / kernel.calls > _IN_CACHE * cache_bytes:
@@ -138,8 +151,13 @@ def with_bounds(
     lines: Iterable[ProfiledLine], parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
 ) -> tuple[ProfiledLine, ...]:
     """Lines with what most of their time waits for; None where that is unknown for most of it."""
-    times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(lambda: defaultdict(float))
+    times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(
+        lambda: defaultdict(float)
+    )
     for part in parts:
         times[part.place][kernels[part.kernel].bound_by] += part.us
     found = ((line, times[line.file, line.line]) for line in lines)
-    return tuple(replace(line, bound_by=max(own, key=lambda each: own[each], default=None)) for line, own in found)
+    return tuple(
+        replace(line, bound_by=max(own, key=lambda each: own[each], default=None))
+        for line, own in found
+    )

@@ -1,8 +1,9 @@
 """Where ranks agree and where they part: their reports in, a row for each compile out.
 
-Compiles of several ranks are one row if they are of the same function, of the same frame of it in the order in which
-frames began, and of the same number among its compiles. A rank that compiles one function more has other frame ids
-from there on, so ids alone would call everything after it different.
+Compiles of several ranks are one row if they are of the same function, of the same frame of it in
+the order in which frames began, and of the same number among its compiles. A rank that compiles one
+function more has other frame ids from there on, so ids alone would call everything after it
+different.
 """
 
 from __future__ import annotations
@@ -50,9 +51,14 @@ class Row:
 
 
 def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
-    """All compiles of all ranks, each once, in the order of the first rank; others where that one has them not."""
+    """All compiles of all ranks, each once, in the order of the first rank; others where that one
+    has them not.
+    """
     keyed = {report.rank: dict(_keyed(report.compiles)) for report in ranks}
-    return [Row(key, {rank: own[key] for rank, own in keyed.items() if key in own}) for key in _merged(keyed.values())]
+    return [
+        Row(key, {rank: own[key] for rank, own in keyed.items() if key in own})
+        for key in _merged(keyed.values())
+    ]
 
 
 def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]:
@@ -60,13 +66,21 @@ def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]
     for compile_ in compiles:
         place = compile_.location
         # Machines of one job can have the same program in other folders.
-        frame = (place.file.rpartition("/")[2], compile_.function, place.line, compile_.resumes_at, compile_.occurrence)
+        frame = (
+            place.file.rpartition("/")[2],
+            compile_.function,
+            place.line,
+            compile_.resumes_at,
+            compile_.occurrence,
+        )
         yield (*frame, numbers[frame]), compile_
         numbers[frame] += 1
 
 
 def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
-    """Each key once; one that comes only in a later order goes behind the key that it follows there."""
+    """Each key once; one that comes only in a later order goes behind the key that it follows
+    there.
+    """
     after: dict[Key | None, list[Key]] = defaultdict(list)
     known: set[Key] = set()
     for order in orders:
@@ -91,7 +105,9 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     groups = groups_of({rank: made.get(rank) for rank in ranks})
     usual = next(group[0] for group in groups if group[0] in row.found)
     caches = groups_of({rank: compile_.mark.cache for rank, compile_ in found})
-    durations = {rank: compile_.duration_s for rank, compile_ in found if compile_.duration_s is not None}
+    durations = {
+        rank: compile_.duration_s for rank, compile_ in found if compile_.duration_s is not None
+    }
     differing: list[Aspect] = ["presence"] if len(row.found) < len(ranks) else []
     differing += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
     differing += ["cache"] if len(caches) > 1 else []
@@ -102,7 +118,9 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         agree=len(groups) == 1,
         differs_in=tuple(differing),
         caches=tuple(
-            CacheGroup(ranks=group, cache=row.found[group[0]].mark.cache) for group in caches if len(caches) > 1
+            CacheGroup(ranks=group, cache=row.found[group[0]].mark.cache)
+            for group in caches
+            if len(caches) > 1
         ),
         duration_s=(min(durations.values()), max(durations.values())) if durations else None,
         slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
@@ -110,7 +128,9 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
 
 
 def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
-    """What each rank has of each aspect; of what its log doesn't tell, what most have, as that is no difference."""
+    """What each rank has of each aspect; of what its log doesn't tell, what most have, as that is
+    no difference.
+    """
     values: dict[Aspect, Mapping[int, Hashable]] = {}
     for aspect, value_of in _VALUES.items():
         found = {rank: value_of(compile_) for rank, compile_ in sorted(row.found.items())}
@@ -120,8 +140,12 @@ def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
     return values
 
 
-def _group(row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect, Mapping[int, Hashable]]) -> RankGroup:
-    """One group, and in what it differs from the largest that has the compile, of which ``usual`` is a rank."""
+def _group(
+    row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect, Mapping[int, Hashable]]
+) -> RankGroup:
+    """One group, and in what it differs from the largest that has the compile, of which ``usual``
+    is a rank.
+    """
     first, *_ = ranks
     if first not in row.found:
         return RankGroup(ranks=ranks, compile_id=None, differs_in=("presence",))
@@ -133,8 +157,12 @@ def _group(row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect,
         graph=found.mark.graph,
         guards=next((mark.guards for mark in marks if mark.guards is not None), None),
         **values_of(found, "causes", "is_dynamic"),
-        collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
-        differs_in=tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual]),
+        collectives=next(
+            (mark.collectives for mark in marks if mark.collectives is not None), None
+        ),
+        differs_in=tuple(
+            aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual]
+        ),
     )
 
 
@@ -150,18 +178,27 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
 """What ranks that agree have in common, the gravest first."""
 
 
-def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement]) -> Divergence | None:
+def first_divergence(
+    rows: Sequence[Row], agreement: Sequence[CompileAgreement]
+) -> Divergence | None:
     """The first compile on which ranks don't agree; None if they agree on all."""
     for row, found in zip(rows, agreement, strict=True):
         if not found.agree:
             what = found.differs_in[0]
             # Ranks can differ in more than the first of it.
-            groups = [group.ranks for group in found.groups] if what == "presence" else groups_of(_values(row)[what])
+            groups = (
+                [group.ranks for group in found.groups]
+                if what == "presence"
+                else groups_of(_values(row)[what])
+            )
             return Divergence(
                 **values_of(found, "compile", "function", "location", "resumes_at"),
                 ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
                 what=what,
-                values=tuple(DivergentValue(ranks=group, value=_value(row, group[0], what)) for group in groups),
+                values=tuple(
+                    DivergentValue(ranks=group, value=_value(row, group[0], what))
+                    for group in groups
+                ),
             )
     return None
 
@@ -169,18 +206,24 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
 def groups_of(values: Mapping[int, Hashable]) -> list[tuple[int, ...]]:
     """Ranks with the same value together, the most of them first."""
     groups = grouped((value, rank) for rank, value in values.items())
-    return [tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))]
+    return [
+        tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))
+    ]
 
 
 def _value(row: Row, rank: int, what: Aspect) -> str:
-    """What a rank has there, as far as its report tells; the texts of digests come from its recording."""
+    """What a rank has there, as far as its report tells; the texts of digests come from its
+    recording.
+    """
     compile_ = row.found.get(rank)
     if compile_ is None:
         return MISSING
     if what == "collectives":
         return ", ".join(compile_.mark.collectives or ()) or "none"
     if what in ("presence", "causes"):
-        return "; ".join(compile_.causes) or ("no recompile" if what == "causes" else compile_.outcome)
+        return "; ".join(compile_.causes) or (
+            "no recompile" if what == "causes" else compile_.outcome
+        )
     return str(_VALUES[what](compile_))
 
 
@@ -196,9 +239,12 @@ def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
     if differing is None:
         # One goes on where another ends.
         shortest = min(len(text.splitlines()) for text in texts)
-        differing = tuple([*text.splitlines(), MISSING][shortest] if text else MISSING for text in texts)
+        differing = tuple(
+            [*text.splitlines(), MISSING][shortest] if text else MISSING for text in texts
+        )
     values = (
-        replace(value, value=line.strip()) for value, line in zip(divergence.values, _narrowed(differing), strict=True)
+        replace(value, value=line.strip())
+        for value, line in zip(divergence.values, _narrowed(differing), strict=True)
     )
     return replace(divergence, values=tuple(values))
 

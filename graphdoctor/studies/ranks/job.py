@@ -24,7 +24,13 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
-from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, rows_of, with_texts
+from graphdoctor.studies.ranks.agreement import (
+    Row,
+    agreement_of,
+    first_divergence,
+    rows_of,
+    with_texts,
+)
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
 from graphdoctor.trace.folder import RankFolder, world_size
@@ -65,7 +71,9 @@ def job_report(
     folder = ranks[0].folder
     job = job_of(
         reports,
-        target=read_fact(TargetInfo, (folder.meta.get("target") or {}) | folder.events.fields("target")),
+        target=read_fact(
+            TargetInfo, (folder.meta.get("target") or {}) | folder.events.fields("target")
+        ),
         ended=folder.ended,
         world_size=world_size(folder),
         unread=tuple(gaps),
@@ -79,23 +87,35 @@ def job_report(
     found = finding_of_job(job)
     is_shown = found is not None and (selection is None or selection.keeps(found))
     findings = (found, *job.findings) if found is not None and is_shown else job.findings
-    return replace(job, first_divergence=_with_texts(job, divergence, ranks, executor), findings=findings)
+    return replace(
+        job, first_divergence=_with_texts(job, divergence, ranks, executor), findings=findings
+    )
 
 
-def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
+def _with_texts(
+    job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor
+) -> Divergence:
     if divergence.what not in ("operations", "sizes", "guards"):
         return divergence  # its values are no digests
     place = (divergence.compile, divergence.function, divergence.resumes_at)
-    row = next(found for found in job.agreement if (found.compile, found.function, found.resumes_at) == place)
+    row = next(
+        found
+        for found in job.agreement
+        if (found.compile, found.function, found.resumes_at) == place
+    )
     ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
     files = {found.rank: found for found in ranks}
-    pieces = [TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values]
+    pieces = [
+        TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values
+    ]
     found: dict[int, tuple[str, str]] = {}
     for index, texts in executor.run(read_texts, pieces):
         if isinstance(texts, Failure):
             return divergence
         found[index] = texts
-    return with_texts(divergence, [found[index][divergence.what == "guards"] for index in range(len(pieces))])
+    return with_texts(
+        divergence, [found[index][divergence.what == "guards"] for index in range(len(pieces))]
+    )
 
 
 def job_of(
@@ -109,7 +129,9 @@ def job_of(
     recording: str | None = None,
     version: str,
 ) -> Job:
-    """What the ranks of a job did, side by side: at least one, in any order; for ``unread`` ones, ``gaps`` say why."""
+    """What the ranks of a job did, side by side: at least one, in any order; for ``unread`` ones,
+    ``gaps`` say why.
+    """
     ranks = sorted(reports, key=lambda report: report.rank)
     numbers = [report.rank for report in ranks]
     rows = rows_of(ranks)
@@ -127,7 +149,9 @@ def job_of(
                 **values_of(report, *field_types(OfRank)),
                 compile_s=report.summary.compile_time_s,
                 waits_s=waits[report.rank],
-                last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,
+                last_record_s=None
+                if begin_s is None or report.last_s is None
+                else report.last_s - begin_s,
                 missed=_missed(report, rows),
             )
             for report in ranks
@@ -148,11 +172,16 @@ def _missed(report: RankReport, rows: Sequence[Row]) -> int:
     if report.last_s is None:
         return 0
     lacking = (row for row in rows if report.rank not in row.found)
-    return sum(any((found.mark.began_s or 0.0) > report.last_s for found in row.found.values()) for row in lacking)
+    return sum(
+        any((found.mark.began_s or 0.0) > report.last_s for found in row.found.values())
+        for row in lacking
+    )
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
-    found = grouped((one.fingerprint, (report.rank, one)) for report in ranks for one in report.findings)
+    found = grouped(
+        (one.fingerprint, (report.rank, one)) for report in ranks for one in report.findings
+    )
     merged: list[JobFinding] = []
     for own in found.values():
         counts = [finding.count for _, finding in own]
@@ -162,8 +191,14 @@ def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
 
 
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
-    found = grouped(((gap.code, gap.message), (report.rank, gap)) for report in ranks for gap in report.gaps)
+    found = grouped(
+        ((gap.code, gap.message), (report.rank, gap)) for report in ranks for gap in report.gaps
+    )
     for own in found.values():
         gap, which = own[0][1], ranks_text([rank for rank, _ in own])
-        text = gap.message if len(own) == len(ranks) else f"{which[0].upper()}{which[1:]}: {gap.message}"
+        text = (
+            gap.message
+            if len(own) == len(ranks)
+            else f"{which[0].upper()}{which[1:]}: {gap.message}"
+        )
         yield replace(gap, message=text)

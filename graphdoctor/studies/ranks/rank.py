@@ -41,19 +41,24 @@ def check_one_rank(location: Place, *command: str) -> None:
         raise several_ranks(location, ranks, *command)
 
 
-def several_ranks(location: Place, ranks: tuple[RankFolder, ...], *command: str) -> GraphDoctorError:
+def several_ranks(
+    location: Place, ranks: tuple[RankFolder, ...], *command: str
+) -> GraphDoctorError:
     """The error for a recording of several ranks where only one can be shown."""
     name, *options = command
     numbers = [found.rank for found in ranks]
     again = shlex.join(["graphdoctor", name, str(location), "--rank", str(numbers[0]), *options])
     return GraphDoctorError(
-        f"{location} has {ranks_text(numbers)}, and {' '.join(command)} shows one rank.", hint=f"Choose one: {again}"
+        f"{location} has {ranks_text(numbers)}, and {' '.join(command)} shows one rank.",
+        hint=f"Choose one: {again}",
     )
 
 
 @dataclass(frozen=True)
 class RankPiece:
-    """The work for one rank: ``location`` is what errors call its recording, and paths below ``root`` are relative."""
+    """The work for one rank: ``location`` is what errors call its recording, and paths below
+    ``root`` are relative.
+    """
 
     files: RankFolder
     root: Path
@@ -62,13 +67,17 @@ class RankPiece:
 
 
 def read_rank(piece: RankPiece) -> RankReport:
-    """Read and diagnose one rank, for what others can be compared with; a pure function of its piece."""
+    """Read and diagnose one rank, for what others can be compared with; a pure function of its
+    piece.
+    """
     folder = piece.files.folder
     with other_version(piece.location):
         recording = read_folder(folder, Wanted(marks=True))
     diagnosis = diagnosis_of(recording, root=piece.root, selection=piece.selection)
     span = recording.span or LogSpan()
-    is_cut = recording.is_partial or any(compile_.outcome == "unfinished" for compile_ in recording.compiles)
+    is_cut = recording.is_partial or any(
+        compile_.outcome == "unfinished" for compile_ in recording.compiles
+    )
     return RankReport(
         rank=piece.files.rank,
         process=folder.processes[0].pid if folder.processes else None,
@@ -109,7 +118,11 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
     for frame in recording.frames:
         place = (frame.file, frame.function, frame.line, frame.resumes_at)
         location = location_of(frame.entry, root)
-        known = {"function": location.function, "location": location, "resumes_at": frame.resumes_at}
+        known = {
+            "function": location.function,
+            "location": location,
+            "resumes_at": frame.resumes_at,
+        }
         frames[frame.frame_id] = known | {"occurrence": seen[place]}
         seen[place] += 1
     unknown = {"function": "?", "location": Location(file="?", line=0, function="?")}
@@ -138,6 +151,10 @@ def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for change in compile_.cause.changes:
         is_known = change.old is not None or change.new is not None
         shown.append(
-            f"{change.expression}: {change.old or '?'} → {change.new or '?'}" if is_known else change.expression
+            f"{change.expression}: {change.old or '?'} → {change.new or '?'}"
+            if is_known
+            else change.expression
         )
-    return tuple(shown), tuple(sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes))
+    return tuple(shown), tuple(
+        sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes)
+    )

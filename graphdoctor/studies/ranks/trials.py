@@ -1,6 +1,8 @@
-"""Tries what the findings of a job suggest: the same script runs again as it is, with one thing changed.
+"""Tries what the findings of a job suggest: the same script runs again as it is, with one thing
+changed.
 
-The untouched script runs once more after each, so that each trial stands between two runs that it can be compared with.
+The untouched script runs once more after each, so that each trial stands between two runs that it
+can be compared with.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
 _FOLDER = "trials"
 _MAX_TRIALS = 6
 _TOLERANCE = 1e-3
-"""How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that up."""
+"""How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that
+up."""
 _DDP = {"GD125", "GD129"}
 _DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
 """What ``dynamic=True`` does (``torch/_dynamo/eval_frame.py``, 2.13)."""
@@ -55,7 +58,9 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Ran:
-    """One more run of the script; ``job`` is None if there is no report, ``reason`` if it didn't fail."""
+    """One more run of the script; ``job`` is None if there is no report, ``reason`` if it didn't
+    fail.
+    """
 
     status: int
     job: Job | None
@@ -74,17 +79,29 @@ def remedies_of(job: Job) -> tuple[Remedy, ...]:
 
 
 def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Setting | None]]:
-    if finding.code in _DDP and any("DistributedDataParallel(" in fix.title for fix in finding.fixes):
+    if finding.code in _DDP and any(
+        "DistributedDataParallel(" in fix.title for fix in finding.fixes
+    ):
         yield "compile_inside_ddp", next(fix.title for fix in finding.fixes), None
     for fix in finding.fixes:
-        if fix.setting is not None and fix.setting.value is not None and not fix.setting.drops_output:
+        if (
+            fix.setting is not None
+            and fix.setting.value is not None
+            and not fix.setting.drops_output
+        ):
             yield "setting", fix.title, fix.setting
-        elif fix.place is not None and (fix.place.where, fix.snippet) == ("compile", "dynamic=True"):
+        elif fix.place is not None and (fix.place.where, fix.snippet) == (
+            "compile",
+            "dynamic=True",
+        ):
             yield "dynamic", fix.title, _DYNAMIC
 
 
 def try_remedies(
-    remedies: Sequence[Remedy], job: Job, run_again: Callable[[RunChange, str], Ran], on_trial: Callable[[str], None]
+    remedies: Sequence[Remedy],
+    job: Job,
+    run_again: Callable[[RunChange, str], Ran],
+    on_trial: Callable[[str], None],
 ) -> tuple[JobTrial, ...]:
     """Try each remedy by itself."""
     trials: list[JobTrial] = []
@@ -166,9 +183,13 @@ def _losses_of(job: Job) -> list[tuple[int, Sequence[float]]]:
 
 
 def _difference(one: Job, other: Job) -> float | None:
-    """The largest relative difference of two losses; None if the runs don't have the same number of them."""
+    """The largest relative difference of two losses; None if the runs don't have the same number of
+    them.
+    """
     mine, theirs = _losses_of(one), _losses_of(other)
-    if [(rank, len(losses)) for rank, losses in mine] != [(rank, len(losses)) for rank, losses in theirs]:
+    if [(rank, len(losses)) for rank, losses in mine] != [
+        (rank, len(losses)) for rank, losses in theirs
+    ]:
         return None
     each = zip(mine, theirs, strict=True)
     pairs = [pair for (_, left), (_, right) in each for pair in zip(left, right, strict=True)]
@@ -176,7 +197,13 @@ def _difference(one: Job, other: Job) -> float | None:
 
 
 def run_again(
-    change: RunChange, name: str, *, script: Script, recording: Path, python: str | None, timeout_s: float
+    change: RunChange,
+    name: str,
+    *,
+    script: Script,
+    recording: Path,
+    python: str | None,
+    timeout_s: float,
 ) -> Ran:
     """Run the script again, in the folder of the first recording.
 
@@ -185,7 +212,9 @@ def run_again(
     folder = recording / _FOLDER / name
     folder.mkdir(parents=True)
     apart = Path(os.getcwd())  # noqa: PTH109 - where the script runs anyway
-    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change)
+    ended = run_script(
+        script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change
+    )
     job = None
     with contextlib.suppress(GraphDoctorError):
         ranks = ranks_at(folder)

@@ -1,4 +1,5 @@
-"""What the ranks of a job did: the answer, where they part, who waits for whom, findings with their ranks, trials.
+"""What the ranks of a job did: the answer, where they part, who waits for whom, findings with their
+ranks, trials.
 
 Comes in: a ``Job``. Goes out: a view.
 """
@@ -23,7 +24,14 @@ from graphdoctor.facts.job import (
     RankGroup,
     StragglerCause,
 )
-from graphdoctor.facts.wording import counted, duration, listed, ranks_text, speed_text, without_middle
+from graphdoctor.facts.wording import (
+    counted,
+    duration,
+    listed,
+    ranks_text,
+    speed_text,
+    without_middle,
+)
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
 from graphdoctor.views.next_step import explained
@@ -112,7 +120,10 @@ def _parts(job: Job) -> Iterator[Block]:
     yield Section("Unknown", Rows(rows, "gap"))
     yield from unshown_in_job(job)
     if job.hidden_findings:
-        yield Note(f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
+        yield Note(
+            f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.",
+            "dim",
+        )
 
 
 # The answer.
@@ -127,14 +138,24 @@ def verdict(job: Job) -> tuple[str, Tone]:
     found = job.first_divergence
     if found is not None:
         place = short_place(found.location).shown
-        return f"Ranks diverge at {_named(found, found.compile)} ({place}): {_difference(found, job)}.", "bad"
-    for end, ranks in {"ended early": _early(job), "couldn't be read": job.unread, "left no log": job.absent}.items():
+        return (
+            f"Ranks diverge at {_named(found, found.compile)} ({place}): {_difference(found, job)}.",
+            "bad",
+        )
+    for end, ranks in {
+        "ended early": _early(job),
+        "couldn't be read": job.unread,
+        "left no log": job.absent,
+    }.items():
         if ranks:
             return f"Ranks agree as far as their logs go, but {ranks_text(ranks)} {end}.", "warning"
     if job.hangs:
         return "Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad"
     is_good = all(finding.severity == "info" for finding in job.findings)
-    return f"All ranks agree on {counted(len(job.agreement), 'compile')}.", "good" if is_good else "warning"
+    return (
+        f"All ranks agree on {counted(len(job.agreement), 'compile')}.",
+        "good" if is_good else "warning",
+    )
 
 
 def _early(job: Job) -> list[int]:
@@ -143,7 +164,9 @@ def _early(job: Job) -> list[int]:
 
 def _difference(found: Divergence, job: Job) -> str:
     if found.what == "presence":
-        return _lacking([rank for value in found.values if value.value == "-" for rank in value.ranks], job)
+        return _lacking(
+            [rank for value in found.values if value.value == "-" for rank in value.ranks], job
+        )
     differ = f"{_WORDS.get(found.what, found.what)} differ"
     if len(found.values) > 2:
         return f"{differ} between {len(found.values)} groups of ranks"
@@ -198,13 +221,20 @@ def _divergence(found: Divergence) -> Iterator[Block]:
 
 
 def _compiles(job: Job) -> Iterator[Block]:
-    alike, differing = ([row for row in job.agreement if row.agree is agree] for agree in (True, False))
+    alike, differing = (
+        [row for row in job.agreement if row.agree is agree] for agree in (True, False)
+    )
     if differing:
-        yield Note(f"The same on all ranks: {len(alike)} of {counted(len(job.agreement), 'compile')}.", "dim")
+        yield Note(
+            f"The same on all ranks: {len(alike)} of {counted(len(job.agreement), 'compile')}.",
+            "dim",
+        )
         yield from _table(*_matrix(differing, job), most=_FEW_ROWS, label="Compiles by rank")
     if cached := [row for row in job.agreement if row.caches]:
         row, *more = cached
-        groups = ", ".join(f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in row.caches)
+        groups = ", ".join(
+            f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in row.caches
+        )
         others = f" and at {counted(len(more), 'more compile')}" if more else ""
         text = f"Caches answered differently at {row.compile} ({groups}){others}; that only changes the time."
         yield Note(text, "dim")
@@ -218,16 +248,23 @@ def _names(row: CompileAgreement) -> tuple[Span, Span]:
 
 
 def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[list[str], list[TableRow]]:
-    """A column for ranks that did the same everywhere; where these are many, one column of what each group did."""
+    """A column for ranks that did the same everywhere; where these are many, one column of what
+    each group did.
+    """
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
-    alike = grouped((tuple(id(found.get(rank.rank)) for found in group_of), rank.rank) for rank in job.ranks)
+    alike = grouped(
+        (tuple(id(found.get(rank.rank)) for found in group_of), rank.rank) for rank in job.ranks
+    )
     if len(alike) <= _MOST_GROUPS:
         heads = ["#compile", "function", *map(ranks_text, alike.values())]
         pairs = zip(rows, group_of, strict=True)
         return heads, [
-            (*_names(row), *(_cell(found.get(ranks[0]), row) for ranks in alike.values())) for row, found in pairs
+            (*_names(row), *(_cell(found.get(ranks[0]), row) for ranks in alike.values()))
+            for row, found in pairs
         ]
-    return ["#compile", "function", "did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
+    return ["#compile", "function", "did"], [
+        (*_names(row), Span(_did_by_group(row))) for row in rows
+    ]
 
 
 def _did_by_group(row: CompileAgreement) -> str:
@@ -246,7 +283,9 @@ def _table(
 
 def _left_out(count: int, noun: str) -> Iterator[Note]:
     if count > 0:
-        yield Note(f"{counted(count, f'more {noun}')} left out; the JSON document has all of them.", "dim")
+        yield Note(
+            f"{counted(count, f'more {noun}')} left out; the JSON document has all of them.", "dim"
+        )
 
 
 def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
@@ -259,7 +298,13 @@ def _did(group: RankGroup, row: CompileAgreement) -> str:
     if group.compile_id is None:
         return "missing"
     parts: list[str] = [group.outcome] if group.outcome not in (None, "compiled") else []
-    parts += [few_text(group.causes, 1)] if group.causes else ["no recompile"] if "causes" in row.differs_in else []
+    parts += (
+        [few_text(group.causes, 1)]
+        if group.causes
+        else ["no recompile"]
+        if "causes" in row.differs_in
+        else []
+    )
     if others := _without_sizes(aspect for aspect in group.differs_in if aspect in _OTHER):
         parts.append(f"other {listed(others)}")
     elif "collectives" in row.differs_in and group.collectives is not None:
@@ -279,17 +324,31 @@ def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:
 def _waits(job: Job) -> Iterator[Block]:
     yield from (Note(_hang_text(found, job), "warning") for found in job.hangs)
     if job.hangs:
-        text = "A log shows what was compiled, not what runs: these are places to look at, not proofs."
+        text = (
+            "A log shows what was compiled, not what runs: these are places to look at, not proofs."
+        )
         yield Note(text, "dim", show="long")
     yield from (Note(text, "warning") for text in _skew_texts(job))
-    meaning = "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
-    counted_columns = ("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
+    meaning = (
+        "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
+    )
+    counted_columns = (
+        "#rank",
+        "#process",
+        "#compiles",
+        "#break sites",
+        "#recompiles",
+        "#compiling",
+    )
     ends = {True: "whole", False: "ends early", None: "unknown"}
     rows: list[TableRow] = []
     for rank in job.ranks[: 2 * _MOST_ROWS]:
         counts = (rank.summary.compiles, rank.summary.break_sites, rank.summary.recompiles)
         texts = (rank.rank, rank.process or "unknown", *counts)
-        times = [Cell("unknown" if s is None else f"{s:.2f} s", value=s) for s in (rank.compile_s, rank.waits_s)]
+        times = [
+            Cell("unknown" if s is None else f"{s:.2f} s", value=s)
+            for s in (rank.compile_s, rank.waits_s)
+        ]
         rows.append((*map(str, texts), *times, ends[rank.complete]))
     heads = (*counted_columns, Column("waiting", meaning=meaning), "log")
     yield Table(heads, rows, "rank", label="Counts and times of each rank", show="long")
@@ -298,7 +357,11 @@ def _waits(job: Job) -> Iterator[Block]:
 
 def _hang_text(found: HangCandidate, job: Job) -> str:
     waiting, missing = _some(found.waiting, job), _some(found.missing, job)
-    calls = f" ({', '.join(map(_collective, dict.fromkeys(found.collectives)))})" if found.collectives else ""
+    calls = (
+        f" ({', '.join(map(_collective, dict.fromkeys(found.collectives)))})"
+        if found.collectives
+        else ""
+    )
     place = f"{found.compile} {found.function}{calls}"
     words = f": {'; '.join(found.words)}" if found.words else ""
     texts: dict[HangKind, str] = {
@@ -315,10 +378,18 @@ def _skew_texts(job: Job) -> Iterator[str]:
     found = job.skew.straggler
     if found is None:
         return
-    row = next(each for each in job.agreement if (each.compile, each.function) == (found.compile, found.function))
+    row = next(
+        each
+        for each in job.agreement
+        if (each.compile, each.function) == (found.compile, found.function)
+    )
     lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
     why = f": {_lacking(lacking, job)}" if found.why == "alone" else _WHY.get(found.why, "")
-    most = "" if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}" else f", {found.compile_extra_s:.2f} s of it"
+    most = (
+        ""
+        if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}"
+        else f", {found.compile_extra_s:.2f} s of it"
+    )
     longer = f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most}"
     yield f"{longer} at {_named(row, row.compile)}{why}."
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
@@ -373,7 +444,9 @@ def _trials(job: Job) -> Iterator[Block]:
         what = trial.title if trial.setting is None else trial.setting.line
         title = f"dynamic=True, by {what}" if trial.kind == "dynamic" else what
         rows.append(Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_parts(trial))}.")))
-    yield Section("Tried on the whole job, one at a time", Rows(rows, "trial"), "Tried", len(job.trials))
+    yield Section(
+        "Tried on the whole job, one at a time", Rows(rows, "trial"), "Tried", len(job.trials)
+    )
 
 
 def _trial_parts(trial: JobTrial) -> Iterator[str]:
@@ -426,4 +499,9 @@ def _span(low: object, high: object) -> str:
 
 
 def _collective(name: str) -> str:
-    return name.removeprefix("torch.ops.").removeprefix("_c10d_functional.").removesuffix(".default").rstrip("_")
+    return (
+        name.removeprefix("torch.ops.")
+        .removeprefix("_c10d_functional.")
+        .removesuffix(".default")
+        .rstrip("_")
+    )

@@ -1,7 +1,9 @@
-"""Where ranks wait for others, forever or while these compile: rows and reports in, candidates and seconds out.
+"""Where ranks wait for others, forever or while these compile: rows and reports in, candidates and
+seconds out.
 
-A log shows what was compiled, not what runs: where they can wait forever are places to look at, not proofs. Only
-durations are compared, which torch measures on each machine by itself: clocks of machines differ.
+A log shows what was compiled, not what runs: where they can wait forever are places to look at, not
+proofs. Only durations are compared, which torch measures on each machine by itself: clocks of
+machines differ.
 """
 
 from __future__ import annotations
@@ -9,30 +11,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.job import HangCandidate, HangKind, RankCompile, RankReport, Skew, Straggler, StragglerCause
+from graphdoctor.facts.job import (
+    HangCandidate,
+    HangKind,
+    RankCompile,
+    RankReport,
+    Skew,
+    Straggler,
+    StragglerCause,
+)
 from graphdoctor.studies.ranks.agreement import Row, groups_of
 
 
 def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[HangCandidate, ...]:
     """Places where ranks can wait for others forever, each kind at its first place."""
     numbers = [report.rank for report in ranks]
-    found = (_schedules(rows), _mismatches(rows), _orders(rows, ranks), _absences(rows, numbers), _stops(rows, ranks))
+    found = (
+        _schedules(rows),
+        _mismatches(rows),
+        _orders(rows, ranks),
+        _absences(rows, numbers),
+        _stops(rows, ranks),
+    )
     return tuple(candidate for each in found if (candidate := next(each, None)) is not None)
 
 
 def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     """Graphs in which ranks call other collectives, or in another order."""
     for row in rows:
-        schedules = {rank: _started(one) for rank, one in sorted(row.found.items()) if one.mark.collectives is not None}
+        schedules = {
+            rank: _started(one)
+            for rank, one in sorted(row.found.items())
+            if one.mark.collectives is not None
+        }
         waiting, *others = groups_of(schedules) or [()]
         if others:
             yield _candidate("schedule", row, waiting, _ranks_in(others), schedules[waiting[0]])
 
 
 def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
-    """Graphs that torch itself compared over all ranks, and found different (``config.spmd_check``)."""
+    """Graphs that torch itself compared over all ranks, and found different
+    (``config.spmd_check``).
+    """
     for row in rows:
-        told = {rank: found.mark.mismatch for rank, found in sorted(row.found.items()) if found.mark.mismatch}
+        told = {
+            rank: found.mark.mismatch
+            for rank, found in sorted(row.found.items())
+            if found.mark.mismatch
+        }
         if told:
             yield _candidate("graph", row, tuple(told), words=next(iter(told.values())))
 
@@ -56,25 +82,36 @@ def _ranks_in(groups: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _absences(rows: Sequence[Row], ranks: Sequence[int]) -> Iterator[HangCandidate]:
-    """Graphs with collectives that some ranks never compiled, nor another graph of the same function."""
+    """Graphs with collectives that some ranks never compiled, nor another graph of the same
+    function.
+    """
     for row in rows:
         calling = {rank: found for rank, found in row.found.items() if _started(found)}
         missing = tuple(rank for rank in ranks if rank not in row.found)
         if calling and missing:
-            others = {rank for other in rows if other.key[:3] == row.key[:3] for rank in other.found}
+            others = {
+                rank for other in rows if other.key[:3] == row.key[:3] for rank in other.found
+            }
             if gone := tuple(rank for rank in missing if rank not in others):
-                yield _candidate("absent", row, tuple(sorted(calling)), gone, _started(calling[min(calling)]))
+                yield _candidate(
+                    "absent", row, tuple(sorted(calling)), gone, _started(calling[min(calling)])
+                )
 
 
 def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
     """Ranks that ended in the middle where others went on."""
     ended = [report.rank for report in ranks if report.complete is False]
     for row in rows:
-        # Where nobody came further, those that began it did: one that dies takes the others with it.
-        came = {rank for rank, found in row.found.items() if found.outcome != "unfinished"} or set(row.found)
+        # Where nobody came further, those that began it did: one that dies takes the others with
+        # it.
+        came = {rank for rank, found in row.found.items() if found.outcome != "unfinished"} or set(
+            row.found
+        )
         missing = tuple(rank for rank in ended if rank not in came)
         if missing and came:
-            yield _candidate("stopped", row, tuple(sorted(came)), missing, _started(row.found[min(came)]))
+            yield _candidate(
+                "stopped", row, tuple(sorted(came)), missing, _started(row.found[min(came)])
+            )
     # They compiled all that others did, and ended in or before a call.
     going = tuple(report.rank for report in ranks if report.complete is not False)
     if ended and rows and rows[-1].found.keys() & set(going):
@@ -107,21 +144,29 @@ def _started(compile_: RankCompile) -> tuple[str, ...]:
 
 _NOTABLE = 0.2
 _NOTABLE_S = 0.1
-"""A rank is a straggler if it takes longer than the quickest by this share of the job's compile time, and by as many
-seconds."""
+"""A rank is a straggler if it takes longer than the quickest by this share of the job's compile
+time, and by as many seconds."""
 
 
-def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Mapping[int, float | None]]:
-    """How unevenly ranks compile, and for how many seconds each waits if they wait for each other after each compile.
+def skew_of(
+    rows: Sequence[Row], ranks: Sequence[RankReport]
+) -> tuple[Skew, Mapping[int, float | None]]:
+    """How unevenly ranks compile, and for how many seconds each waits if they wait for each other
+    after each compile.
 
-    The longest compile of each row, added up, is what compiling takes the job; it and waits are None if the time of a
-    compile is unknown.
+    The longest compile of each row, added up, is what compiling takes the job; it and waits are
+    None if the time of a compile is unknown.
     """
-    totals, numbers = [report.summary.compile_time_s for report in ranks], [report.rank for report in ranks]
+    totals, numbers = (
+        [report.summary.compile_time_s for report in ranks],
+        [report.rank for report in ranks],
+    )
     known = [total for total in totals if total is not None]
     own = {rank: sum((row.seconds(rank) for row in rows), 0.0) for rank in numbers}
     job_s = sum((max(map(row.seconds, numbers)) for row in rows), 0.0)
-    is_known = all(compile_.duration_s is not None for row in rows for compile_ in row.found.values())
+    is_known = all(
+        compile_.duration_s is not None for row in rows for compile_ in row.found.values()
+    )
     skew = Skew(
         compile_s=(min(known), max(known)) if len(known) == len(totals) else None,
         job_s=job_s if is_known else None,
@@ -132,7 +177,9 @@ def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Map
 
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:
     slowest = ((max(ranks, key=row.seconds), row) for row in rows)
-    longer = grouped((rank, (row.seconds(rank) - min(map(row.seconds, ranks)), row)) for rank, row in slowest)
+    longer = grouped(
+        (rank, (row.seconds(rank) - min(map(row.seconds, ranks)), row)) for rank, row in slowest
+    )
     extra = {rank: sum(seconds for seconds, _ in found) for rank, found in longer.items()}
     rank = max(extra, key=lambda each: extra[each], default=None)
     if rank is None or extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):

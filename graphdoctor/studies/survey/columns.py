@@ -1,7 +1,9 @@
-"""The columns of a survey's table, made of the fields of its rows: Parquet, CSV and the published description use them.
+"""The columns of a survey's table, made of the fields of its rows: Parquet, CSV and the published
+description use them.
 
-Comes in: a ``SurveyRow``. Goes out: its value in each column. A column is added at the end, so that a file of an older
-version still lines up; one that is renamed or removed is a new major ``SCHEMA_VERSION``.
+Comes in: a ``SurveyRow``. Goes out: its value in each column. A column is added at the end, so that
+a file of an older version still lines up; one that is renamed or removed is a new major
+``SCHEMA_VERSION``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow
 from graphdoctor.views.printable import printable
 
 ColumnType = Literal["string", "int64", "float64", "bool", "list<string>", "list<struct>"]
-"""As Arrow calls it. ``list<struct>`` is a list of causes, each with the columns of ``CAUSE_COLUMNS``."""
+"""As Arrow calls it. ``list<struct>`` is a list of causes, each with the columns of
+``CAUSE_COLUMNS``."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Column:
     """One column of the table, or one member of a cause.
 
     Args:
-        path: Attributes of a row, or a cause, such as ``top.code``; the value is None where one of them is.
+        path: Attributes of a row, or a cause, such as ``top.code``; the value is None where one of
+            them is.
         field: The field of the model that it holds as it is; None if it is derived from others.
     """
 
@@ -86,7 +90,9 @@ CAUSE_COLUMNS = tuple(_columns(SurveyCause).values())
 _BY_NAME = {
     **_columns(SurveyRow),
     **{name: Column(name, "string", text, path, None, True) for name, text, path in _DERIVED},
-    "flaky": Column("flaky", "bool", "Whether its attempts came out differently.", "is_flaky", None, False),
+    "flaky": Column(
+        "flaky", "bool", "Whether its attempts came out differently.", "is_flaky", None, False
+    ),
 }
 COLUMNS = tuple(_BY_NAME[name] for name in dict.fromkeys((*_FIRST.split(), *_BY_NAME)))
 """The columns of the table, in order."""
@@ -99,12 +105,15 @@ def flat_columns() -> tuple[Column, ...]:
 
 # As CSV: what is null is an empty cell, and no text has a newline or a control character.
 
-# Spreadsheets run cells that begin so, after spaces too; some of them read wide characters as the usual ones.
+# Spreadsheets run cells that begin so, after spaces too; some of them read wide characters as the
+# usual ones.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|\t")
 
 
 def render_survey_csv(report: SurveyReport) -> str:
-    """CSV of all rows: a text that could be a formula has a ``'`` before it, texts of a list ``; `` between them."""
+    """CSV of all rows: a text that could be a formula has a ``'`` before it, texts of a list ``; ``
+    between them.
+    """
     columns = flat_columns()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

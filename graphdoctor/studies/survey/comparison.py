@@ -1,8 +1,9 @@
 """Compares two surveys. Comes in: two reports. Goes out: a ``SurveyComparison``.
 
-Rows are matched by name and variant. A count, a status or a finding that got worse is a regression; a speed-up only if
-the intervals don't touch and the difference is more than the noise of both machines. Times of one process and peak
-memory are single measurements, which are noted and never a regression.
+Rows are matched by name and variant. A count, a status or a finding that got worse is a regression;
+a speed-up only if the intervals don't touch and the difference is more than the noise of both
+machines. Times of one process and peak memory are single measurements, which are noted and never a
+regression.
 """
 
 from __future__ import annotations
@@ -42,9 +43,19 @@ _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
     "is_steady": (1, "warning"),
 }
 """Whether less (-1) or more of it is good, and how bad the contrary is."""
-_EXPECTED: tuple[SurveyMeasure, ...] = (*COUNTS_OF_RECORDS, "coverage", "speedup", "correct", "exports")
+_EXPECTED: tuple[SurveyMeasure, ...] = (
+    *COUNTS_OF_RECORDS,
+    "coverage",
+    "speedup",
+    "correct",
+    "exports",
+)
 """What must not become unknown."""
-_ASKED_BY: Mapping[SurveyMeasure, str] = {"speedup": "bench", "correct": "bench", "exports": "export"}
+_ASKED_BY: Mapping[SurveyMeasure, str] = {
+    "speedup": "bench",
+    "correct": "bench",
+    "exports": "export",
+}
 """Of these, what only an option of the survey measures."""
 _COVERAGE_NOISE = 0.01
 """As for ``check``: coverage that falls by no more than this hasn't fallen."""
@@ -54,10 +65,20 @@ _NOTED: tuple[tuple[SurveyMeasure, float, float], ...] = (
     ("compile_s", 1.3, 1.0),
     ("peak_memory_bytes", 1.1, 16 * 1024**2),
 )
-"""Single measurements: the ratio, and the difference in their own unit, from which on they are worth a note."""
+"""Single measurements: the ratio, and the difference in their own unit, from which on they are
+worth a note."""
 _ASKED: tuple[SurveyAspect, ...] = ("dtype", "batch")
 """Of pieces, what is None where nothing was asked for; anything else is then unknown."""
-_OF_PIECES: tuple[SurveyAspect, ...] = ("torch", "device", "host", "python", "library", "target", *_ASKED, "calls")
+_OF_PIECES: tuple[SurveyAspect, ...] = (
+    "torch",
+    "device",
+    "host",
+    "python",
+    "library",
+    "target",
+    *_ASKED,
+    "calls",
+)
 _MOST_PAIRS = 3
 """More pairs of values than these are only counted."""
 
@@ -75,7 +96,8 @@ def compare_surveys(
 ) -> SurveyComparison:
     """Compare two surveys that have pieces in common.
 
-    ``folder``: path from the root of the git repository to the working directory; None at the root and outside any.
+    ``folder``: path from the root of the git repository to the working directory; None at the root
+    and outside any.
     """
     old, new = ({row.key: row for row in report.rows} for report in (before, after))
     pairs = [(old[key], row) for key, row in new.items() if key in old]
@@ -102,7 +124,10 @@ def compare_surveys(
         added=tuple(row for key, row in new.items() if key not in old),
         gone=tuple(row for key, row in old.items() if key not in new),
         new_causes=shared_causes(
-            replace(piece.after, causes=tuple(change.cause for change in piece.worse if change.cause is not None))
+            replace(
+                piece.after,
+                causes=tuple(change.cause for change in piece.worse if change.cause is not None),
+            )
             for piece in pieces
         ),
     )
@@ -115,18 +140,23 @@ _Direction = Literal["worse", "better", "noted"]
 _Changes = Iterator[tuple[_Direction, SurveyChange]]
 
 
-def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]) -> ComparedPiece:
+def _piece(
+    before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]
+) -> ComparedPiece:
     found = [*_statuses(before, after)]
     unknown: tuple[SurveyMeasure, ...] = ()
     is_measured = before.status == after.status in RAN and before.is_judged and after.is_judged
     if is_measured:
         for changes in (_numbers, _speeds, _causes, _single_measurements):
             found += changes(before, after)
-        expected = [name for name in _EXPECTED if name not in unasked and getattr(before, name) is not None]
+        expected = [
+            name for name in _EXPECTED if name not in unasked and getattr(before, name) is not None
+        ]
         unknown = tuple(name for name in expected if getattr(after, name) is None)
     found.sort(key=lambda each: SEVERITIES.index(each[1].severity))
     worse, better, noted = (
-        tuple(change for direction, change in found if direction == wanted) for wanted in get_args(_Direction)
+        tuple(change for direction, change in found if direction == wanted)
+        for wanted in get_args(_Direction)
     )
     piece = ComparedPiece(
         before=before,
@@ -136,7 +166,9 @@ def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasur
         better=better,
         noted=noted,
         unknown=unknown,
-        is_noisy=is_measured and None not in (before.speed, after.speed) and _least(before, after) is None,
+        is_noisy=is_measured
+        and None not in (before.speed, after.speed)
+        and _least(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
     )
     return replace(piece, verdict=_verdict(piece))
@@ -158,7 +190,9 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
     """What became worse, better, or different in how it came out."""
     # How it came out may be chance: its attempts differ, or it once came out so before.
     is_flaky = after.is_flaky or after.status in before.earlier
-    change = SurveyChange(kind="status", before=before.status, after=after.status, is_flaky=is_flaky)
+    change = SurveyChange(
+        kind="status", before=before.status, after=after.status, is_flaky=is_flaky
+    )
     is_newly_wrong = after.status == "wrong" != before.status and before.is_judged
     if not after.is_judged:
         if before.is_judged or before.status != after.status:
@@ -170,14 +204,22 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
             yield "noted", change
     elif before.is_passed or is_newly_wrong:
         yield "worse", replace(change, severity="error")
-    elif (before.status, before.stage, before.error_type) != (after.status, after.stage, after.error_type):
+    elif (before.status, before.stage, before.error_type) != (
+        after.status,
+        after.stage,
+        after.error_type,
+    ):
         yield "noted", change
 
 
 def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
     for name, (good, severity) in _JUDGED.items():
         one, other = getattr(before, name), getattr(after, name)
-        if one is None or other is None or abs(one - other) <= (_COVERAGE_NOISE if name == "coverage" else 0):
+        if (
+            one is None
+            or other is None
+            or abs(one - other) <= (_COVERAGE_NOISE if name == "coverage" else 0)
+        ):
             continue
         yield _change(name, severity, one, other, is_worse=good * (other - one) < 0)
 
@@ -185,7 +227,9 @@ def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
 def _change(
     name: SurveyMeasure, severity: Severity, before: float, after: float, *, is_worse: bool
 ) -> tuple[_Direction, SurveyChange]:
-    change = SurveyChange(kind=name, severity=severity if is_worse else "info", before=before, after=after)
+    change = SurveyChange(
+        kind=name, severity=severity if is_worse else "info", before=before, after=after
+    )
     return "worse" if is_worse else "better", change
 
 
@@ -199,7 +243,9 @@ def _speeds(before: SurveyRow, after: SurveyRow) -> _Changes:
 
 
 def _least(before: SurveyRow, after: SurveyRow) -> float | None:
-    """The difference of logarithms that both machines' noise can make together; None if one was noisy or unknown."""
+    """The difference of logarithms that both machines' noise can make together; None if one was
+    noisy or unknown.
+    """
     noise = 0.0
     for row in (before, after):
         if row.is_noisy is not False:
@@ -213,7 +259,12 @@ def _single_measurements(before: SurveyRow, after: SurveyRow) -> _Changes:
     is_alike = (before.compile_cold_s is None) == (after.compile_cold_s is None)
     for name, ratio, least in _NOTED:
         one, other = getattr(before, name), getattr(after, name)
-        is_known = is_alike and one and other and not (name == "compile_s" and after.compile_cold_s is not None)
+        is_known = (
+            is_alike
+            and one
+            and other
+            and not (name == "compile_s" and after.compile_cold_s is not None)
+        )
         if not is_known or (name == "call_us" and _least(before, after) is None):
             continue
         if max(one, other) / min(one, other) >= ratio and abs(one - other) >= least:
@@ -224,7 +275,9 @@ def _single_measurements(before: SurveyRow, after: SurveyRow) -> _Changes:
 
 
 def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
-    """Findings that are new or gone. Torch's words, which are in a fingerprint, can differ between its versions."""
+    """Findings that are new or gone. Torch's words, which are in a fingerprint, can differ between
+    its versions.
+    """
     if before.break_sites is None or after.break_sites is None:
         return
     gone, new = list(before.causes), list(after.causes)
@@ -258,12 +311,18 @@ def _unasked(after: SurveyReport) -> frozenset[SurveyMeasure]:
     )
 
 
-def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Iterator[SurveyMismatch]:
+def _mismatches(
+    before: SurveyReport, after: SurveyReport, pairs: _Pairs
+) -> Iterator[SurveyMismatch]:
     for aspect in _OF_PIECES:
         # A catalog writes programs of their own for each version of its library.
         like = [pair for pair in pairs if aspect != "target" or pair[0].library == pair[1].library]
-        values = [(_text(getattr(one, aspect)), _text(getattr(other, aspect))) for one, other in like]
-        counts = Counter(pair for pair in values if pair[0] != pair[1] and (None not in pair or aspect in _ASKED))
+        values = [
+            (_text(getattr(one, aspect)), _text(getattr(other, aspect))) for one, other in like
+        ]
+        counts = Counter(
+            pair for pair in values if pair[0] != pair[1] and (None not in pair or aspect in _ASKED)
+        )
         if len(counts) > _MOST_PAIRS:
             yield SurveyMismatch(aspect=aspect, pieces=counts.total())
             continue
@@ -293,7 +352,9 @@ def _of_survey(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], st
     found["planned", None] = f"{len(report.rows)} of {report.planned}"
     ran = [row for row in report.rows if row.status in RAN]
     for measure in _EXPECTED if ran else ():
-        found["measured", measure] = "yes" if any(getattr(row, measure) is not None for row in ran) else None
+        found["measured", measure] = (
+            "yes" if any(getattr(row, measure) is not None for row in ran) else None
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""Puts the parts of one survey together, such as the shards of a CI matrix. Comes in: reports. Goes out: one report."""
+"""Puts the parts of one survey together, such as the shards of a CI matrix. Comes in: reports. Goes
+out: one report.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ _APART = "Put parts of one survey together; two surveys are for graphdoctor diff
 
 
 def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
-    """One report of all rows: counts and seconds add up, and what differs between the parts is a note.
+    """One report of all rows: counts and seconds add up, and what differs between the parts is a
+    note.
 
     A row that several parts have counts once.
 
@@ -35,33 +38,52 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
             known = variants.setdefault(variant.name, variant)
             if (known.settings, known.python) != (variant.settings, variant.python):
                 raise GraphDoctorError(
-                    f"Two parts compile in different ways under the name {variant.name}.", hint=_APART
+                    f"Two parts compile in different ways under the name {variant.name}.",
+                    hint=_APART,
                 )
             if known.torch != variant.torch:
                 variants[variant.name] = replace(known, torch=None)
     twice = sum(len(report.rows) for report in reports) - len(rows)
-    kept, planned = sum(report.kept for report in reports), sum(report.planned for report in reports) - twice
+    kept, planned = (
+        sum(report.kept for report in reports),
+        sum(report.planned for report in reports) - twice,
+    )
     times = [report.seconds for report in reports if report.seconds is not None]
     seconds = sum(times) if len(times) == len(reports) else None
     shard, missing = _shards(reports)
-    notes = (*missing, *_differences(reports), *(note for report in reports for note in report.notes))
+    notes = (
+        *missing,
+        *_differences(reports),
+        *(note for report in reports for note in report.notes),
+    )
     return first.replace(
         started=min(report.started for report in reports),
         seconds=seconds,
-        options={name: value for name, value in first.options.items() if all(_has(r, name, value) for r in reports)},
+        options={
+            name: value
+            for name, value in first.options.items()
+            if all(_has(r, name, value) for r in reports)
+        },
         shard=shard,
-        engine=", ".join(dict.fromkeys(report.engine for report in reports if report.engine is not None)) or None,
+        engine=", ".join(
+            dict.fromkeys(report.engine for report in reports if report.engine is not None)
+        )
+        or None,
         variants=tuple(variants.values()),
         rows=tuple(rows.values()),
         planned=planned,
         kept=kept,
-        summary=summarize(tuple(rows.values()), variants, seconds=seconds, made=max(len(rows) - kept, 0)),
+        summary=summarize(
+            tuple(rows.values()), variants, seconds=seconds, made=max(len(rows) - kept, 0)
+        ),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
 def _shards(reports: Iterable[SurveyReport]) -> tuple[str | None, list[str]]:
-    """Which part of the pieces there is, None for all; and a sentence on shards that are missing."""
+    """Which part of the pieces there is, None for all; and a sentence on shards that are
+    missing.
+    """
     shards = list(dict.fromkeys(report.shard for report in reports))
     if None in shards:
         return None, []
@@ -71,7 +93,9 @@ def _shards(reports: Iterable[SurveyReport]) -> tuple[str | None, list[str]]:
     if len(totals) > 1:
         return named, [f"The parts are of surveys that were cut differently: {named}."]
     (total,) = totals
-    missing = [f"{number}/{total}" for number in range(1, total + 1) if (number, total) not in parted]
+    missing = [
+        f"{number}/{total}" for number in range(1, total + 1) if (number, total) not in parted
+    ]
     if not missing:
         return None, []
     return named, [f"{counted(len(missing), 'shard')} missing: {', '.join(missing)}."]
@@ -85,12 +109,18 @@ def _differences(reports: Sequence[SurveyReport]) -> Iterable[str]:
         ("versions of Python", lambda report: (row.python for row in report.rows)),
     )
     for what, values in read:
-        found = [sorted({value for value in values(report) if value is not None}) for report in reports]
+        found = [
+            sorted({value for value in values(report) if value is not None}) for report in reports
+        ]
         known = [one for one in found if one]
         if any(one != known[0] for one in known):
             yield f"The parts have different {what}: {', '.join(sorted({each for one in known for each in one}))}."
     names = sorted({name for report in reports for name in report.options})
-    differing = [name for name in names if not all(_has(r, name, reports[0].options.get(name)) for r in reports)]
+    differing = [
+        name
+        for name in names
+        if not all(_has(r, name, reports[0].options.get(name)) for r in reports)
+    ]
     if differing:
         yield f"The parts were measured with different options: {', '.join(differing)}."
 

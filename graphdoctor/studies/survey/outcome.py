@@ -38,7 +38,9 @@ _NO_INPUTS: Collection[HintCode | None] = frozenset({"no_inputs", "unusable_inpu
 _OTHER_HINTS: Collection[HintCode | None] = frozenset({None, "changed_call", "unusable_python"})
 """The others that aren't about time say that what was asked for can't be had here."""
 _PARTS: dict[str, SurveyStage] = {"_inductor": "inductor", "_functorch": "aot", "_dynamo": "dynamo"}
-_FRAME = re.compile(r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dynamo)[/\\]', re.MULTILINE)
+_FRAME = re.compile(
+    r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dynamo)[/\\]', re.MULTILINE
+)
 _CHAINED = "\nThe above exception was the direct cause of the following exception:\n"
 _BACKEND_FAILED = "torch._dynamo.exc.BackendCompilerFailed"
 _MAX_TRACEBACK = 8_000
@@ -64,7 +66,9 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
     refusal = refused_call(diagnosis)
     if refusal is not None and refusal.error is not None:
         return _failed(refusal.error, diagnosis, is_compiled=True)
-    failed = next((call.error for call in diagnosis.recording.calls if call.error is not None), None)
+    failed = next(
+        (call.error for call in diagnosis.recording.calls if call.error is not None), None
+    )
     if failed is not None:
         return _failed(failed, diagnosis, is_compiled=failed.eager == "ok")
     if diagnosis.recording.exit.reason != "finished":
@@ -115,7 +119,9 @@ def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> P
     found = ended_early(exit_, stage=stage)
     if found.status in ("timeout", "out_of_memory") or exit_.reason in ("killed", "exited"):
         return replace(found, stage=stage)
-    return PieceOutcome(failed, stage, exit_.message or variant.reason, exit_.error_type, cut(exit_.traceback))
+    return PieceOutcome(
+        failed, stage, exit_.message or variant.reason, exit_.error_type, cut(exit_.traceback)
+    )
 
 
 def _part(variant: Variant) -> SurveyStage | None:
@@ -130,7 +136,9 @@ def _part(variant: Variant) -> SurveyStage | None:
 def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> PieceOutcome:
     words, trace = _words(error), cut(error.traceback)
     if error.type in _OUT_OF_MEMORY:
-        return PieceOutcome("out_of_memory", "call" if is_compiled else "eager", words, error.type, trace)
+        return PieceOutcome(
+            "out_of_memory", "call" if is_compiled else "eager", words, error.type, trace
+        )
     if is_compiled:
         backend = diagnosis.recording.target.compile_arguments.get("backend")
         stage = compiler_stage(error.type, error.traceback, backend=backend)
@@ -143,12 +151,15 @@ def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> Pie
 def compiler_stage(error_type: str, traceback: str, *, backend: object) -> SurveyStage:
     """The part of the compiler that raised an exception.
 
-    The exception's own module tells, or the innermost frame in one of the folders of torch's parts (``_dynamo``,
-    ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of chained exceptions.
+    The exception's own module tells, or the innermost frame in one of the folders of torch's parts
+    (``_dynamo``, ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of
+    chained exceptions.
     """
     folder = next(iter(_FRAME.findall(traceback.partition(_CHAINED)[0])[-1:]), "")
     if error_type == _BACKEND_FAILED:
-        return "aot" if folder == "_functorch" else "inductor" if backend == "inductor" else "backend"
+        return (
+            "aot" if folder == "_functorch" else "inductor" if backend == "inductor" else "backend"
+        )
     for part in ("_inductor", "_dynamo"):
         if error_type.startswith(f"torch.{part}."):
             return _PARTS[part]

@@ -1,7 +1,8 @@
-"""Adds up the rows of a survey as people who work on compilers read it: pass rates, means, what costs most.
+"""Adds up the rows of a survey as people who work on compilers read it: pass rates, means, what
+costs most.
 
-One fix in a shared helper mends all targets that have it, so causes, findings of one rule in one function, are added up
-over targets before they are ranked.
+One fix in a shared helper mends all targets that have it, so causes, findings of one rule in one
+function, are added up over targets before they are ranked.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ _HOUR_S = 3600.0
 _Found = tuple[SurveyRow, SurveyCause]
 
 
-def summarize(rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: float | None, made: int) -> SurveySummary:
-    """All rows added up; ``seconds`` is the wall time of the run that made some of them, None if unknown."""
+def summarize(
+    rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: float | None, made: int
+) -> SurveySummary:
+    """All rows added up; ``seconds`` is the wall time of the run that made some of them, None if
+    unknown.
+    """
     names = tuple(variants)
     causes, shared = shared_causes(rows), _timed_everywhere(rows, names)
     exports = shared_export_causes(rows)
@@ -44,18 +49,28 @@ def summarize(rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: fl
 
 
 def _timed_everywhere(rows: Iterable[SurveyRow], variants: Collection[str]) -> frozenset[str]:
-    """Names of the targets whose mean can be compared between variants; none if there is one variant."""
-    timed = Counter(row.name for row in rows if row.is_passed and row.speedup is not None and row.variant in variants)
+    """Names of the targets whose mean can be compared between variants; none if there is one
+    variant.
+    """
+    timed = Counter(
+        row.name
+        for row in rows
+        if row.is_passed and row.speedup is not None and row.variant in variants
+    )
     return frozenset(name for name, count in timed.items() if count == len(variants) > 1)
 
 
-def _groups(rows: Iterable[SurveyRow], variant: str, shared: Collection[str]) -> Iterable[SurveyGroup]:
+def _groups(
+    rows: Iterable[SurveyRow], variant: str, shared: Collection[str]
+) -> Iterable[SurveyGroup]:
     own = [row for row in rows if row.variant == variant]
     for family in (None, *sorted({row.family for row in own if row.family is not None})):
         yield _group([row for row in own if family in (None, row.family)], variant, family, shared)
 
 
-def _group(rows: Sequence[SurveyRow], variant: str, family: str | None, shared: Collection[str]) -> SurveyGroup:
+def _group(
+    rows: Sequence[SurveyRow], variant: str, family: str | None, shared: Collection[str]
+) -> SurveyGroup:
     judged = [row for row in rows if row.is_judged]
     passed = [row for row in judged if row.is_passed]
     counts = Counter(row.status for row in rows)
@@ -69,7 +84,13 @@ def _group(rows: Sequence[SurveyRow], variant: str, family: str | None, shared: 
         passed=len(passed),
         whole=sum(row.is_whole is True for row in passed),
         statuses={status: counts[status] for status in SURVEY_STATUSES if counts[status]},
-        codes=dict(sorted(Counter(code for row in rows for code in {cause.code for cause in row.causes}).items())),
+        codes=dict(
+            sorted(
+                Counter(
+                    code for row in rows for code in {cause.code for cause in row.causes}
+                ).items()
+            )
+        ),
         speedup=mean_speedup(passed),
         speedup_shared=mean_speedup(row for row in passed if row.name in shared),
         faster=sum(row.speedup_low is not None and row.speedup_low > 1 for row in passed),
@@ -82,9 +103,10 @@ def _group(rows: Sequence[SurveyRow], variant: str, family: str | None, shared: 
 def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
     """The geometric mean over the rows that passed and were timed.
 
-    Each speed-up has an interval of its own. Their errors are independent, since each target ran in processes of its
-    own, so on a scale of logarithms the squares of the distances to the ends add up. What that gives is how well the
-    mean of these targets is known, not what other targets would give.
+    Each speed-up has an interval of its own. Their errors are independent, since each target ran in
+    processes of its own, so on a scale of logarithms the squares of the distances to the ends add
+    up. What that gives is how well the mean of these targets is known, not what other targets would
+    give.
 
     Returns:
         None if there is no speed-up.
@@ -102,13 +124,16 @@ def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
 def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     """All causes, the most costly first.
 
-    What one costs is measured in time in few rows, and in targets in all of them: first come those that cost graphs or
-    compiles (their severity is more than ``info``), among these the ones of most targets, then those that make most
-    functions run eagerly, then those that cost most of the calls' time as far as that is known.
+    What one costs is measured in time in few rows, and in targets in all of them: first come those
+    that cost graphs or compiles (their severity is more than ``info``), among these the ones of
+    most targets, then those that make most functions run eagerly, then those that cost most of the
+    calls' time as far as that is known.
     """
     # What fails without torch.compile has findings of that failure.
     judged = ((row, cause) for row in rows if row.is_judged for cause in row.causes)
-    found = grouped(((cause.code, cause.file, cause.function), (row, cause)) for row, cause in judged)
+    found = grouped(
+        ((cause.code, cause.file, cause.function), (row, cause)) for row, cause in judged
+    )
     # Functions that only one target has are one cause for each rule.
     together = grouped(
         (place if len({row.name for row, _ in own}) > 1 else place[:1], each)
@@ -121,9 +146,12 @@ def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
 def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     """What ``torch.export`` stops at, what most targets have first.
 
-    It stops in each model's own ``forward``, so findings belong together that say the same, wherever they are.
+    It stops in each model's own ``forward``, so findings belong together that say the same,
+    wherever they are.
     """
-    found = grouped(((cause.code, cause.message), (row, cause)) for row in rows for cause in row.export_causes)
+    found = grouped(
+        ((cause.code, cause.message), (row, cause)) for row in rows for cause in row.export_causes
+    )
     return tuple(sorted(map(_shared, found.values()), key=_rank))
 
 
@@ -144,7 +172,9 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
     # The first of those on the line that most rows have.
     line = Counter(cause.location for cause in causes).most_common(1)[0][0]
     usual = next(cause for cause in causes if cause.location == line)
-    functions = grouped(((cause.file, cause.function), cause) for cause in sorted(causes, key=lambda one: one.line))
+    functions = grouped(
+        ((cause.file, cause.function), cause) for cause in sorted(causes, key=lambda one: one.line)
+    )
     functions = {(one.file, one.function): functions[one.file, one.function] for one in causes}
     fixed = min(causes, key=lambda one: (one.fix is None, one.fix_verdict != "verified"))
     totals: dict[str, float | None] = {}
@@ -168,6 +198,10 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
         targets=tuple(dict.fromkeys(row.name for row, _ in found)),
         rows=len({row.key for row, _ in found}),
         fix_verified=tuple(
-            dict.fromkeys(row.name for row, one in found if (one.fix_verdict, one.fix) == ("verified", fixed.fix))
+            dict.fromkeys(
+                row.name
+                for row, one in found
+                if (one.fix_verdict, one.fix) == ("verified", fixed.fix)
+            )
         ),
     )

@@ -1,4 +1,6 @@
-"""``survey.toml``: a list of targets, the variants to compile them in, and what to measure, every value checked."""
+"""``survey.toml``: a list of targets, the variants to compile them in, and what to measure, every
+value checked.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,16 @@ class SurveyOptions:
     )
     cpus: int | None = option(None, "Cores that each piece has for itself.", metavar="N", least=1)
     gpus: int | None = option(
-        None, "GPUs that each piece has for itself. By default, 1 where the device is cuda.", metavar="N", least=0
+        None,
+        "GPUs that each piece has for itself. By default, 1 where the device is cuda.",
+        metavar="N",
+        least=0,
     )
     timeout: float | None = option(
-        None, "Stop a piece after this many seconds. By default, 600.", metavar="SECONDS", heading="Where pieces run"
+        None,
+        "Stop a piece after this many seconds. By default, 600.",
+        metavar="SECONDS",
+        heading="Where pieces run",
     )
     memory: float | None = option(
         None, "Stop a process of a piece that takes more memory than this (Linux).", metavar="GIB"
@@ -100,7 +108,9 @@ class SurveyOptions:
 
 @dataclass(frozen=True)
 class SurveyFile(_Listed):
-    """A whole list; without variants, there is the one that ``run`` says. ``nodes``: what those of a cluster need."""
+    """A whole list; without variants, there is the one that ``run`` says. ``nodes``: what those of
+    a cluster need.
+    """
 
     options: SurveyOptions = SurveyOptions()
     targets: tuple[ListedTargets, ...] = ()
@@ -113,11 +123,23 @@ _SHARED = {name: kind for name, kind in RUN.items() if name not in ("target", "i
 """Without what is a target's own."""
 _ANY = Kind("", lambda _value: True)
 """A table of its own, read later."""
-_LIST = {"name": TEXT, "python": TEXT, "run": _ANY, "targets": _ANY, "variants": _ANY, "nodes": _ANY, **_OPTIONS}
+_LIST = {
+    "name": TEXT,
+    "python": TEXT,
+    "run": _ANY,
+    "targets": _ANY,
+    "variants": _ANY,
+    "nodes": _ANY,
+    **_OPTIONS,
+}
 _OF_ENTRY = {"name": TEXT, "family": TEXT, "only": TEXTS, "exclude": TEXTS, "python": TEXT}
 _FIELDS = {"target": "target", "glob": "pattern", "from": "library"}
 """What an entry is made of, by key."""
-_ENTRY = dict.fromkeys(_FIELDS, TEXT) | _OF_ENTRY | {name: kind for name, kind in RUN.items() if name != "target"}
+_ENTRY = (
+    dict.fromkeys(_FIELDS, TEXT)
+    | _OF_ENTRY
+    | {name: kind for name, kind in RUN.items() if name != "target"}
+)
 _VARIANT = {"name": TEXT, "python": TEXT, **_SHARED}
 
 
@@ -130,7 +152,9 @@ def read_survey_file(path: Path) -> SurveyFile:
         raise GraphDoctorError(f"{path} isn't valid TOML: {error}.") from error
     where = f"{path}: "
     found = read_table(document, _LIST, where)
-    targets, variants = (tables(found.get(name, []), where, name) for name in ("targets", "variants"))
+    targets, variants = (
+        tables(found.get(name, []), where, name) for name in ("targets", "variants")
+    )
     if not targets:
         raise GraphDoctorError(
             f"{path} has no targets.",
@@ -141,16 +165,25 @@ def read_survey_file(path: Path) -> SurveyFile:
         options=SurveyOptions(**{name: found[name] for name in _OPTIONS if name in found}),
         python=found.get("python"),
         run=read_table(_table(found, "run", where), _SHARED, f"{where}run: "),
-        targets=tuple(_entry(one, f"{where}target {number}: ") for number, one in enumerate(targets, start=1)),
-        variants=tuple(_variant(one, f"{where}variant {number}: ") for number, one in enumerate(variants, start=1)),
-        nodes=Environment(**read_table(_table(found, "nodes", where), kinds_of(Environment), f"{where}nodes: ")),
+        targets=tuple(
+            _entry(one, f"{where}target {number}: ") for number, one in enumerate(targets, start=1)
+        ),
+        variants=tuple(
+            _variant(one, f"{where}variant {number}: ")
+            for number, one in enumerate(variants, start=1)
+        ),
+        nodes=Environment(
+            **read_table(_table(found, "nodes", where), kinds_of(Environment), f"{where}nodes: ")
+        ),
     )
 
 
 def _table(found: Mapping[str, object], name: str, where: str) -> dict[str, object]:
     value = found.get(name, {})
     if not isinstance(value, dict):
-        raise GraphDoctorError(f"{where}{name} must be a table.", hint=f"Write [{name}], and its settings below it.")
+        raise GraphDoctorError(
+            f"{where}{name} must be a table.", hint=f"Write [{name}], and its settings below it."
+        )
     return value
 
 

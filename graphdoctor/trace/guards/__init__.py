@@ -1,1 +1,3 @@
-"""torch's guards as text: read once, for causes of recompiles and for the guards of each compile."""
+"""torch's guards as text: read once, for causes of recompiles and for the guards of each
+compile.
+"""

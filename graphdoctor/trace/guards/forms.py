@@ -1,7 +1,7 @@
 """Parses what a guard checks, or torch's message about a guard that failed, and puts it into words.
 
-An unknown form keeps torch's own words. The forms are those of ``torch/_dynamo/guards.py`` (``GuardBuilder``) and
-``torch/csrc/dynamo/guards.cpp``, 2.13 and 2.15.
+An unknown form keeps torch's own words. The forms are those of ``torch/_dynamo/guards.py``
+(``GuardBuilder``) and ``torch/csrc/dynamo/guards.cpp``, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ from typing import Any, NamedTuple
 from graphdoctor.facts import expressions
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.guards.state import named_changes, read_state, short_dtype, state_words
-from graphdoctor.trace.guards.text import Call, Comparison, GuardText, is_source, read_call, read_comparison, split_list
+from graphdoctor.trace.guards.text import (
+    Call,
+    Comparison,
+    GuardText,
+    is_source,
+    read_call,
+    read_comparison,
+    split_list,
+)
 
 Dims = tuple[int | None, ...]
 """Sizes or strides; None for a dynamic dim."""
 
 expression = partial(expressions.expression, carried=str)
-"""A source in the user's words; values passed to a resume function keep torch's names, until the break is known."""
+"""A source in the user's words; values passed to a resume function keep torch's names, until the
+break is known."""
 
 
 class TensorMatch(NamedTuple):
@@ -41,7 +50,8 @@ class Form(NamedTuple):
     kind: str | None = None
     """torch's name for the kind of guard, such as ``TENSOR_MATCH``; None if unknown."""
     source: str | None = None
-    """torch's, such as ``L['x']`` (without the ``L[…]`` in recompile reasons); None if there is none or unknown."""
+    """torch's, such as ``L['x']`` (without the ``L[…]`` in recompile reasons); None if there is
+    none or unknown."""
     expected: str | None = None
     """What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None if unknown."""
     change: ChangeKind = "unknown"
@@ -68,10 +78,20 @@ _PLAIN: Mapping[str, Form] = {
         _MARKING, None, _NO_MARKING, "dynamic_marking", "not marked", "marked", f"{_MARKED}a tensor"
     ),
     r"_(?:has_)?dynamo_\w+ (?:is|should be) absent": Form(
-        _MARKING, None, _SAME_MARKING, "dynamic_marking", "marked", "not marked", f"{_MARKED}a tensor"
+        _MARKING,
+        None,
+        _SAME_MARKING,
+        "dynamic_marking",
+        "marked",
+        "not marked",
+        f"{_MARKED}a tensor",
     ),
-    r"GLOBAL_STATE changed:": Form("GLOBAL_STATE", None, _SAME_STATE, "global_state", subject=_STATE),
-    r"getattr failed on source \s*(.*?)\s*$": Form("HASATTR", r"\1", "the same attributes", "attribute"),
+    r"GLOBAL_STATE changed:": Form(
+        "GLOBAL_STATE", None, _SAME_STATE, "global_state", subject=_STATE
+    ),
+    r"getattr failed on source \s*(.*?)\s*$": Form(
+        "HASATTR", r"\1", "the same attributes", "attribute"
+    ),
     r"___check_torch_function_mode_stack\(\)": Form(
         *("TORCH_FUNCTION_MODE_STACK", None, "the same torch function modes", "function_mode"),
         subject="the active torch function modes",
@@ -84,22 +104,37 @@ _PLAIN: Mapping[str, Form] = {
         None, r"\1", None, "entry_gone", "one that is gone", "another"
     ),
     r"utils_device\.CURRENT_DEVICE == None$": Form(
-        "DEFAULT_DEVICE", None, "no default device", "default_device", "None", subject="the default device"
+        "DEFAULT_DEVICE",
+        None,
+        "no default device",
+        "default_device",
+        "None",
+        subject="the default device",
     ),
     r"utils_device\.CURRENT_DEVICE == (.*)": Form(
-        "DEFAULT_DEVICE", None, r"default device \1", "default_device", r"\1", subject="the default device"
+        "DEFAULT_DEVICE",
+        None,
+        r"default device \1",
+        "default_device",
+        r"\1",
+        subject="the default device",
     ),
     r"torch\._functorch\..*top_saved_tensors_hooks.* == None$": Form(
         "LAMBDA_GUARD", None, "no saved-tensor hooks", "global_state", subject="saved tensor hooks"
     ),
     r"torch\._functorch\..*top_saved_tensors_hooks": Form(
-        "LAMBDA_GUARD", None, "the same saved-tensor hooks", "global_state", subject="saved tensor hooks"
+        "LAMBDA_GUARD",
+        None,
+        "the same saved-tensor hooks",
+        "global_state",
+        subject="saved tensor hooks",
     ),
     r"torch\.autograd\.forward_ad\._current_level == (.*)": Form(
         "DUAL_LEVEL", None, r"forward-mode level \1", "global_state", subject=_STATE
     ),
 }
-"""Guards, and messages about failed ones, by how their text begins; the pattern's groups stand in the form."""
+"""Guards, and messages about failed ones, by how their text begins; the pattern's groups stand in
+the form."""
 _PATTERNS = tuple((re.compile(pattern, re.DOTALL), form) for pattern, form in _PLAIN.items())
 
 _MISMATCH = re.compile(
@@ -116,18 +151,28 @@ _STATE_GUARD = "___check_global_state()"
 _DUPLICATES = "Duplicate tensor"
 _ADVICE = ". Guard failed on "
 _CLASS = re.compile(r"<(?:class|enum) '([^']+)'>")
-_NAN = re.compile(r"\(type\((?P<source>.+)\) is (?:float|complex) and __(?:math|numpy)_isnan\((?P=source)\)\)")
+_NAN = re.compile(
+    r"\(type\((?P<source>.+)\) is (?:float|complex) and __(?:math|numpy)_isnan\((?P=source)\)\)"
+)
 _MARKING_NAME = re.compile(r"_dynamo_\w*indices|_dynamo_dynamic_range|_dynamo_shape_ids")
 _KEY_AT = re.compile(r"\[\d+\]$")
-_MODULE_ATTRIBUTE = re.compile(r"(?:L\['self'\]|self|L\['fn'\]|fn|L\['args'\]\[0\]|args\[0\])[.\[](?:.*\.)?\w+$")
+_MODULE_ATTRIBUTE = re.compile(
+    r"(?:L\['self'\]|self|L\['fn'\]|fn|L\['args'\]\[0\]|args\[0\])[.\[](?:.*\.)?\w+$"
+)
 _ON_SIZES = re.compile(r"\.(?:size|stride|storage_offset)\(\)")
 _RELATIONS = ("Eq(", "Ne(", "Mod(")
-"""Beginnings of conditions that sympy prints as calls (``torch/fx/experimental/symbolic_shapes.py``, 2.13)."""
+"""Beginnings of conditions that sympy prints as calls
+(``torch/fx/experimental/symbolic_shapes.py``, 2.13)."""
 _NUMBER = re.compile(r"-?\d+$")
 _BOUNDS = {"<=": "at least ", "<": "more than ", "==": ""}
 _BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")
 """Dispatch keys of devices that are shown; the CPU isn't."""
-_SAME_OBJECT = {"code": "the same code object", "type": "the same class", "NoneType": "None", "ellipsis": "..."}
+_SAME_OBJECT = {
+    "code": "the same code object",
+    "type": "the same class",
+    "NoneType": "None",
+    "ellipsis": "...",
+}
 _LENGTHS = {
     **dict.fromkeys(("len", "set.__len__", "frozenset.__len__"), "LENGTH_CHECK"),
     **dict.fromkeys(("___tuple_iterator_len", "___list_reverseiterator_len"), "TUPLE_ITERATOR_LEN"),
@@ -176,7 +221,9 @@ def _message(text: str) -> Form | None:
     if match := _MISMATCH.match(text):
         return _tensor_mismatch(match)
     if match := _NOT_A_TENSOR.match(text):
-        return Form("TENSOR_MATCH", match[1], "a tensor", "type", "a tensor", _an(match[2], vowels=""))
+        return Form(
+            "TENSOR_MATCH", match[1], "a tensor", "type", "a tensor", _an(match[2], vowels="")
+        )
     if text.startswith(_DUPLICATES):
         sources = [name.strip("'\"") for name in split_list(text.partition(":")[2].strip()) or ()]
         return _aliasing(sources, "tensors that are all different objects")
@@ -186,16 +233,24 @@ def _message(text: str) -> Form | None:
         return Form("GLOBAL_STATE", None, expected, "global_state", subject=_STATE, parts=state)
     for pattern, form in _PATTERNS:
         if match := pattern.match(text):
-            return Form._make(match.expand(each) if isinstance(each, str) else each for each in form)
+            return Form._make(
+                match.expand(each) if isinstance(each, str) else each for each in form
+            )
     return None
 
 
 def _tensor_mismatch(match: re.Match[str]) -> Form:
-    """``tensor 'x' size mismatch at index 0. expected 4, actual 6``, and after it what torch advises."""
+    """``tensor 'x' size mismatch at index 0. expected 4, actual 6``, and after it what torch
+    advises.
+    """
     values, has_advice, advice = match["values"].strip().partition(_ADVICE)
     old, has_new, actual = values.partition(", actual ")
     new = actual if has_new and actual else None
-    source, name, dim = match["source"], match["property"].replace("dispatch key set", "dispatch keys"), match["index"]
+    source, name, dim = (
+        match["source"],
+        match["property"].replace("dispatch key set", "dispatch keys"),
+        match["index"],
+    )
     place = "" if dim is None else f" in dim {int(dim)}"
     kind: Any = name.replace(" ", "_")
     expected = old.rpartition("=")[2] if name == "requires_grad" else old
@@ -208,11 +263,15 @@ def _tensor_mismatch(match: re.Match[str]) -> Form:
     elif name == "requires_grad":
         old, new = str(expected == "1"), str(expected != "1")
     hint = (_ADVICE + advice).removeprefix(". ") if has_advice and name != "dispatch keys" else None
-    return Form("TENSOR_MATCH", source, f"{name} {expected}{place}", kind, old, new, subject, hint=hint)
+    return Form(
+        "TENSOR_MATCH", source, f"{name} {expected}{place}", kind, old, new, subject, hint=hint
+    )
 
 
 def dispatch_change(old: str, new: str) -> tuple[ChangeKind, str, str]:
-    """A change of dispatch keys: its kind and its values in words; an inference tensor lacks the keys of autograd."""
+    """A change of dispatch keys: its kind and its values in words; an inference tensor lacks the
+    keys of autograd.
+    """
     is_normal, is_normal_now = "ADInplaceOrView" in old, "ADInplaceOrView" in new
     if is_normal == is_normal_now:
         return "dispatch_keys", old, new
@@ -221,7 +280,9 @@ def dispatch_change(old: str, new: str) -> tuple[ChangeKind, str, str]:
 
 
 def _marking(text: str) -> Form | None:
-    """A condition on the dims that are marked on a tensor, with any brackets around it (``TENSOR_MATCH``, 2.13)."""
+    """A condition on the dims that are marked on a tensor, with any brackets around it
+    (``TENSOR_MATCH``, 2.13).
+    """
     call = read_call(text.lstrip("(")) if _MARKING_NAME.search(text) else None
     if call is None or call.name not in ("hasattr", "getattr") or not call.arguments:
         return None
@@ -249,12 +310,19 @@ def _called(text: str) -> Form | None:
             name = _class_name(call.rest)
             short = "object" if name is None else name.rpartition(".")[2]
             short = "function" if short == "builtin_function_or_method" else short
-            words, subject = _SAME_OBJECT.get(name or "", f"the same {short}"), source.removesuffix(".__code__")
+            words, subject = (
+                _SAME_OBJECT.get(name or "", f"the same {short}"),
+                source.removesuffix(".__code__"),
+            )
             return Form("ID_MATCH", source, words, "identity", subject=subject, parts=name)
         case "check_no_aliasing", (_, *_):
-            return _aliasing(call.arguments, f"{len(call.arguments)} tensors that are all different objects")
+            return _aliasing(
+                call.arguments, f"{len(call.arguments)} tensors that are all different objects"
+            )
         case "___dict_contains", (item, source):
-            return _presence("DICT_CONTAINS", source, f"{'no ' * is_not}key {item}", "keys", item, is_not=is_not)
+            return _presence(
+                "DICT_CONTAINS", source, f"{'no ' * is_not}key {item}", "keys", item, is_not=is_not
+            )
         case "set.__contains__", (source, item):
             words = f"{'does not hold' if is_not else 'holds'} {item}"
             return _presence("SET_CONTAINS", source, words, "keys", item, is_not=is_not)
@@ -267,7 +335,9 @@ def _called(text: str) -> Form | None:
             words = f"{'no ' * is_absent}attribute {name}"
             return _presence("HASATTR", source, words, "attribute", name, is_not=is_absent)
         case "math.isnan", (source, *_) if is_not:
-            return Form("LAMBDA_GUARD", source, "not NaN", value_kind(source, "0.0", None), None, "NaN")
+            return Form(
+                "LAMBDA_GUARD", source, "not NaN", value_kind(source, "0.0", None), None, "NaN"
+            )
         case "math.isnan", (source, *_):
             return _nan(source)
     return None
@@ -277,14 +347,24 @@ def _nan(source: str) -> Form:
     return Form("EQUALS_MATCH", source, "NaN", value_kind(source, "0.0", None), "NaN")
 
 
-def _presence(kind: str, source: str, expected: str, change: ChangeKind, name: str, *, is_not: bool) -> Form:
+def _presence(
+    kind: str, source: str, expected: str, change: ChangeKind, name: str, *, is_not: bool
+) -> Form:
     old, new = (f"with {name}", f"without {name}")[:: -1 if is_not else 1]
     return Form(kind, source, expected, change, old, new)
 
 
 def _aliasing(sources: Sequence[str], expected: str) -> Form:
     subject = " and ".join(sources) if len(sources) == 2 else "arguments that are the same tensor"
-    return Form("NO_TENSOR_ALIASING", None, expected, "aliasing", "different tensors", "the same tensor", subject)
+    return Form(
+        "NO_TENSOR_ALIASING",
+        None,
+        expected,
+        "aliasing",
+        "different tensors",
+        "the same tensor",
+        subject,
+    )
 
 
 def _class_name(text: str) -> str | None:
@@ -300,7 +380,10 @@ def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequenc
     size, stride = _dims(named.get("size", "")), _dims(named.get("stride", ""))
     requires_grad, device = named.get("requires_grad") == "True", named.get("device", "None")
     words = short_dtype(dtype) + ("" if size is None else _dims_words(size))
-    backend = next((name for name in _BACKENDS if name in {key.strip() for key in ",".join(keys).split(",")}), None)
+    backend = next(
+        (name for name in _BACKENDS if name in {key.strip() for key in ",".join(keys).split(",")}),
+        None,
+    )
     if backend is not None:
         words += f" {backend.lower()}" + ("" if device == "None" else f":{device}")
     if size and stride and not _is_contiguous(size, stride):
@@ -312,7 +395,9 @@ def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequenc
 
 def _dims(text: str) -> Dims | None:
     items = split_list(text)
-    return None if items is None else tuple(int(item) if item.isdecimal() else None for item in items)
+    return (
+        None if items is None else tuple(int(item) if item.isdecimal() else None for item in items)
+    )
 
 
 def _dims_words(dims: Dims) -> str:
@@ -320,9 +405,13 @@ def _dims_words(dims: Dims) -> str:
 
 
 def _is_contiguous(size: Dims, stride: Dims) -> bool:
-    """Whether the strides are those of a contiguous tensor, as far as sizes and strides are numbers."""
+    """Whether the strides are those of a contiguous tensor, as far as sizes and strides are
+    numbers.
+    """
     expected = 1
-    for dim, step in zip(reversed(size), reversed(stride), strict=False) if len(size) == len(stride) else ():
+    for dim, step in (
+        zip(reversed(size), reversed(stride), strict=False) if len(size) == len(stride) else ()
+    ):
         if dim is None or step is None:
             return True
         if dim != 1 and step != expected:
@@ -354,14 +443,21 @@ def _held(call: Call, comparison: Comparison) -> Form | None:
     if call.name != "list" or operator != "==":
         return None
     inner = read_call(held)
-    if inner is not None and inner.name in ("dict.keys", "keys") and len(inner.arguments) == 1 and not inner.rest:
+    if (
+        inner is not None
+        and inner.name in ("dict.keys", "keys")
+        and len(inner.arguments) == 1
+        and not inner.rest
+    ):
         source = inner.arguments[0]
     elif held.endswith(".keys()"):
         source = held.removesuffix(".keys()")
     else:
         return None
     if not call.rest:
-        return Form("DICT_KEYS_MATCH", source, f"the keys {right}", "keys", f"with the keys {right}")
+        return Form(
+            "DICT_KEYS_MATCH", source, f"the keys {right}", "keys", f"with the keys {right}"
+        )
     if not _KEY_AT.fullmatch(call.rest):
         return None
     return Form("EQUALS_MATCH", left, right, "keys", f"with {right}", subject=source)
@@ -370,7 +466,12 @@ def _held(call: Call, comparison: Comparison) -> Form | None:
 def _expected(found: Comparison) -> tuple[str | None, str | None, str | None]:
     """Kind, source and what is expected."""
     left, operator, right = found
-    if _NUMBER.match(left) and operator in _BOUNDS and read_comparison(right) is None and is_source(right):
+    if (
+        _NUMBER.match(left)
+        and operator in _BOUNDS
+        and read_comparison(right) is None
+        and is_source(right)
+    ):
         # A relation on sizes, such as ``2 <= L['x'].size()[0]``.
         return "LAMBDA_GUARD", right, f"{_BOUNDS[operator]}{left}"
     if not is_source(left):
@@ -435,4 +536,8 @@ def _literal(text: str) -> object:
 
 def _an(name: str, *, vowels: str = "aeio") -> str:
     short = name.rpartition(".")[2] or name
-    return "None" if short == "NoneType" else f"{'an' if short[:1].lower() in (*vowels,) else 'a'} {short}"
+    return (
+        "None"
+        if short == "NoneType"
+        else f"{'an' if short[:1].lower() in (*vowels,) else 'a'} {short}"
+    )

@@ -1,7 +1,9 @@
-"""Parses torch's printed guard trees, and makes ``Guards`` of them and the costs that the probe measured.
+"""Parses torch's printed guard trees, and makes ``Guards`` of them and the costs that the probe
+measured.
 
-A tree (``GuardManagerWrapper.__str__``, ``torch/_dynamo/guards.py``, 2.13) has a guard manager for each guarded value,
-with the guards on it, and the measured latency in its last line. Lines with an unknown layout are kept as they are.
+A tree (``GuardManagerWrapper.__str__``, ``torch/_dynamo/guards.py``, 2.13) has a guard manager for
+each guarded value, with the guards on it, and the measured latency in its last line. Lines with an
+unknown layout are kept as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
 _LATENCY = re.compile(r"^Guard latency = (?P<us>\d+(?:\.\d+)?) us$")
 _HEADING = "TREE_GUARD_MANAGER:"
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
-_MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
+_MODULE_FOLDERS = re.compile(
+    r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b"
+)
 _INTERNAL_TAIL = re.compile(
     r"^\)*(?:\[\d+\])?$|^\.__(?:dict|class)__|^\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b"
 )
@@ -49,8 +53,29 @@ _GLOBALS = "globals"
 _STATE = "process-wide state"
 _MAX_UNREAD = 20
 _TORCH_PARTS = frozenset(
-    {"_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_ops.py", "_tensor.py", "autograd", "cuda", "nn"}
-    | {"distributed", "distributions", "export", "functional.py", "fx", "optim", "utils", "_refs", "_prims", "amp"}
+    {
+        "_dynamo",
+        "_functorch",
+        "_higher_order_ops",
+        "_inductor",
+        "_ops.py",
+        "_tensor.py",
+        "autograd",
+        "cuda",
+        "nn",
+    }
+    | {
+        "distributed",
+        "distributions",
+        "export",
+        "functional.py",
+        "fx",
+        "optim",
+        "utils",
+        "_refs",
+        "_prims",
+        "amp",
+    }
     | {"compiler"}
 )
 
@@ -136,10 +161,18 @@ def _joined(lines: list[str]) -> Iterator[str]:
         yield held
 
 
-def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str, Any] | None) -> Guards:
-    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
-    measured = max((index for index, (part, _) in enumerate(parts) if part.process is None), default=None)
-    found = [guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)]
+def guards_of_parts(
+    parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str, Any] | None
+) -> Guards:
+    """The guards of a recording with several parts: processes, and stretches between resets of
+    Dynamo.
+    """
+    measured = max(
+        (index for index, (part, _) in enumerate(parts) if part.process is None), default=None
+    )
+    found = [
+        guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)
+    ]
     whole = Guards() if measured is None else found[measured]
     return whole.replace(sets=tuple(each for guards in found for each in guards.sets))
 
@@ -162,10 +195,14 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
             sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
-    # None if one that runs was not measured, and if none runs: a call over its recompile limit checks all in vain.
+    # None if one that runs was not measured, and if none runs: a call over its recompile limit
+    # checks all in vain.
     costs = [_times(each.check_us, each.runs_per_call) for each in sets if each.runs_per_call]
     checks_us = whole_sum(costs) if costs and call_us and is_complete else None
-    shares = {"share": _share(measured.get("searches_us"), call_us), "warm_share": _share(checks_us, call_us)}
+    shares = {
+        "share": _share(measured.get("searches_us"), call_us),
+        "warm_share": _share(checks_us, call_us),
+    }
     found = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
     return found.replace(sets=tuple(sets))
 
@@ -175,12 +212,18 @@ def _times(us: float | None, runs: int | None) -> float | None:
 
 
 def _share(us: float | None, call_us: float | None) -> float | None:
-    """The part of a call; None too if it took longer than the whole: something disturbed one of them."""
+    """The part of a call; None too if it took longer than the whole: something disturbed one of
+    them.
+    """
     return us / call_us if us is not None and call_us and us <= call_us else None
 
 
 def _guard_set(
-    compile_id: str, tree: GuardTree, words: _Words, entry: Mapping[str, Any] | None, call_us: float | None
+    compile_id: str,
+    tree: GuardTree,
+    words: _Words,
+    entry: Mapping[str, Any] | None,
+    call_us: float | None,
 ) -> GuardSet:
     nodes = words.nodes()
     known: dict[str, object] = {
@@ -207,19 +250,30 @@ _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
 
 class _Words:
     def __init__(
-        self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | Wrapped | None, known: _KnownNodes
+        self,
+        tree: GuardTree,
+        places: _Places,
+        frame: Frame | None,
+        root: Root | Wrapped | None,
+        known: _KnownNodes,
     ) -> None:
         self._tree = tree
         self._places = places
         self._root = root
         self._resumes_at = None if frame is None else frame.resumes_at
-        # If the root's class is torch's own, torch compiles a wrapper that gets the root as an argument
-        # (``torch/_dynamo/external_utils.py``).
-        self._is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
+        # If the root's class is torch's own, torch compiles a wrapper that gets the root as an
+        # argument (``torch/_dynamo/external_utils.py``).
+        self._is_wrapped = (
+            frame is not None and frame.code_name == "inner" and frame.origin == "torch"
+        )
         sources = {guard.manager_source or "" for guard in tree.guards}
         # Arguments and globals that are modules; global ones have their own paths.
-        self._modules = frozenset(match[1] for source in sources if (match := _ROOT_MODULE.match(source)))
-        self._known = known.setdefault((root, self._resumes_at, self._is_wrapped, self._modules), {})
+        self._modules = frozenset(
+            match[1] for source in sources if (match := _ROOT_MODULE.match(source))
+        )
+        self._known = known.setdefault(
+            (root, self._resumes_at, self._is_wrapped, self._modules), {}
+        )
 
     def nodes(self) -> tuple[GuardNode, ...]:
         for guard in self._tree.guards:
@@ -248,11 +302,15 @@ class _Words:
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
-        return read_fact(SubtreeCost, {"path": path, "guard_count": count, "check_us": part["check_us"]})
+        return read_fact(
+            SubtreeCost, {"path": path, "guard_count": count, "check_us": part["check_us"]}
+        )
 
     def _value(self, source: str) -> str:
         is_own = self._root is None and self._is_wrapped
-        words = value_words(source.replace("L['fn']", "L['self']") if is_own else source, self._resumes_at)
+        words = value_words(
+            source.replace("L['fn']", "L['self']") if is_own else source, self._resumes_at
+        )
         return words if self._root is None else self._root.named(words)
 
     def _path(self, owner: str) -> str:
@@ -261,12 +319,20 @@ class _Words:
 
     def _is_module_internal(self, source: str) -> bool:
         owner = _VALUE.search(source)
-        is_module = owner is not None and (owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None)
-        return owner is not None and is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
+        is_module = owner is not None and (
+            owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
+        )
+        return (
+            owner is not None
+            and is_module
+            and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
+        )
 
 
 def value_words(source: str, resumes_at: int | None = None) -> str:
-    """A guard's source in the user's words: ``key 0 of d``, ``x.shape[0]``, ``torch.nn.functional.relu``."""
+    """A guard's source in the user's words: ``key 0 of d``, ``x.shape[0]``,
+    ``torch.nn.functional.relu``.
+    """
     if key := _KEY.match(source):
         return f"key {key[2]} of {value_words(key[1], resumes_at)}"
     return _in_words(source, resumes_at)
@@ -283,8 +349,9 @@ def _in_words(source: str, resumes_at: int | None) -> str:
 class _Places:
     """Finds the whole paths of files that torch printed shortened.
 
-    torch cuts off what a path has in common with its own folder, plus one character (``shorten_filename``,
-    ``torch/utils/_traceback.py``, 2.13), so ``/tmp/net.py`` becomes ``mp/net.py``.
+    torch cuts off what a path has in common with its own folder, plus one character
+    (``shorten_filename``, ``torch/utils/_traceback.py``, 2.13), so ``/tmp/net.py`` becomes
+    ``mp/net.py``.
     """
 
     def __init__(self, files: Iterable[str], origins: Origins) -> None:
@@ -299,7 +366,9 @@ class _Places:
         origin, package = self._origins.of(file)
         if file == printed.file and file.partition("/")[0] in _TORCH_PARTS:
             origin, package = "torch", "torch"
-        return StackEntry(**printed._asdict() | {"file": file, "origin": origin, "package": package})
+        return StackEntry(
+            **printed._asdict() | {"file": file, "origin": origin, "package": package}
+        )
 
     def _search(self, short: str) -> str:
         root = self._origins.torch_root

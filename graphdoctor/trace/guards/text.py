@@ -1,7 +1,9 @@
-"""Splits a printed guard into its parts: compile id, kind, expression, the line that caused it, hint, user stack.
+"""Splits a printed guard into its parts: compile id, kind, expression, the line that caused it,
+hint, user stack.
 
-A text with another layout is kept whole as the expression. The layout, as in ``torch/_dynamo/guards.py``, 2.13 and
-2.15 (``get_verbose_code_part``, ``get_guard_fail_reason_helper``)::
+A text with another layout is kept whole as the expression. The layout, as in
+``torch/_dynamo/guards.py``, 2.13 and 2.15 (``get_verbose_code_part``,
+``get_guard_fail_reason_helper``)::
 
     0/1: EQUALS_MATCH: L['f'] == 1.5    # y = x * f  # model.py:14 in forward (HINT: …)
     User stack trace:
@@ -18,7 +20,9 @@ from typing import Literal, NamedTuple
 
 from graphdoctor.trace.breaks import PrintedEntry, parse_stack
 
-TokenKind = Literal["string", "word", "comparison", "space", "open", "close", "operator", "comment", "sign"]
+TokenKind = Literal[
+    "string", "word", "comparison", "space", "open", "close", "operator", "comment", "sign"
+]
 
 _TOKEN = re.compile(
     r"""
@@ -34,8 +38,8 @@ _TOKEN = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""A backslash takes the next character along everywhere. So which quotes can close a string doesn't depend on where the
-search begins, and at most one search per line and kind of quote is in vain."""
+"""A backslash takes the next character along everywhere. So which quotes can close a string doesn't
+depend on where the search begins, and at most one search per line and kind of quote is in vain."""
 
 _SOURCE_START = re.compile(r"[A-Za-z_]\w*(?:[.\[(]|$)")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(")
@@ -43,7 +47,9 @@ _ARITHMETIC = frozenset("+*-%/")
 
 
 class Token(NamedTuple):
-    """One token: a ``word`` is a run of characters without a meaning here, a ``comment`` goes to the end."""
+    """One token: a ``word`` is a run of characters without a meaning here, a ``comment`` goes to
+    the end.
+    """
 
     kind: TokenKind
     text: str
@@ -73,7 +79,9 @@ class Comparison(NamedTuple):
 
 
 def tokenize(text: str, start: int = 0) -> Iterator[Token]:
-    """Split a text into tokens; an unclosed quote is a sign, and an unmatched closing bracket closes nothing."""
+    """Split a text into tokens; an unclosed quote is a sign, and an unmatched closing bracket
+    closes nothing.
+    """
     depth = 0
     for match in _TOKEN.finditer(text, start):
         kind: TokenKind = match.lastgroup  # type: ignore[assignment]
@@ -87,12 +95,16 @@ def tokenize(text: str, start: int = 0) -> Iterator[Token]:
 
 def _split_at(text: str, commas: Sequence[Token], start: int, end: int) -> list[str]:
     bounds = [start, *(bound for comma in commas for bound in (comma.start, comma.end)), end]
-    items = [text[begin:stop].strip() for begin, stop in zip(bounds[::2], bounds[1::2], strict=True)]
+    items = [
+        text[begin:stop].strip() for begin, stop in zip(bounds[::2], bounds[1::2], strict=True)
+    ]
     return items if items[-1] else items[:-1]
 
 
 def split_list(text: str) -> list[str] | None:
-    """The items of a text such as ``[4, None]``, except for an empty last one; None for another text."""
+    """The items of a text such as ``[4, None]``, except for an empty last one; None for another
+    text.
+    """
     if not (text.startswith("[") and text.endswith("]")):
         return None
     commas = [token for token in tokenize(text) if token.text == "," and token.depth == 1]
@@ -109,31 +121,45 @@ def read_call(text: str) -> Call | None:
         if token.depth == 1 and token.text == ",":
             commas.append(token)
         elif token.depth == 0 and token.kind == "close":
-            return Call(match[1], tuple(_split_at(text, commas, match.end(), token.start)), text[token.end :])
+            return Call(
+                match[1],
+                tuple(_split_at(text, commas, match.end(), token.start)),
+                text[token.end :],
+            )
     return None
 
 
 def read_comparison(text: str) -> Comparison | None:
-    """The first comparison outside brackets and strings, or None; its right side can contain more."""
+    """The first comparison outside brackets and strings, or None; its right side can contain
+    more.
+    """
     for token in tokenize(text):
         if token.kind == "comparison" and token.depth == 0:
-            return Comparison(text[: token.start].strip(), " ".join(token.text.split()), text[token.end :].strip())
+            return Comparison(
+                text[: token.start].strip(), " ".join(token.text.split()), text[token.end :].strip()
+            )
     return None
 
 
 def is_source(text: str) -> bool:
-    """Whether a text is one value's source, such as ``L['x'].size()[0]``, without an operator outside brackets."""
+    """Whether a text is one value's source, such as ``L['x'].size()[0]``, without an operator
+    outside brackets.
+    """
     if _SOURCE_START.match(text) is None:
         return False
     return not any(
-        token.kind in ("comparison", "space", "operator", "comment", "sign") or not _ARITHMETIC.isdisjoint(token.text)
+        token.kind in ("comparison", "space", "operator", "comment", "sign")
+        or not _ARITHMETIC.isdisjoint(token.text)
         for token in tokenize(text)
         if token.depth == 0 and token.kind != "string"
     )
 
 
-_COMPILE_ID = re.compile(r"((?:(?:p|rank|reset)\d+:)*\[?(?:!\d+(?:/\d+/\d+)?|\d+/\d+)(?:_\d+)?\]?): ")
-"""``CompileId.__str__`` and ``TraceId.__str__`` (``torch/_guards.py``, 2.13) with our own prefixes (``merge.py``)."""
+_COMPILE_ID = re.compile(
+    r"((?:(?:p|rank|reset)\d+:)*\[?(?:!\d+(?:/\d+/\d+)?|\d+/\d+)(?:_\d+)?\]?): "
+)
+"""``CompileId.__str__`` and ``TraceId.__str__`` (``torch/_guards.py``, 2.13) with our own prefixes
+(``merge.py``)."""
 _KIND = re.compile(r"([A-Z][A-Z_]{3,})(?:: |$)")
 _PLACE = re.compile(r":(?P<line>\d{1,9}) in (?P<function>[^\s()]+)")
 _PRINTED_STACK = "\nUser stack trace:"
@@ -149,7 +175,8 @@ _CODE = re.compile(
        )*+""",
     re.DOTALL | re.VERBOSE,
 )
-"""What comes before a comment or a hint; both can be in a string. Strings end as ``tokens`` says."""
+"""What comes before a comment or a hint; both can be in a string. Strings end as ``tokens``
+says."""
 _UNKNOWN_PLACE = "<unknown>"
 
 
@@ -183,7 +210,9 @@ def take_apart(text: str) -> GuardText:
     expression, comment, hint = _split(body[kind.end() if kind else start :])
     place, note = _place(comment)
     entries = parse_stack(stack) if stack else ()
-    return GuardText(compile_id and compile_id[1], kind and kind[1], expression, place, hint, note, entries)
+    return GuardText(
+        compile_id and compile_id[1], kind and kind[1], expression, place, hint, note, entries
+    )
 
 
 def _split(body: str) -> tuple[str, str, str | None]:
@@ -202,6 +231,8 @@ def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
         has_note = is_closed and last.startswith(" (", match.end())
         if match.start() and (has_note or match.end() == len(last)):
             text = code.strip() if separator else ""
-            place = PrintedEntry(last[: match.start()], int(match["line"]), match["function"], text or None)
+            place = PrintedEntry(
+                last[: match.start()], int(match["line"]), match["function"], text or None
+            )
             return place, last[match.end() + 2 : -1] if has_note else None
     return None, None if comment == _UNKNOWN_PLACE else comment or None

@@ -1,4 +1,6 @@
-"""One log: where its bytes lie, and how to read them; its first bytes decide how it is compressed."""
+"""One log: where its bytes lie, and how to read them; its first bytes decide how it is
+compressed.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,18 @@ if TYPE_CHECKING:
 
 Compression = Literal["gzip", "xz", "zstd"]
 
-_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC: dict[bytes, Compression] = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 MAGIC_BYTES = max(map(len, _MAGIC))
 _BUFFER_BYTES = 2**17
 _CHUNK_BYTES = 2**10
 """What is decompressed at once: zstd can make 32,000 times as much of it."""
 _WINDOW_BYTES = 2**27
-"""The most that a stream may look back; it's kept in memory (``zstd --long``, twice what ``xz -9`` takes)."""
+"""The most that a stream may look back; it's kept in memory (``zstd --long``, twice what ``xz -9``
+takes)."""
 _LEAST_UNPACKED = 2**22
 """Below this, no ratio does harm."""
 _MIB = 2**20
@@ -37,7 +44,9 @@ _PART_BYTES = 2**12
 
 @dataclass(frozen=True)
 class Limits:
-    """What a compressed log may become, as the settings of the same names say; nothing after it is read."""
+    """What a compressed log may become, as the settings of the same names say; nothing after it is
+    read.
+    """
 
     log_line_mib: int = 32
     log_record_mib: int = 64
@@ -49,7 +58,9 @@ LIMITS = ContextVar("LIMITS", default=Limits())  # noqa: B039 - frozen
 
 
 class CutStreamError(Exception):
-    """A log whose bytes end, or make no sense, before the log's own end; what came until then is as it was written."""
+    """A log whose bytes end, or make no sense, before the log's own end; what came until then is as
+    it was written.
+    """
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -85,7 +96,9 @@ class _Chunked(io.RawIOBase):
 
 
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
-    """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off."""
+    """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or
+    cut off.
+    """
     new, error_kind = _decompressor(compression)
     measure = _Measure(LIMITS.get(), compression, name)
 
@@ -141,7 +154,9 @@ class _Measure:
         self._check("a line", self.line, "log_line_mib")
         self._check("a record", self.record, "log_record_mib")
         if self.unpacked > max(self.stored * self.limits.log_ratio, _LEAST_UNPACKED):
-            raise self._error(f"it holds {self.limits.log_ratio} times as much as it takes", "log_ratio")
+            raise self._error(
+                f"it holds {self.limits.log_ratio} times as much as it takes", "log_ratio"
+            )
         return chunk
 
     def _check(self, what: str, size: int, limit: str) -> None:
@@ -150,7 +165,9 @@ class _Measure:
 
     def _error(self, what: str, limit: str) -> CutStreamError:
         at = f"after {self.unpacked / _MIB:,.0f} MiB of its {self.compression} stream"
-        return CutStreamError(self.name, f"{at}, {what}, the limit that `{limit.replace('_', '-')}` sets")
+        return CutStreamError(
+            self.name, f"{at}, {what}, the limit that `{limit.replace('_', '-')}` sets"
+        )
 
 
 def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
@@ -172,9 +189,12 @@ def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exc
         import zstandard
     except ImportError as error:
         raise GraphDoctorError(
-            "This log is compressed with zstd, which needs the package zstandard.", hint="pip install zstandard"
+            "This log is compressed with zstd, which needs the package zstandard.",
+            hint="pip install zstandard",
         ) from error
-    return lambda: zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj(), zstandard.ZstdError
+    return lambda: zstandard.ZstdDecompressor(
+        max_window_size=_WINDOW_BYTES
+    ).decompressobj(), zstandard.ZstdError
 
 
 @dataclass(frozen=True)
@@ -182,8 +202,8 @@ class LogFile:
     """One log.
 
     Args:
-        line_prefix: What stands before each line of it, as a launcher writes it, such as ``[rank0]:``; the file's other
-            lines belong to other logs. Empty if it has all lines.
+        line_prefix: What stands before each line of it, as a launcher writes it, such as
+            ``[rank0]:``; the file's other lines belong to other logs. Empty if it has all lines.
     """
 
     location: str

@@ -1,4 +1,6 @@
-"""Where logs can lie: here, or wherever fsspec reads. Links in a folder, which can lead anywhere, aren't followed."""
+"""Where logs can lie: here, or wherever fsspec reads. Links in a folder, which can lead anywhere,
+aren't followed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _Answer = TypeVar("_Answer")
 
 
 class Url(str):
-    """An address that fsspec reads, such as ``s3://bucket/job``; as text, it's without its secrets."""
+    """An address that fsspec reads, such as ``s3://bucket/job``; as text, it's without its
+    secrets.
+    """
 
     __slots__ = ()
 
@@ -50,7 +54,9 @@ Location = Path | Url
 
 
 class Folder(ABC):
-    """A folder, wherever it lies; ``name`` is its path below the folder that was asked for, empty for that one."""
+    """A folder, wherever it lies; ``name`` is its path below the folder that was asked for, empty
+    for that one.
+    """
 
     location: Location
 
@@ -76,7 +82,11 @@ class Folder(ABC):
 
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
-        found = (self._log(name, size) for name, is_folder, size in sorted(self._entries()) if not is_folder)
+        found = (
+            self._log(name, size)
+            for name, is_folder, size in sorted(self._entries())
+            if not is_folder
+        )
         return [log for log in found if log is not None]
 
     def folder(self, name: str) -> Folder:
@@ -86,7 +96,11 @@ class Folder(ABC):
     def folders(self) -> list[Folder]:
         """The folders in it, by name, without hidden ones, which are of other programs."""
         names = sorted(name for name, is_folder, _ in self._entries() if is_folder)
-        return [self.folder(name) for name in names if not name.startswith(".") and name != "__pycache__"]
+        return [
+            self.folder(name)
+            for name in names
+            if not name.startswith(".") and name != "__pycache__"
+        ]
 
     def path_below(self, name: str) -> str:
         """The path of something in it below the folder that was asked for."""
@@ -139,7 +153,9 @@ class LocalFolder(Folder):
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether a file is really in its folder: a recording can come with links to anything, and with pipes."""
+    """Whether a file is really in its folder: a recording can come with links to anything, and with
+    pipes.
+    """
     return path.is_file() and not path.is_symlink()
 
 
@@ -155,7 +171,9 @@ def place_at(location: Location) -> LogFile | Folder | None:
     return LocalFolder(location) if location.exists() else None
 
 
-def for_each(function: Callable[[_Item], _Answer], items: Iterable[_Item], logs: Sequence[LogFile]) -> list[_Answer]:
+def for_each(
+    function: Callable[[_Item], _Answer], items: Iterable[_Item], logs: Sequence[LogFile]
+) -> list[_Answer]:
     """The function's answer for each item; at the same time if the logs aren't on this machine."""
     if len(logs) < 2 or not any(log.is_remote for log in logs):
         return [function(item) for item in items]

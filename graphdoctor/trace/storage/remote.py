@@ -1,7 +1,9 @@
-"""Logs that lie where fsspec reads: object stores, other machines, archives. The only module that imports fsspec.
+"""Logs that lie where fsspec reads: object stores, other machines, archives. The only module that
+imports fsspec.
 
-Bytes come in ranges, first small ones, since often only a log's beginning is wanted. A range that fails is asked for
-again a few times; then the log ends there with ``CutStreamError``, and so does one that is shorter than it should be.
+Bytes come in ranges, first small ones, since often only a log's beginning is wanted. A range that
+fails is asked for again a few times; then the log ends there with ``CutStreamError``, and so does
+one that is shorter than it should be.
 """
 
 from __future__ import annotations
@@ -28,14 +30,29 @@ _PAUSE_S = 0.3
 _LIMIT_S = 90
 """For one answer, with all that the store's own package tries: some try for many minutes."""
 _UNREACHABLE = frozenset(
-    {"ConnectionError", "TimeoutError", "gaierror", "ConnectTimeoutError", "EndpointConnectionError"}
+    {
+        "ConnectionError",
+        "TimeoutError",
+        "gaierror",
+        "ConnectTimeoutError",
+        "EndpointConnectionError",
+    }
     | {"ClientConnectorError", "NoValidConnectionsError"}
 )
-"""Names of exceptions, since each store has its own; so are those for a connection that ends in an answer."""
+"""Names of exceptions, since each store has its own; so are those for a connection that ends in an
+answer."""
 _NO_CREDENTIALS = "no credentials were found"
-_CREDENTIALS = "Credentials are found as the store's own tools find them, or in fsspec's configuration."
+_CREDENTIALS = (
+    "Credentials are found as the store's own tools find them, or in fsspec's configuration."
+)
 _CUT = frozenset(
-    {"ClientPayloadError", "ConnectionClosedError", "ConnectionResetError", "ContentLengthError", "IncompleteRead"}
+    {
+        "ClientPayloadError",
+        "ConnectionClosedError",
+        "ConnectionResetError",
+        "ContentLengthError",
+        "IncompleteRead",
+    }
     | {"ServerDisconnectedError"}
 )
 
@@ -70,7 +87,9 @@ def _ranges(log: LogFile, position: int) -> Generator[bytes]:
     try:
         while size is None or position < size:
             try:
-                opened = opened or _in_time(partial(_file_at, log.location, position, is_streamed=is_streamed))
+                opened = opened or _in_time(
+                    partial(_file_at, log.location, position, is_streamed=is_streamed)
+                )
                 content = _in_time(partial(_read, opened[1], count, is_streamed=is_streamed))
             except Exception as error:
                 _close(opened)
@@ -79,13 +98,19 @@ def _ranges(log: LogFile, position: int) -> Generator[bytes]:
                     is_streamed = True
                     continue
                 failures += 1
-                if failures == _TRIES or isinstance(error, PermissionError | FileNotFoundError | _TooLateError):
+                if failures == _TRIES or isinstance(
+                    error, PermissionError | FileNotFoundError | _TooLateError
+                ):
                     raise CutStreamError(log.name, _reason(error)) from error
                 time.sleep(_PAUSE_S * failures)
                 continue
             if not content:
                 break
-            failures, position, count = 0, position + len(content), min(count * _GROWTH, _MOST_BYTES)
+            failures, position, count = (
+                0,
+                position + len(content),
+                min(count * _GROWTH, _MOST_BYTES),
+            )
             yield content
         if size is not None and position < size:
             raise CutStreamError(log.name, f"it ends after {position:,} of {size:,} bytes")
@@ -107,7 +132,9 @@ def _read(file: BinaryIO, count: int, *, is_streamed: bool) -> bytes:
 
 def _file_at(url: str, start: int, *, is_streamed: bool) -> tuple[Any, BinaryIO]:
     system, path = _opened(url)
-    file: BinaryIO = system.open(path, "rb", **{"block_size": 0} if is_streamed else {"cache_type": "none"})
+    file: BinaryIO = system.open(
+        path, "rb", **{"block_size": 0} if is_streamed else {"cache_type": "none"}
+    )
     if start and not is_streamed:
         file.seek(start)
     while is_streamed and start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
@@ -165,10 +192,17 @@ class _RemoteFolder(Folder):
                 entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        found = {str(entry["name"]).rstrip("/"): entry for entry in entries if entry["type"] in ("file", "directory")}
+        found = {
+            str(entry["name"]).rstrip("/"): entry
+            for entry in entries
+            if entry["type"] in ("file", "directory")
+        }
         # The placeholder that some tools put into an empty folder has the folder's own name.
         found.pop(path.rstrip("/"), None)
-        return [(_last(whole), each["type"] == "directory", each.get("size")) for whole, each in found.items()]
+        return [
+            (_last(whole), each["type"] == "directory", each.get("size"))
+            for whole, each in found.items()
+        ]
 
 
 def _below(url: Url, name: str) -> Url:
@@ -191,7 +225,9 @@ def _opened(url: str) -> tuple[Any, str]:
     if url.startswith(("zip://", "tar://")) and "::" not in url:
         kind = url[:3]
         example = f"{kind}://::{url[6:] or 'logs.' + kind}"
-        raise GraphDoctorError(f"{url} doesn't say which archive.", hint=f"Name it after two colons: {example}")
+        raise GraphDoctorError(
+            f"{url} doesn't say which archive.", hint=f"Name it after two colons: {example}"
+        )
     try:
         found: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:
@@ -201,7 +237,9 @@ def _opened(url: str) -> tuple[Any, str]:
 
 def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
     causes = [error, error.__cause__, error.__context__]
-    name = next((cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), "")
+    name = next(
+        (cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), ""
+    )
     needs, package = f"Reading {url.partition(':')[0]}:// needs", name.partition(".")[0]
     if not package:
         return GraphDoctorError(f"{needs} another package: {error}.")
@@ -217,7 +255,9 @@ def _explained(url: str) -> Iterator[None]:
     except Exception as error:
         reason = _reason(error)
         is_denied = reason == _NO_CREDENTIALS or isinstance(error, PermissionError)
-        raise GraphDoctorError(f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None) from error
+        raise GraphDoctorError(
+            f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None
+        ) from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

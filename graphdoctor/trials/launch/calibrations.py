@@ -1,6 +1,8 @@
-"""Keeps what profiles measured of this machine's devices: ``calibrations.json`` in the user's state folder.
+"""Keeps what profiles measured of this machine's devices: ``calibrations.json`` in the user's state
+folder.
 
-A device reaches the same in every program, so it is measured once for each torch, number of threads and precision.
+A device reaches the same in every program, so it is measured once for each torch, number of threads
+and precision.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _MOST = 20
 
 
 def kept_calibrations() -> tuple[Calibration, ...]:
-    """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be read."""
+    """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be
+    read.
+    """
     kept: list[Calibration] = []
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(file.read_bytes()) if (file := _file()) is not None else []
@@ -32,7 +36,9 @@ def kept_calibrations() -> tuple[Calibration, ...]:
 
 
 def keep_calibration(found: Calibration) -> None:
-    """Keep what a profile measured, in place of what was kept for the same; where nothing can be written, don't."""
+    """Keep what a profile measured, in place of what was kept for the same; where nothing can be
+    written, don't.
+    """
     file = _file()
     if file is None:
         return
@@ -40,7 +46,9 @@ def keep_calibration(found: Calibration) -> None:
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.with_name(f"{_FILE}.{os.getpid()}")
-        written.write_text(json.dumps([plain(each) for each in (*others, found)][-_MOST:]), encoding="utf-8")
+        written.write_text(
+            json.dumps([plain(each) for each in (*others, found)][-_MOST:]), encoding="utf-8"
+        )
         written.replace(file)
 
 

@@ -1,7 +1,8 @@
 """Asks a library which architectures it has, and has a program written of each.
 
-Comes in: a library's name and an interpreter that has it. Goes out: a ``Catalog``, or a file that is a target. A
-process of its own does it (``graphdoctor/probe/ways_in/catalog.py``), which can hang, crash or use up memory.
+Comes in: a library's name and an interpreter that has it. Goes out: a ``Catalog``, or a file that
+is a target. A process of its own does it (``graphdoctor/probe/ways_in/catalog.py``), which can
+hang, crash or use up memory.
 """
 
 from __future__ import annotations
@@ -32,24 +33,33 @@ def architectures(library: str, setup: Setup) -> Catalog:
 def write_program(
     library: str, architecture: str, folder: Path, setup: Setup, *, version: str | None = None
 ) -> Program | Refusal:
-    """Write a program with an architecture's smallest configuration that runs in eager mode, or say why there is none.
+    """Write a program with an architecture's smallest configuration that runs in eager mode, or say
+    why there is none.
 
     Raises:
-        GraphDoctorError: There is no such catalog, the library or torch isn't installed there, or the file can't be
-            written.
+        GraphDoctorError: There is no such catalog, the library or torch isn't installed there, or
+            the file can't be written.
         KeyboardInterrupt: The process was interrupted.
     """
     path = folder / file_name(architecture)
     made: dict[str, Any] = {"path": str(path), "library": library, "architecture": architecture}
-    if library in LIBRARIES and version is not None and _is_written(path, library, version, architecture):
+    if (
+        library in LIBRARIES
+        and version is not None
+        and _is_written(path, library, version, architecture)
+    ):
         return Program(**made, version=version, parameters=None)
     events, refusal = _asked(library, setup, architecture, path)
     if refusal is None and "refused" in events:
         refused = events["refused"]
-        refusal = Refusal(kind=refused["kind"], message=refused["message"], traceback=refused["traceback"])
+        refusal = Refusal(
+            kind=refused["kind"], message=refused["message"], traceback=refused["traceback"]
+        )
     if refusal is not None:
         return refusal
-    return Program(**made, version=events["library"]["version"], parameters=events["program"]["parameters"])
+    return Program(
+        **made, version=events["library"]["version"], parameters=events["program"]["parameters"]
+    )
 
 
 def file_name(architecture: str) -> str:
@@ -59,7 +69,10 @@ def file_name(architecture: str) -> str:
 
 def _is_written(path: Path, library: str, version: str, architecture: str) -> bool:
     header = program_header(
-        library=library, version=version, architecture=architecture, graphdoctor=graphdoctor.__version__
+        library=library,
+        version=version,
+        architecture=architecture,
+        graphdoctor=graphdoctor.__version__,
     )
     try:
         return path.read_text(encoding="utf-8").startswith(header)
@@ -71,7 +84,9 @@ def _asked(
     library: str, setup: Setup, architecture: str | None = None, program: Path | None = None
 ) -> tuple[dict[str, Any], Refusal | None]:
     if library not in LIBRARIES:
-        hint = nearest(library.lower(), LIBRARIES, otherwise=f"There are catalogs of {', '.join(LIBRARIES)}.")
+        hint = nearest(
+            library.lower(), LIBRARIES, otherwise=f"There are catalogs of {', '.join(LIBRARIES)}."
+        )
         raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
     request = CatalogRequest(
         library=library,
@@ -95,7 +110,9 @@ def _asked(
 
 
 def _refusal(child: ChildExit, last: dict[str, Any], setup: Setup) -> Refusal:
-    ended = end_of_probe(child.status, child.stopped_for, last, python=setup.interpreter, timeout_s=setup.timeout_s)
+    ended = end_of_probe(
+        child.status, child.stopped_for, last, python=setup.interpreter, timeout_s=setup.timeout_s
+    )
     if ended.reason == "interrupted":
         raise KeyboardInterrupt
     message = ended.message or "The process ended early."

@@ -26,7 +26,14 @@ import orjson
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.reading import plain, write_private
-from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
+from graphdoctor.probe.wire import (
+    CRASH_FILE,
+    EVENTS_FILE,
+    FORMAT,
+    META_FILE,
+    REQUEST_FILE,
+    TRACE_FOLDER,
+)
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.store import unwritable
@@ -45,13 +52,15 @@ _QUIET_S = 1.0
 """How long the output must be quiet after the probe's end to count as over."""
 
 _PIPE_BYTES = 2**20
-"""More than the pipe can hold when the probe ends: later output is from a process that it left behind."""
+"""More than the pipe can hold when the probe ends: later output is from a process that it left
+behind."""
 
 _PROCESS_S = 600.0
 """How long one process of a study may take unless the user says so."""
 
 RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
-"""Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
+"""Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py``
+reads it."""
 
 _TRACE_VARIABLE = "TORCH_TRACE"
 _OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC)
@@ -66,7 +75,8 @@ def _ignore(_what: object) -> None: ...
 class Setup:
     """How processes are run, and what is done meanwhile.
 
-    None for our interpreter, no limits (of resident memory on Linux), no warm start, our working directory.
+    None for our interpreter, no limits (of resident memory on Linux), no warm start, our working
+    directory.
     """
 
     python: str | None = None
@@ -87,7 +97,9 @@ class Setup:
 
     @property
     def with_limit(self) -> Setup:
-        """The same with a limit of time, if there is none: "max-autotune" tries kernels for minutes."""
+        """The same with a limit of time, if there is none: "max-autotune" tries kernels for
+        minutes.
+        """
         return replace(self, timeout_s=self.timeout_s or _PROCESS_S)
 
 
@@ -101,7 +113,11 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
         write_private(request_path, json.dumps(request.for_probe()))
         write_meta(recording, described, None)
     child = watch(
-        request_path, setup, traced=request.is_recorded, backend=request.spec.backend, descriptors=request.descriptors
+        request_path,
+        setup,
+        traced=request.is_recorded,
+        backend=request.spec.backend,
+        descriptors=request.descriptors,
     )
     if child.crash is not None:
         setup.on_output(child.crash.encode())
@@ -109,7 +125,9 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
     from graphdoctor.trials.launch.ends import end_of_probe
 
     last = last_events(recording)
-    ended = end_of_probe(child.status, child.stopped_for, last, python=python, timeout_s=setup.timeout_s)
+    ended = end_of_probe(
+        child.status, child.stopped_for, last, python=python, timeout_s=setup.timeout_s
+    )
     ended = ended.replace(duration_s=child.duration_s, traceback=child.crash or ended.traceback)
     with written(recording):
         write_meta(recording, described, ended)
@@ -138,13 +156,18 @@ def watch(
     """Start a child for a request, and wait for its end."""
     started = time.monotonic()
     folder = request_path.parent
-    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
+    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that
+    # one.
     left_out = (_TRACE_VARIABLE, RECORDING_VARIABLE)
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
     # The probe is stopped when we are terminated or lose the terminal, too.
-    with handling((signal.SIGTERM, signal.SIGHUP), interrupt), Lifeline() as lifeline, _Uninterrupted() as start:
+    with (
+        handling((signal.SIGTERM, signal.SIGHUP), interrupt),
+        Lifeline() as lifeline,
+        _Uninterrupted() as start,
+    ):
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
             process = setup.warm.start(
@@ -168,7 +191,8 @@ def watch(
                     stderr=subprocess.STDOUT,
                     env=environment,
                     cwd=setup.folder,
-                    # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
+                    # A group of its own: Ctrl-C reaches the probe through us, and its children can
+                    # be stopped with it.
                     process_group=0,
                     pass_fds=(*descriptors, lifeline.descriptor),
                 )
@@ -186,26 +210,33 @@ def written(recording: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise GraphDoctorError(f"The recording {recording} was removed while the program ran.") from error
+        raise GraphDoctorError(
+            f"The recording {recording} was removed while the program ran."
+        ) from error
     except OSError as error:
         raise unwritable(recording, error) from error
 
 
 def probe_command(python: str) -> list[str]:
     """Starts the child's main script, but for its argument."""
-    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports where.
+    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports
+    # where.
     return [python, "-u", "-X", "faulthandler", str(_PROBE)]
 
 
 @contextlib.contextmanager
 def starting(python: str, wanted: str) -> Iterator[None]:
-    """Say in a sentence why an interpreter can't be started; ``wanted``: which one to name instead."""
+    """Say in a sentence why an interpreter can't be started; ``wanted``: which one to name
+    instead.
+    """
     try:
         yield
     except OSError as error:
         raise GraphDoctorError(
             f"The interpreter {python} can't be started: {error.strerror}.",
-            hint=None if error.errno in _OF_THE_SYSTEM else f"Set --python to the path of {wanted}.",
+            hint=None
+            if error.errno in _OF_THE_SYSTEM
+            else f"Set --python to the path of {wanted}.",
         ) from error
 
 
@@ -233,7 +264,9 @@ class _Output:
             self._is_writing = False
 
     def finish(self) -> None:
-        """Wait for the last of the output; a process that the program left behind may hold the pipe forever."""
+        """Wait for the last of the output; a process that the program left behind may hold the pipe
+        forever.
+        """
         limit = self._byte_count + _PIPE_BYTES
         while self._thread.is_alive() and self._byte_count < limit:
             before = self._byte_count
@@ -244,7 +277,9 @@ class _Output:
 
 
 class _Uninterrupted(contextlib.ExitStack):
-    """Puts off signals that end us while a probe is started: one that nobody knows of yet would outlive us."""
+    """Puts off signals that end us while a probe is started: one that nobody knows of yet would
+    outlive us.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,7 +287,11 @@ class _Uninterrupted(contextlib.ExitStack):
 
     def defer(self) -> None:
         """From here on, but for what is ignored anyway."""
-        heard = [each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if callable(signal.getsignal(each))]
+        heard = [
+            each
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if callable(signal.getsignal(each))
+        ]
         self.enter_context(handling(heard, lambda number, _: self._deferred.append(number)))
 
     def end(self) -> None:
@@ -263,7 +302,10 @@ class _Uninterrupted(contextlib.ExitStack):
 
 
 def _wait(
-    process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup, start: _Uninterrupted
+    process: subprocess.Popen[bytes] | WarmProcess,
+    recording: Path,
+    setup: Setup,
+    start: _Uninterrupted,
 ) -> StoppedFor | None:
     memory_bytes = setup.memory_bytes
     deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
@@ -303,7 +345,9 @@ def _resident_bytes(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, object], object]) -> Iterator[None]:
+def handling(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, object], object]
+) -> Iterator[None]:
     """Handle signals meanwhile, which only the main thread can."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number in numbers if is_main}
@@ -319,8 +363,12 @@ def interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.Signals, ...]) -> None:
-    """Send the signals one by one, with a grace period each, until the probe is gone; another Ctrl-C skips the wait."""
+def _stop(
+    process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.Signals, ...]
+) -> None:
+    """Send the signals one by one, with a grace period each, until the probe is gone; another
+    Ctrl-C skips the wait.
+    """
     for number in signals:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -359,7 +407,10 @@ def _crash_report(recording: Path) -> str | None:
     except OSError:
         return None
     text = text.partition("\nExtension modules:")[0]
-    return "".join([line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line]) or None
+    return (
+        "".join([line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line])
+        or None
+    )
 
 
 def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:
@@ -374,7 +425,9 @@ def check_interpreter(python: str, wanted: str = "an interpreter") -> None:
     """Refuse an interpreter that can't be started, before anything is written for it."""
     with starting(python, wanted):
         if shutil.which(python) is None:
-            raise OSError(errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT))
+            raise OSError(
+                errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT)
+            )
 
 
 def interpreter(asked: str | None) -> str:

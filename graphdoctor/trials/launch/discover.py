@@ -1,6 +1,7 @@
 """Finds what in a project could be a target, from its source alone: nothing is imported.
 
-Conservative: a file is ready only if ``graphdoctor explain FILE`` would find the target and its inputs by itself.
+Conservative: a file is ready only if ``graphdoctor explain FILE`` would find the target and its
+    inputs by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from typing import NamedTuple
 from graphdoctor.probe.wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS
 
 _SKIPPED_FOLDERS = frozenset(
-    {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env", "tests", "test", "docs"}
+    {
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "build",
+        "dist",
+        "venv",
+        "env",
+        "tests",
+        "test",
+        "docs",
+    }
 )
 _MAX_FILES = 5000
 _MAX_BYTES = 1 << 20
@@ -66,7 +78,11 @@ def is_script(path: Path) -> bool:
     Uncertain for what isn't seen in its source; False for what can't be read.
     """
     tree = _parsed(path)
-    return tree is not None and _why_ready(tree) is None and (_runs(tree) or not _may_hold_target(tree))
+    return (
+        tree is not None
+        and _why_ready(tree) is None
+        and (_runs(tree) or not _may_hold_target(tree))
+    )
 
 
 def script_hint(file: str) -> str:
@@ -88,28 +104,41 @@ def _runs(tree: ast.Module) -> bool:
                 return True
             case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
                 return True
-            case ast.Expr(value=ast.Call(func=function)) if not ast.unparse(function).startswith(("torch.", "sys.")):
+            case ast.Expr(value=ast.Call(func=function)) if not ast.unparse(function).startswith(
+                ("torch.", "sys.")
+            ):
                 return True
     return False
 
 
 def _may_hold_target(tree: ast.Module) -> bool:
-    """Whether something is defined that the probe could choose; names can also be made in ways that aren't seen."""
+    """Whether something is defined that the probe could choose; names can also be made in ways that
+    aren't seen.
+    """
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_"):
                     return True
             case ast.alias(name=name, asname=given):
                 if (given or name) in ("build", "model", "*"):
                     return True
-            case ast.Lambda() | ast.Name(id="build" | "model" | "globals" | "exec" | "setattr" | "type"):
+            case (
+                ast.Lambda()
+                | ast.Name(id="build" | "model" | "globals" | "exec" | "setattr" | "type")
+            ):
                 return True
     return False
 
 
 def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and those below it with the names of their files; no environments, hidden folders and links."""
+    """A folder and those below it with the names of their files; no environments, hidden folders
+    and links.
+    """
     for place, names, files in os.walk(root):
         kept = sorted(name for name in names if not name.startswith(".") and name not in left_out)
         names[:] = [name for name in kept if not Path(place, name, "pyvenv.cfg").exists()]
@@ -141,7 +170,11 @@ def _why_ready(tree: ast.Module) -> str | None:
     if build is not None and inputs and "build" in callable_:
         return f"build() and {inputs}()"
     if build is not None:
-        return "build() returns the inputs too" if "build" in callable_ and _returns_pair(build) else None
+        return (
+            "build() returns the inputs too"
+            if "build" in callable_ and _returns_pair(build)
+            else None
+        )
     name, node = _only_target(tree, functions)
     if name is not None and inputs:
         return f"{name} and {inputs}()"
@@ -149,8 +182,12 @@ def _why_ready(tree: ast.Module) -> str | None:
     return f"{name}.{own}" if own else None
 
 
-def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tuple[str | None, ast.ClassDef | None]:
-    """The one thing in a file that the probe would choose, and its class; None for each that there isn't."""
+def _only_target(
+    tree: ast.Module, functions: dict[str, ast.FunctionDef]
+) -> tuple[str | None, ast.ClassDef | None]:
+    """The one thing in a file that the probe would choose, and its class; None for each that there
+    isn't.
+    """
     classes = _module_classes(tree)
     for node in tree.body:
         match node:
@@ -163,7 +200,11 @@ def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tup
     ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
     if len(ready) == 1:
         return ready[0].name, ready[0]
-    own = [name for name in functions if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")]
+    own = [
+        name
+        for name in functions
+        if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")
+    ]
     return f"{own[0]}()" if not ready and len(own) == 1 else None, None
 
 
@@ -182,7 +223,9 @@ def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.Clas
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             return _needs_arguments(item, bound=1)
     bases = [ast.unparse(base) for base in node.bases]
-    return any(base in classes and _constructor_needs_arguments(classes[base], classes) for base in bases)
+    return any(
+        base in classes and _constructor_needs_arguments(classes[base], classes) for base in bases
+    )
 
 
 def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
@@ -194,7 +237,9 @@ def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
 
 def _returns_pair(function: ast.FunctionDef) -> bool:
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-    return bool(returned) and all(isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned)
+    return bool(returned) and all(
+        isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned
+    )
 
 
 def _own_inputs(node: ast.ClassDef | None) -> str | None:
@@ -211,4 +256,6 @@ def _own_inputs(node: ast.ClassDef | None) -> str | None:
 
 def _compile_line(tree: ast.Module) -> int | None:
     named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return min((node.lineno for node in named if ast.unparse(node) == "torch.compile"), default=None)
+    return min(
+        (node.lineno for node in named if ast.unparse(node) == "torch.compile"), default=None
+    )

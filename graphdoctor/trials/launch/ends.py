@@ -1,4 +1,5 @@
-"""How a child ended, from its exit status, what it reported, and what it was stopped for, in the command line's words.
+"""How a child ended, from its exit status, what it reported, and what it was stopped for, in the
+command line's words.
 
 Imported once the child has ended, because of the models that it needs.
 """
@@ -16,7 +17,8 @@ from graphdoctor.facts.wording import first_line
 from graphdoctor.probe.wire import EXIT_CLOSED, EXIT_UNWRITABLE
 
 _MAX_LINE = 500
-"""Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
+"""Longest line of a program's message that is repeated in ours; its traceback has the whole
+message."""
 
 StoppedFor = Literal["timeout", "memory", "interrupted"]
 
@@ -28,11 +30,20 @@ _Events = Mapping[str, dict[str, Any]]
 
 
 def end_of_probe(
-    status: int, stopped_for: StoppedFor | None, last: _Events, *, python: str, timeout_s: float | None
+    status: int,
+    stopped_for: StoppedFor | None,
+    last: _Events,
+    *,
+    python: str,
+    timeout_s: float | None,
 ) -> ProbeExit:
     """How a probe ended."""
     phase = last.get("phase", {})
-    found: _Fields = {"status": status, "phase": phase.get("phase"), "phase_kind": phase.get("kind")}
+    found: _Fields = {
+        "status": status,
+        "phase": phase.get("phase"),
+        "phase_kind": phase.get("kind"),
+    }
     found |= _end(status, stopped_for, last, python=python, timeout_s=timeout_s)
     if stopped_for in ("timeout", "memory") and found["reason"] in ("timeout", "killed"):
         found["stopped_for"] = stopped_for
@@ -40,14 +51,24 @@ def end_of_probe(
 
 
 def _end(
-    status: int, stopped_for: StoppedFor | None, last: _Events, *, python: str, timeout_s: float | None
+    status: int,
+    stopped_for: StoppedFor | None,
+    last: _Events,
+    *,
+    python: str,
+    timeout_s: float | None,
 ) -> _Fields:
     phase, kind = last.get("phase", {}).get("phase"), last.get("phase", {}).get("kind")
     when = during(phase)
     if last.get("finished", {}).get("is_complete"):
-        # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
-        found = {"reason": "finished", "peak_memory_bytes": last["finished"].get("peak_memory_bytes")}
-        # Threads that the program left running may keep the process alive; then its end is our doing.
+        # What happens while Python shuts down, exit handlers included, takes nothing from the
+        # recording.
+        found = {
+            "reason": "finished",
+            "peak_memory_bytes": last["finished"].get("peak_memory_bytes"),
+        }
+        # Threads that the program left running may keep the process alive; then its end is our
+        # doing.
         return found | ({"status": None} if stopped_for else {})
     if stopped_for == "interrupted" or "interrupted" in last:
         return {"reason": "interrupted", "message": f"Interrupted{when}."}
@@ -62,10 +83,16 @@ def _end(
     if "error" in last:
         return _end_by_error(last["error"], when, None if kind != "importing torch" else python)
     if status == EXIT_UNWRITABLE:
-        return {"reason": "error", "message": f"The recording could not be written{when}: the disk may be full."}
+        return {
+            "reason": "error",
+            "message": f"The recording could not be written{when}: the disk may be full.",
+        }
     if status == EXIT_CLOSED:
         closed = "The program closed a file descriptor that isn't its own"
-        return {"reason": "error", "message": f"{closed}{when}, so the recording could not be written."}
+        return {
+            "reason": "error",
+            "message": f"{closed}{when}, so the recording could not be written.",
+        }
     if not last:
         return _coded("unusable_python", {"python": python, "status": status})
     return _end_by_death(status, when)
@@ -83,7 +110,10 @@ def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) ->
     if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         return {"reason": "interrupted", "message": "Interrupted."}
     if status < 0:
-        return {"reason": "killed", "message": f"The program was killed by {_signal_name(-status)}."}
+        return {
+            "reason": "killed",
+            "message": f"The program was killed by {_signal_name(-status)}.",
+        }
     # A traceback that the program printed and survived (an interactive loop) is not a failure.
     if error and status:
         return _end_by_raising("The program failed", error)
@@ -96,7 +126,9 @@ def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) ->
 def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
     """How a block of a program ended that was recorded in its own process."""
     error: dict[str, str] | None = last.get("ended", {}).get("error")
-    found: _Fields = {"reason": "finished"} if error is None else _end_by_raising("The block failed", error)
+    found: _Fields = (
+        {"reason": "finished"} if error is None else _end_by_raising("The block failed", error)
+    )
     if error is not None and error["type"] == "KeyboardInterrupt":
         found["reason"] = "interrupted"
     return ProbeExit(status=None, duration_s=duration_s, **found)
@@ -113,14 +145,22 @@ _PLACE = re.compile(r'^  File "(?!.*site-packages)([^"\n]+)", line (\d+)', re.MU
 
 def _failed_call(event: dict[str, Any]) -> _Fields:
     call = f"call {event['index']}"
-    failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
+    failed = (
+        f"torch.compile refused {call}"
+        if event["from_compiler"]
+        else f"The program failed in {call}"
+    )
     if event.get("is_eager") and (places := _PLACE.findall(event["traceback"])):
         failed += f", at {places[-1][0]}:{places[-1][1]}"
     found = _end_by_raising(failed, event)
     if event.get("is_eager"):
-        found["hint"] = "It fails without torch.compile, too: fix the program, or its inputs (example_inputs)."
+        found["hint"] = (
+            "It fails without torch.compile, too: fix the program, or its inputs (example_inputs)."
+        )
         if unasked := re.match(r"(\w+\(\)) takes 0 positional arguments but ", event["message"]):
-            found["hint"] = f"If it makes what is to be compiled, name it with its parentheses: {unasked[1]}."
+            found["hint"] = (
+                f"If it makes what is to be compiled, name it with its parentheses: {unasked[1]}."
+            )
     changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
     if any(value is not None for value in changes.values()):
         found |= _coded("changed_call", {"failed": found["message"], **changes})
@@ -139,9 +179,17 @@ def _end_by_raising(what: str, error: dict[str, str]) -> _Fields:
 
 
 def _coded(code: HintCode, values: dict[str, HintValue]) -> _Fields:
-    """An error whose words name options: in those of the command line, with the code for other surfaces."""
+    """An error whose words name options: in those of the command line, with the code for other
+    surfaces.
+    """
     message, hint = words(code, values, COMMAND_LINE)
-    return {"reason": "error", "message": message, "hint": hint, "hint_code": code, "hint_values": values}
+    return {
+        "reason": "error",
+        "message": message,
+        "hint": hint,
+        "hint_code": code,
+        "hint_values": values,
+    }
 
 
 def _end_by_exit(event: dict[str, Any], when: str, *, is_import: bool) -> _Fields:
@@ -149,13 +197,17 @@ def _end_by_exit(event: dict[str, Any], when: str, *, is_import: bool) -> _Field
     return {
         "reason": "exited",
         "message": f"The program called sys.exit({event['status']}){when}{place}.",
-        "hint": 'Put the part that runs as a script under if __name__ == "__main__":.' if is_import else None,
+        "hint": 'Put the part that runs as a script under if __name__ == "__main__":.'
+        if is_import
+        else None,
         "traceback": event["traceback"],
     }
 
 
 def _end_by_error(event: dict[str, Any], when: str, without_torch: str | None) -> _Fields:
-    """An error that the probe reported; ``without_torch``: the interpreter, if it occurred while torch was imported."""
+    """An error that the probe reported; ``without_torch``: the interpreter, if it occurred while
+    torch was imported.
+    """
     if "code" in event:
         return _coded(event["code"], event.get("values", {}))
     if "type" not in event:
@@ -163,19 +215,29 @@ def _end_by_error(event: dict[str, Any], when: str, without_torch: str | None) -
         text = text if text.endswith((".", "…")) else f"{text}."
         return {"reason": "error", "message": text, "hint": event.get("hint")}
     if without_torch is not None:
-        values: dict[str, HintValue] = {"python": without_torch, "error": _first_line(event["message"])}
+        values: dict[str, HintValue] = {
+            "python": without_torch,
+            "error": _first_line(event["message"]),
+        }
         return _coded("no_torch", values) | {"traceback": event["traceback"]}
     return _end_by_raising(f"The program failed{when}", event)
 
 
 def _end_by_death(status: int, when: str) -> _Fields:
     if status >= 0:
-        return {"reason": "exited", "message": f"The program ended the process{when}, with exit status {status}."}
+        return {
+            "reason": "exited",
+            "message": f"The program ended the process{when}, with exit status {status}.",
+        }
     name = _signal_name(-status)
     crash = "Its last Python lines are above. Does the same call work without torch.compile?"
     hints = dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"), crash)
     hints["SIGKILL"] = "The system kills a process that uses up its memory: try smaller inputs."
-    return {"reason": "killed", "message": f"The process was killed by {name}{when}.", "hint": hints.get(name)}
+    return {
+        "reason": "killed",
+        "message": f"The process was killed by {name}{when}.",
+        "hint": hints.get(name),
+    }
 
 
 def _signal_name(number: int) -> str:

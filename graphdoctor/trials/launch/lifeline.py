@@ -1,9 +1,10 @@
 """What ends a child with us, however we end: a pipe of which we alone hold the writing end.
 
-The system closes it when we are gone, SIGKILL included. On Linux it then kills the child's process group by itself
-(``F_SETSIG`` and ``O_ASYNC`` of ``fcntl(2)``): that needs no thread and no code in the child, reaches what the child
-has started, and doesn't depend on which of our threads started it, as ``PR_SET_PDEATHSIG`` does. Elsewhere a thread of
-the child waits for the end of the pipe (``graphdoctor/probe/ways_in/process.py``).
+The system closes it when we are gone, SIGKILL included. On Linux it then kills the child's process
+group by itself (``F_SETSIG`` and ``O_ASYNC`` of ``fcntl(2)``): that needs no thread and no code in
+the child, reaches what the child has started, and doesn't depend on which of our threads started
+it, as ``PR_SET_PDEATHSIG`` does. Elsewhere a thread of the child waits for the end of the pipe
+(``graphdoctor/probe/ways_in/process.py``).
 """
 
 from __future__ import annotations

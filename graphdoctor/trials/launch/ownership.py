@@ -1,7 +1,8 @@
-"""Whether a recording was made by this user, on this machine, in the folder where it lies, and is still as it was.
+"""Whether a recording was made by this user, on this machine, in the folder where it lies, and is
+still as it was.
 
-A recording names an interpreter and holds code, and anybody can write one. So a recording that graphdoctor made gets a
-signature, by a key in the user's state folder, where no checkout reaches.
+A recording names an interpreter and holds code, and anybody can write one. So a recording that
+graphdoctor made gets a signature, by a key in the user's state folder, where no checkout reaches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _MACHINE_ID = Path("/etc/machine-id")
 
 
 def sign(recording: Path) -> None:
-    """Sign a recording that has just been made; without a state folder or on a full disk it stays unsigned."""
+    """Sign a recording that has just been made; without a state folder or on a full disk it stays
+    unsigned.
+    """
     with contextlib.suppress(OSError):
         if _key() is None:
             _make_key()
@@ -68,12 +71,20 @@ def _where(recording: Path) -> list[str]:
 def _signed(content: list[Any]) -> str | None:
     if (key := _key()) is None:
         return None
-    return hmac.new(key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+    return hmac.new(
+        key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256
+    ).hexdigest()
 
 
 def _files(recording: Path) -> list[list[str]]:
-    """Name and digest of what a reader could take for a part of the run: the request, how it went, and any log."""
-    files = [recording / name for name in (REQUEST_FILE, META_FILE, EVENTS_FILE) if (recording / name).exists()]
+    """Name and digest of what a reader could take for a part of the run: the request, how it went,
+    and any log.
+    """
+    files = [
+        recording / name
+        for name in (REQUEST_FILE, META_FILE, EVENTS_FILE)
+        if (recording / name).exists()
+    ]
     for folder in (recording, recording / TRACE_FOLDER):
         files += sorted(folder.glob("*.log"))
     return [[str(path.relative_to(recording)), _digest(path)] for path in files]
@@ -95,7 +106,11 @@ def _key() -> bytes | None:
         return None
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(descriptor)
-        is_private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        is_private = (
+            stat.S_ISREG(found.st_mode)
+            and found.st_uid == os.geteuid()
+            and not found.st_mode & 0o077
+        )
         key = stream.read(_KEY_BYTES) if is_private else b""
     return key if len(key) == _KEY_BYTES else None
 

@@ -35,7 +35,8 @@ class Recorded:
         return self.exit.reason == "interrupted"
 
     def is_explained(self, diagnosis: Diagnosis) -> bool:
-        """The diagnosis could be made: the run finished, or torch.compile refused a call that works without it.
+        """The diagnosis could be made: the run finished, or torch.compile refused a call that works
+        without it.
 
         Without the records of what torch did there is nothing to make it from.
         """

@@ -1,4 +1,6 @@
-"""What a run is asked to do: from the text of the target and of its inputs to the probe's request."""
+"""What a run is asked to do: from the text of the target and of its inputs to the probe's
+request.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,22 @@ from graphdoctor.facts.values import is_plain, is_utf8
 from graphdoctor.trials.launch.discover import holds_no_target, script_hint
 
 DTYPES = {
-    **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32"},
-    **{"i16": "int16", "i8": "int8", "u8": "uint8", "bool": "bool", "b8": "bool", "c64": "complex64"},
+    **{
+        "f32": "float32",
+        "f64": "float64",
+        "f16": "float16",
+        "bf16": "bfloat16",
+        "i64": "int64",
+        "i32": "int32",
+    },
+    **{
+        "i16": "int16",
+        "i8": "int8",
+        "u8": "uint8",
+        "bool": "bool",
+        "b8": "bool",
+        "c64": "complex64",
+    },
     "c128": "complex128",
 }
 """dtypes of ``--input``, torch's own abbreviations."""
@@ -26,13 +42,22 @@ DTYPES = {
 _TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")
 _NAMED = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 _MAX_SIZE = 2**63 - 1
-_TYPES: dict[str, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str, "bool": bool}
-_INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
+_TYPES: dict[str, type[int] | type[float] | type[str]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+}
+_INPUT_FORMS = (
+    "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
+)
 
 
 @dataclass(frozen=True)
 class TargetText:
-    """What a target's text says: a file or a dotted module name, and a name in it, None for the first that fits."""
+    """What a target's text says: a file or a dotted module name, and a name in it, None for the
+    first that fits.
+    """
 
     file: str | None
     module: str | None
@@ -44,8 +69,8 @@ class TargetText:
 class Measured:
     """What is measured after the calls.
 
-    ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what torch would keep of
-    graphs, so that it generates all code anew.
+    ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what
+    torch would keep of graphs, so that it generates all code anew.
     """
 
     coverage: bool = False
@@ -61,7 +86,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Variation:
-    """Make the first call alone, then vary one property of it at a time, so many of them, for so many seconds."""
+    """Make the first call alone, then vary one property of it at a time, so many of them, for so
+    many seconds.
+    """
 
     count: int = 60
     limit_s: float = 300.0
@@ -71,8 +98,9 @@ class Variation:
 class Request:
     """Everything that the probe needs to know.
 
-    ``trial``: how the calls are replayed (``probe/replay/trial.py``). ``timing``: the socket over which the last call
-    is timed (``probe/steps/benched.py``); a replay then runs as its user runs it, and isn't recorded.
+    ``trial``: how the calls are replayed (``probe/replay/trial.py``). ``timing``: the socket over
+    which the last call is timed (``probe/steps/benched.py``); a replay then runs as its user runs
+    it, and isn't recorded.
     """
 
     spec: RunSpec
@@ -85,7 +113,12 @@ class Request:
 
     @classmethod
     def of(
-        cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None, *, target: str | None = None
+        cls,
+        spec: RunSpec,
+        measured: Measured = Measured(),
+        vary: Variation | None = None,
+        *,
+        target: str | None = None,
     ) -> Request:
         """The request for a run, of the spec's own target unless one is given."""
         if target is not None:
@@ -114,11 +147,15 @@ class Request:
 
     @property
     def quick(self) -> Request:
-        """The run that shows soonest what torch.compile does: under ``eager``, without mode and options."""
+        """The run that shows soonest what torch.compile does: under ``eager``, without mode and
+        options.
+        """
         return self.with_spec(backend="eager", mode=None, options={})
 
     def for_probe(self) -> dict[str, Any]:
-        """The request file's content: the fields of the spec, the target and what is measured, and the rest by name."""
+        """The request file's content: the fields of the spec, the target and what is measured, and
+        the rest by name.
+        """
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name != "target"} | {
             "calibrations": [vars(found) for found in self.measured.calibrations],
@@ -146,7 +183,9 @@ def parse_target(text: str) -> TargetText:
     if not is_utf8(text) or "\0" in text:
         raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
     if not text.strip():
-        raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
+        raise GraphDoctorError(
+            "The target is empty.", hint="Write file.py, file.py:name or package.module:name."
+        )
     with os_errors(text, "read"):
         return _parse_target(text)
 
@@ -158,11 +197,14 @@ def _parse_target(text: str) -> TargetText:
         name = name.removesuffix("()")
         if not all(part.isidentifier() for part in name.split(".")):
             raise GraphDoctorError(
-                f"{text}: {name!r} isn't a name.", hint="Write file.py:name, or file.py:make() for a factory."
+                f"{text}: {name!r} isn't a name.",
+                hint="Write file.py:name, or file.py:make() for a factory.",
             )
     path = Path(place)
     if path.is_dir():
-        raise GraphDoctorError(f"{place} is a folder.", hint="Name a Python file, or package.module:name.")
+        raise GraphDoctorError(
+            f"{place} is a folder.", hint="Name a Python file, or package.module:name."
+        )
     if path.is_file():
         if path.suffix == ".ipynb":
             raise GraphDoctorError(
@@ -173,7 +215,9 @@ def _parse_target(text: str) -> TargetText:
     if place.endswith(".py") or "/" in place or "\\" in place:
         raise GraphDoctorError(f"There is no file {place}.", hint=near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):
-        raise GraphDoctorError(f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name.")
+        raise GraphDoctorError(
+            f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name."
+        )
     return TargetText(None, place, name, is_call)
 
 
@@ -183,7 +227,9 @@ def _split_name(text: str) -> tuple[str, str | None]:
     if not colon or Path(text).is_file() or re.search(r"[/\\]", name):
         return text, None
     if not name:
-        raise GraphDoctorError(f"{text}: the name after the colon is missing.", hint="Write file.py:name.")
+        raise GraphDoctorError(
+            f"{text}: the name after the colon is missing.", hint="Write file.py:name."
+        )
     return place, name
 
 
@@ -222,15 +268,25 @@ def _parse_value(value: str, text: str) -> dict[str, Any]:
     if tensor:
         if (name := tensor[1]) not in DTYPES:
             near = near_names(name, DTYPES, most=2)
-            raise _bad_input(text, f"unknown dtype {name!r}" + (f", did you mean {' or '.join(near)}" if near else ""))
+            raise _bad_input(
+                text,
+                f"unknown dtype {name!r}" + (f", did you mean {' or '.join(near)}" if near else ""),
+            )
         return {"kind": "tensor", "dtype": name, "shape": _shape(tensor[2], text)}
     if value.lower() == "none":
         return {"kind": "value", "value": None}
     kind, colon, rest = value.partition(":")
-    if not colon or kind not in _TYPES or (kind == "bool" and rest.lower() not in ("true", "false")):
+    if (
+        not colon
+        or kind not in _TYPES
+        or (kind == "bool" and rest.lower() not in ("true", "false"))
+    ):
         raise _bad_input(text, "unknown form")
     try:
-        return {"kind": "value", "value": rest.lower() == "true" if kind == "bool" else _TYPES[kind](rest)}
+        return {
+            "kind": "value",
+            "value": rest.lower() == "true" if kind == "bool" else _TYPES[kind](rest),
+        }
     except ValueError:
         raise _bad_input(text, f"{rest!r} isn't {'an' if kind == 'int' else 'a'} {kind}") from None
 
@@ -252,12 +308,16 @@ def _bad_input(text: str, reason: str) -> GraphDoctorError:
 
 
 def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
-    """Read ``name=value`` pairs of ``--option`` and ``--config``; a value is a Python literal, else text."""
+    """Read ``name=value`` pairs of ``--option`` and ``--config``; a value is a Python literal, else
+    text.
+    """
     values: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not is_utf8(text):
-            raise GraphDoctorError(f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True.")
+            raise GraphDoctorError(
+                f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True."
+            )
         values[name.strip()] = found = _literal(value.strip())
         if not is_plain(found):
             raise GraphDoctorError(

@@ -1,8 +1,8 @@
 """Runs a program as ``python`` would, with the recorder in it, and reports how it ended.
 
-The child is ``python script.py …`` itself: its standard streams, its terminal and its process group are ours, so a
-pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in through a folder on ``PYTHONPATH`` (see
-``graphdoctor/probe/startup/sitecustomize.py``).
+The child is ``python script.py …`` itself: its standard streams, its terminal and its process group
+are ours, so a pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in through a folder on
+``PYTHONPATH`` (see ``graphdoctor/probe/startup/sitecustomize.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import OWN_VARIABLE, RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
-from graphdoctor.trials.launch.child import RECORDING_VARIABLE, handling, last_events, starting, write_meta, written
+from graphdoctor.trials.launch.child import (
+    RECORDING_VARIABLE,
+    handling,
+    last_events,
+    starting,
+    write_meta,
+    written,
+)
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
 
@@ -46,7 +53,9 @@ class Script:
     def command(self) -> list[str]:
         """The command line after the interpreter."""
         # Python would take a path that begins with a hyphen for an option.
-        name = f".{os.sep}{self.name}" if self.name.startswith("-") and self.name != "-" else self.name
+        name = (
+            f".{os.sep}{self.name}" if self.name.startswith("-") and self.name != "-" else self.name
+        )
         return [*(("-m", self.name) if self.is_module else (name,)), *self.arguments]
 
     @property
@@ -64,7 +73,9 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """How a program ended: why it failed and why the recording isn't complete, None where that isn't so."""
+    """How a program ended: why it failed and why the recording isn't complete, None where that
+    isn't so.
+    """
 
     status: int
     unwritten: GraphDoctorError | None
@@ -108,7 +119,12 @@ def run_script(
             write_meta(recording, script.described(), ended)
     except GraphDoctorError as error:
         unwritten = error
-    return ScriptEnd(status if status >= 0 else 128 - status, unwritten, ended.message, time.monotonic() - started)
+    return ScriptEnd(
+        status if status >= 0 else 128 - status,
+        unwritten,
+        ended.message,
+        time.monotonic() - started,
+    )
 
 
 def _start(
@@ -130,12 +146,18 @@ def _start(
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
     with starting(command[0], "an interpreter"):
         if apart is None:
-            # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes on without us, as
-            # it would without `time`.
+            # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes
+            # on without us, as it would without `time`.
             return subprocess.Popen(command, env=environment, close_fds=False)
         nowhere, inherited = subprocess.DEVNULL, (lifeline.descriptor,)
         process = subprocess.Popen(
-            command, env=environment, cwd=apart, stdin=nowhere, stdout=nowhere, stderr=nowhere, pass_fds=inherited
+            command,
+            env=environment,
+            cwd=apart,
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            pass_fds=inherited,
         )
         lifeline.hold(process.pid)
         return process
@@ -174,6 +196,10 @@ def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
             receivers[0].send_signal(number)
 
     # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
-    heard = [each for each in (*_FORWARDED, *_OF_TERMINAL) if signal.getsignal(each) is not signal.SIG_IGN]
+    heard = [
+        each
+        for each in (*_FORWARDED, *_OF_TERMINAL)
+        if signal.getsignal(each) is not signal.SIG_IGN
+    ]
     with handling(heard, pass_on):
         yield receivers

@@ -1,4 +1,5 @@
-"""The folder ``.graphdoctor/``: a folder for each recording, the name of the last one, nothing for git.
+"""The folder ``.graphdoctor/``: a folder for each recording, the name of the last one, nothing for
+git.
 
 Links below it are never followed: a checkout can come with any.
 """
@@ -35,7 +36,8 @@ STATE_VARIABLE = "XDG_STATE_HOME"
 
 
 def state_folder() -> Path | None:
-    """``$XDG_STATE_HOME/graphdoctor``, by default below ``~/.local/state``; None for a user without a home.
+    """``$XDG_STATE_HOME/graphdoctor``, by default below ``~/.local/state``; None for a user without
+    a home.
 
     A relative path doesn't count, as the XDG Base Directory Specification says.
     """
@@ -54,14 +56,17 @@ _RESULTS = (BENCH_FILE, CURE_FILE, EXPORT_FILE, FIXES_FILE, PROFILE_FILE, WHAT_I
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Pool = Literal["", "@check", "@survey"]
-"""What replaces each other: recordings of the gate's targets, however many, surveys, and all other recordings."""
+"""What replaces each other: recordings of the gate's targets, however many, surveys, and all other
+recordings."""
 
 _PROGRAMS = "programs"
 
 
 @dataclass(frozen=True)
 class NewRecording:
-    """A recording that is being made, which nobody removes until this object is gone or its process has died."""
+    """A recording that is being made, which nobody removes until this object is gone or its process
+    has died.
+    """
 
     path: Path
     _lock: IO[bytes]
@@ -75,7 +80,9 @@ class NewRecording:
 
 
 class Store:
-    """Keeps recordings below a working directory, or in the user's state folder if that can't be written."""
+    """Keeps recordings below a working directory, or in the user's state folder if that can't be
+    written.
+    """
 
     def __init__(self, root: Path, *, keep_count: int, folder: Path | None = None) -> None:
         self._folder = folder or root / FOLDER
@@ -84,7 +91,8 @@ class Store:
         self._keep_count = keep_count
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
-        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool.
+        """Create the folder of a new recording, make it the last one, and remove the oldest of its
+        pool.
 
         What took many runs is counted apart from single runs, and what has a name is kept.
         """
@@ -98,10 +106,18 @@ class Store:
                 made = self._make(self._fallback, name, pool)
             except OSError:
                 raise unwritable(self._folder, error) from error
-        own = [path for path in _recordings(made.path.parent) if _pool_of(path) == pool and name_of(path) is None]
+        own = [
+            path
+            for path in _recordings(made.path.parent)
+            if _pool_of(path) == pool and name_of(path) is None
+        ]
         results = [path for path in own if any((path / file).exists() for file in _RESULTS)]
         single = [path for path in own if path not in results]
-        old = [path for found in (single, results) for path in found[: max(len(found) - self._keep_count, 0)]]
+        old = [
+            path
+            for found in (single, results)
+            for path in found[: max(len(found) - self._keep_count, 0)]
+        ]
         removed = [path for path in old if path != made.path and not is_in_use(path)]
         for path in removed:
             shutil.rmtree(path, ignore_errors=True)
@@ -139,19 +155,27 @@ class Store:
         found = [path for folder in self._folders() if (path := _last_in(folder))]
         if not found:
             raise GraphDoctorError(
-                f"There is no recording in {self._folder}.", hint="Run graphdoctor explain model.py first."
+                f"There is no recording in {self._folder}.",
+                hint="Run graphdoctor explain model.py first.",
             )
         return max(found, key=lambda path: path.name)
 
     def newest(self, pool: Pool = "") -> list[Path]:
         """The recordings of a pool, the newest first."""
-        found = [path for folder in self._folders() for path in _recordings(folder) if _pool_of(path) == pool]
+        found = [
+            path
+            for folder in self._folders()
+            for path in _recordings(folder)
+            if _pool_of(path) == pool
+        ]
         return sorted(found, key=lambda path: path.name, reverse=True)
 
     def surveys(self, label: str | None = None) -> list[Path]:
         """Surveys, the newest first."""
         wanted = None if label is None else f"{_plain(label)}@survey"
-        return [path for path in self.newest("@survey") if wanted in (None, _NAME.sub("", path.name))]
+        return [
+            path for path in self.newest("@survey") if wanted in (None, _NAME.sub("", path.name))
+        ]
 
     @staticmethod
     def hold(path: Path) -> IO[bytes]:
@@ -184,7 +208,11 @@ class Store:
     def _folders(self) -> list[Path]:
         if self._is_own_name and self._folder.is_symlink():
             return []
-        return [folder for folder in (self._folder, self._fallback) if folder is not None and folder.is_dir()]
+        return [
+            folder
+            for folder in (self._folder, self._fallback)
+            if folder is not None and folder.is_dir()
+        ]
 
 
 def made_at(recording: Path) -> datetime.datetime | None:
@@ -203,7 +231,9 @@ def name_of(recording: Path) -> str | None:
 
 
 def _locked(recording: Path) -> IO[bytes]:
-    lock = os.fdopen(os.open(recording / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb")
+    lock = os.fdopen(
+        os.open(recording / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb"
+    )
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
@@ -224,7 +254,9 @@ def _fallback(root: Path) -> Path | None:
 
 def _recordings(folder: Path) -> list[Path]:
     return sorted(
-        path for path in folder.iterdir() if _NAME.match(path.name) and path.is_dir() and not path.is_symlink()
+        path
+        for path in folder.iterdir()
+        if _NAME.match(path.name) and path.is_dir() and not path.is_symlink()
     )
 
 
@@ -254,5 +286,6 @@ def _write_new(path: Path, text: str) -> None:
 def unwritable(folder: Path, error: OSError) -> GraphDoctorError:
     """The error for a folder of recordings that can't be written."""
     return GraphDoctorError(
-        f"{folder} can't be written: {error.strerror}.", hint="--recordings DIR puts recordings into another folder."
+        f"{folder} can't be written: {error.strerror}.",
+        hint="--recordings DIR puts recordings into another folder.",
     )

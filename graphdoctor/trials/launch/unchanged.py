@@ -1,4 +1,5 @@
-"""Whether a run would find everything as an earlier one did: files, folders with modules, variables, the interpreter.
+"""Whether a run would find everything as an earlier one did: files, folders with modules,
+variables, the interpreter.
 
 Only what can be compared counts as the same: a file is if its times and size are, or its content.
 """
@@ -24,12 +25,24 @@ _IMPORTED = (".py", ".pyc", ".so", ".pth", ".egg-link", ".dylib", ".zip")
 _SHELL_VARIABLES = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"})
 """What a shell sets by itself, and changes from command to command."""
 
-ChangeKind = Literal["file", "modules", "variable", "interpreter", "folder", "options", "network", "processes", "reads"]
+ChangeKind = Literal[
+    "file",
+    "modules",
+    "variable",
+    "interpreter",
+    "folder",
+    "options",
+    "network",
+    "processes",
+    "reads",
+]
 
 
 @dataclass(frozen=True)
 class Change:
-    """Why a run may find something else; ``name``: of the file, folder, variable, or fields of what was asked for."""
+    """Why a run may find something else; ``name``: of the file, folder, variable, or fields of what
+    was asked for.
+    """
 
     kind: ChangeKind
     name: str = ""
@@ -39,7 +52,8 @@ class Change:
 class Surroundings:
     """What runs found; None by path where nothing is.
 
-    Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of modules' names.
+    Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of
+    modules' names.
     """
 
     folder: str
@@ -49,7 +63,9 @@ class Surroundings:
     variables: dict[str, str | None]
 
 
-def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: str) -> Surroundings | Change:
+def surroundings_of(
+    recording: Path, replays: Iterable[Path], *, interpreter: str
+) -> Surroundings | Change:
     """What a run and its replays found, or why that can't be known."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
     # Our own code makes the verdicts.
@@ -68,7 +84,11 @@ def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: st
     own = f"{os.path.realpath(recording)}/"
     below = tuple(f"{prefix}/lib/" for prefix in installed)
     files = _outside(files, own)
-    folders.update(str(Path(file).parent) for file in files if file.endswith(".py") and not file.startswith(below))
+    folders.update(
+        str(Path(file).parent)
+        for file in files
+        if file.endswith(".py") and not file.startswith(below)
+    )
     for folder in folders:
         with contextlib.suppress(OSError):
             files.update(str(path) for path in Path(folder).glob("*.pth"))
@@ -136,8 +156,8 @@ def _is_same(file: str, before: list[Any] | None) -> bool:
         return now is before
     if before[3] is None:
         return now[:3] == before[:3]
-    # Times don't count: git writes the same content again when it goes to another branch and back, and a file system
-    # with coarse times may not tell two contents apart.
+    # Times don't count: git writes the same content again when it goes to another branch and back,
+    # and a file system with coarse times may not tell two contents apart.
     again = _state(file, is_hashed=True)
     return again is not None and again[3] == before[3]
 
@@ -146,7 +166,9 @@ def _modules(folder: str) -> str | None:
     try:
         with os.scandir(folder) as found:
             modules = (entry for entry in found if entry.name.endswith(_IMPORTED) or entry.is_dir())
-            names = sorted(entry.name for entry in modules if not entry.name.startswith((".", "__pycache__")))
+            names = sorted(
+                entry.name for entry in modules if not entry.name.startswith((".", "__pycache__"))
+            )
     except OSError:
         return "file" if Path(folder).is_file() else None
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
@@ -154,4 +176,8 @@ def _modules(folder: str) -> str | None:
 
 def _variables() -> dict[str, str | None]:
     """The environment, without its values: they can be secret."""
-    return {name: keyed_digest(value) for name, value in os.environ.items() if name not in _SHELL_VARIABLES}
+    return {
+        name: keyed_digest(value)
+        for name, value in os.environ.items()
+        if name not in _SHELL_VARIABLES
+    }

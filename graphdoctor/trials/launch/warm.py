@@ -1,6 +1,7 @@
 """Starts probes from one process that has imported torch.
 
-Each is as if it had been started anew, but sooner. ``graphdoctor/probe/ways_in/warm.py`` is the other side. Linux
+Each is as if it had been started anew, but sooner. ``graphdoctor/probe/ways_in/warm.py`` is the
+other side. Linux
 only: it needs to pass on open files and to wait for a process that isn't our child.
 """
 
@@ -117,7 +118,9 @@ class WarmProbes:
                 modules=[],
                 has_inductor=False,
             )
-            wanted = _Imports(bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR)
+            wanted = _Imports(
+                bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR
+            )
             if wanted != _NOTHING and wanted not in self._broken:
                 found = _forked(self._branched(main, wanted), asked, held, timeout_s)
                 if isinstance(found, WarmProcess):
@@ -157,13 +160,25 @@ class WarmProbes:
         if wanted == _NOTHING:
             return main
         if wanted not in self._branches:
-            parent = self._branched(main, wanted._replace(has_inductor=False)) if wanted.has_inductor else main
+            parent = (
+                self._branched(main, wanted._replace(has_inductor=False))
+                if wanted.has_inductor
+                else main
+            )
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             modules = [] if wanted.has_inductor else list(self._modules)
             asked = WarmRequest(
-                path=None, library=None, folder=None, inherited=[], modules=modules, has_inductor=wanted.has_inductor
+                path=None,
+                library=None,
+                folder=None,
+                inherited=[],
+                modules=modules,
+                has_inductor=wanted.has_inductor,
             )
-            with theirs, contextlib.suppress(OSError):  # asking it for a probe will show that it isn't there
+            with (
+                theirs,
+                contextlib.suppress(OSError),
+            ):  # asking it for a probe will show that it isn't there
                 socket.send_fds(parent, [json.dumps(asked).encode()], [theirs.fileno()])
             self._branches[wanted] = ours
         return self._branches[wanted]

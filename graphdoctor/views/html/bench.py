@@ -40,12 +40,25 @@ def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
     axis = Axis(0.0, min(max(most, *(speedup.high for _, speedup in timed)) * 1.04, most * _WIDEST))
     bars = []
     for variant, speedup in timed:
-        bar: dict[str, object] = {"name": variant.name, "ends": (speedup.low, speedup.high), "kind": variant.judgement}
+        bar: dict[str, object] = {
+            "name": variant.name,
+            "ends": (speedup.low, speedup.high),
+            "kind": variant.judgement,
+        }
         figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup.low, speedup.high)})"
         if variant.name == EAGER:
-            bar |= {"ratio": 1.0, "text": factor_text(1.0), "note": f"beside itself {figures}", "kind": "reference"}
+            bar |= {
+                "ratio": 1.0,
+                "text": factor_text(1.0),
+                "note": f"beside itself {figures}",
+                "kind": "reference",
+            }
         else:
-            note = TOO_NOISY if words.is_too_noisy(speedup, variant.judgement) else _JUDGED.get(variant.judgement, "")
+            note = (
+                TOO_NOISY
+                if words.is_too_noisy(speedup, variant.judgement)
+                else _JUDGED.get(variant.judgement, "")
+            )
             bar |= {"ratio": speedup.ratio, "text": figures, "note": note}
         if variant.status == "wrong":
             bar |= {"kind": "wrong", "note": "wrong results"}
@@ -85,11 +98,18 @@ class _Start:
         if x.is_log:
             ends = [x.low * (x.high / x.low) ** (number / _POINTS) for number in range(_POINTS + 1)]
         label = "" if self.is_warm else str(self.number or "E")
-        return Line(tuple((at, self.after(at)) for at in ends), _style(self.number), label, is_dashed=self.is_warm)
+        return Line(
+            tuple((at, self.after(at)) for at in ends),
+            _style(self.number),
+            label,
+            is_dashed=self.is_warm,
+        )
 
 
 def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Drawing]:
-    """The time that calls take in all, compiling included; nothing if that is unknown of all variants."""
+    """The time that calls take in all, compiling included; nothing if that is unknown of all
+    variants.
+    """
     eager = variants[0]
     if eager.time_us is None or eager.time_us <= 0:
         return
@@ -99,7 +119,10 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
         for number, one in enumerate(variants)
         if number and one.status == "ok" and (found := list(_starts(one, number, call_s)))
     }
-    timed = sum(one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0 for one in variants[1:])
+    timed = sum(
+        one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0
+        for one in variants[1:]
+    )
     drawn = [
         start
         for number, found in starts.items()
@@ -110,11 +133,22 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
         return
     shown = [_Start(0, 0.0, call_s), *drawn]
     x = _calls_axis(drawn, call_s)
-    dots = [(one.calls, one.calls * call_s, _style(one.number)) for one in drawn if one.calls is not None]
+    dots = [
+        (one.calls, one.calls * call_s, _style(one.number))
+        for one in drawn
+        if one.calls is not None
+    ]
     legend = [("E", _style(0), EAGER, [f"{words.time_text(call_s * 1e6)} per call"])]
     for number, found in starts.items():
         one = variants[number]
-        legend.append((str(number), _style(number), one.name, [_start_text(start, one, eager) for start in found]))
+        legend.append(
+            (
+                str(number),
+                _style(number),
+                one.name,
+                [_start_text(start, one, eager) for start in found],
+            )
+        )
     facts = {
         "plot": Plot(x, _time_axis(shown, x), [one.line(x) for one in shown], dots),
         "legend": legend,
@@ -152,7 +186,9 @@ def _calls_axis(starts: Sequence[_Start], call_s: float) -> Axis:
 
 def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
     ends = [min(one.after(x.low) for one in shown), max(one.after(x.high) for one in shown)]
-    return axis_of(ends if x.is_log else [0.0, ends[1]], "time in all", words.round_time_text, far_apart=1.0)
+    return axis_of(
+        ends if x.is_log else [0.0, ends[1]], "time in all", words.round_time_text, far_apart=1.0
+    )
 
 
 # Several sizes.
@@ -160,17 +196,23 @@ def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
 
 def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
     """Each variant's speed-up by size; empty if nothing was timed."""
-    names = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
+    names = list(
+        dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
+    )
     points = sorted(sweep.points, key=lambda one: one.size)
     found: Mapping[str, list[tuple[int, float, float, float]]] = {each: [] for each in names}
     for point in points:
         for one in point.variants:
             if one.speedup is not None and one.status == "ok" and one.name != EAGER:
-                found[one.name].append((point.size, one.speedup.ratio, one.speedup.low, one.speedup.high))
+                found[one.name].append(
+                    (point.size, one.speedup.ratio, one.speedup.low, one.speedup.high)
+                )
     drawn = {number: own for number, own in enumerate(found.values()) if own}
     if not drawn:
         return
-    failed = {point.size for point in points if all(one.status == "failed" for one in point.variants)}
+    failed = {
+        point.size for point in points if all(one.status == "failed" for one in point.variants)
+    }
     sizes = tuple(point.size for point in points)
     x = axis_of(
         sizes,

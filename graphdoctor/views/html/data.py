@@ -1,4 +1,6 @@
-"""What the drawings of a page are made of beside facts: graphs, calls and phases, and how tall they are."""
+"""What the drawings of a page are made of beside facts: graphs, calls and phases, and how tall they
+are.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,25 @@ _NARROW_NAME = 27
 
 
 def graphs_data(
-    shown: Sequence[Graph], picture: Picture, has_details: Callable[[str], bool], ends: Mapping[int, str]
+    shown: Sequence[Graph],
+    picture: Picture,
+    has_details: Callable[[str], bool],
+    ends: Mapping[int, str],
 ) -> dict[str, Any]:
-    """The graphs, the largest first, with their inputs in the user's words, and all stages on the way to Inductor."""
+    """The graphs, the largest first, with their inputs in the user's words, and all stages on the
+    way to Inductor.
+    """
     graphs = [
         {
             "index": graph.index,
             "id": graph.compile_id,
             "name": graph.function,
             "inputs": [
-                (item.name, item.source and expression(item.source, graph.resumes_at), item.is_parameter)
+                (
+                    item.name,
+                    item.source and expression(item.source, graph.resumes_at),
+                    item.is_parameter,
+                )
                 for item in graph.inputs or ()
             ],
             "isLeftOut": not has_details(graph.compile_id),
@@ -46,17 +57,22 @@ def graphs_data(
 
 def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     """Graphs by their operations, those of unknown size last."""
-    return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
+    return sorted(
+        graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True
+    )
 
 
 def lanes_data(
     diagnosis: Diagnosis, picture: Picture, compiles: Mapping[int | None, Sequence[Compile]]
 ) -> dict[str, Any]:
-    """The calls as they are, with the worst that happened in each, and the functions of graphs by their numbers."""
+    """The calls as they are, with the worst that happened in each, and the functions of graphs by
+    their numbers.
+    """
     return {
         "lanes": picture.lanes,
         "fates": [
-            None if lane.call_index is None else _fate(compiles.get(lane.call_index, ())) for lane in picture.lanes
+            None if lane.call_index is None else _fate(compiles.get(lane.call_index, ()))
+            for lane in picture.lanes
         ],
         "functions": {str(graph.index): graph.function for graph in diagnosis.recording.graphs},
     }
@@ -65,13 +81,22 @@ def lanes_data(
 def _fate(compiles: Sequence[Compile]) -> str | None:
     """The worst that happened in a call; None if nothing did."""
     outcomes = {found.outcome for found in compiles}
-    for outcome, word in (("limit", "over the limit"), ("failed", "failed"), ("skipped", "skipped")):
+    for outcome, word in (
+        ("limit", "over the limit"),
+        ("failed", "failed"),
+        ("skipped", "skipped"),
+    ):
         if outcome in outcomes:
             return word
-    return "recompiled" if any(found.is_recompile and found.outcome == "compiled" for found in compiles) else None
+    return (
+        "recompiled"
+        if any(found.is_recompile and found.outcome == "compiled" for found in compiles)
+        else None
+    )
 
 
-# How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.
+# How tall drawings will be, so that a page keeps room for those that are drawn when they come into
+# view.
 
 
 def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
@@ -142,12 +167,14 @@ _PARTS: dict[str, TorchPart] = {
     "async_compile.precompile": "compiler",
     "triton_compile": "compiler",
 }
-"""Which part a phase of a name begins, as torch 2.13 names them; a phase inside is of the same part, unless it begins
-another."""
+"""Which part a phase of a name begins, as torch 2.13 names them; a phase inside is of the same
+part, unless it begins another."""
 
 
 def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float, float]]:
-    """What the parts of torch took of the compile time, in their order: each with its name, microseconds and share."""
+    """What the parts of torch took of the compile time, in their order: each with its name,
+    microseconds and share.
+    """
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
     # Other threads work while the compiling one does, or waits.
     for phase, us, around in _nested(phase for phase in phases if not phase.thread):
@@ -155,12 +182,18 @@ def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float,
         if around:
             totals[_part_of(around)] -= us
     whole = sum(totals.values())
-    return [(part, _LABELS[part], us, us / whole) for part, us in totals.items() if us > 0] if whole else []
+    return (
+        [(part, _LABELS[part], us, us / whole) for part, us in totals.items() if us > 0]
+        if whole
+        else []
+    )
 
 
 def _part_of(phases: Sequence[Phase]) -> TorchPart:
     """What the last of these is of: that which the innermost begins that begins one."""
-    return next((_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS), "tracing")
+    return next(
+        (_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS), "tracing"
+    )
 
 
 def _nested(phases: Iterable[Phase]) -> Iterator[tuple[Phase, float, Sequence[Phase]]]:

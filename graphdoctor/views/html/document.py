@@ -1,8 +1,8 @@
 """A whole HTML document: template, style, scripts, and a policy against loading anything else.
 
-The page loads no file and contacts no host: a policy in its head forbids that, and runs only the scripts written here.
-All text from outside (paths, source, messages, arguments) goes through ``printable_lines`` and Jinja's escaping or, for
-scripts, through ``packed``.
+The page loads no file and contacts no host: a policy in its head forbids that, and runs only the
+scripts written here. All text from outside (paths, source, messages, arguments) goes through
+``printable_lines`` and Jinja's escaping or, for scripts, through ``packed``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from graphdoctor.facts import wording
 from graphdoctor.views import words
 from graphdoctor.views.edits import diff_rows
 from graphdoctor.views.html.terms import explained
-from graphdoctor.views.parts import Blocks, Card, Drawing, Section, View, blocks, plain_text, spans, statements
+from graphdoctor.views.parts import (
+    Blocks,
+    Card,
+    Drawing,
+    Section,
+    View,
+    blocks,
+    plain_text,
+    spans,
+    statements,
+)
 from graphdoctor.views.printable import printable_lines
 
 _ASSETS = files("graphdoctor.views.html") / "assets"
@@ -32,8 +42,14 @@ _ASSETS = files("graphdoctor.views.html") / "assets"
 def render_view_page(view: View, *, has_source: bool = True) -> str:
     """A view as a page."""
     drawings = list(_drawings(view.parts))
-    shown = [part for part in blocks(view.parts) if not isinstance(part, Section) or _has_parts(part.parts)]
-    first = next((number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown))
+    shown = [
+        part
+        for part in blocks(view.parts)
+        if not isinstance(part, Section) or _has_parts(part.parts)
+    ]
+    first = next(
+        (number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown)
+    )
     scripts = dict.fromkeys(script for part in drawings for script in part.scripts)
     styles = dict.fromkeys(style for part in drawings for style in part.styles)
     theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
@@ -112,8 +128,14 @@ def _anchor(section: Section) -> str:
 
 
 def _printable(value: object) -> object:
-    """The value of a template's expression, printable; markup is already made from printable text."""
-    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """The value of a template's expression, printable; markup is already made from printable
+    text.
+    """
+    return (
+        printable_lines(value)
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
+    )
 
 
 def _ticks(text: str) -> Markup:
@@ -122,7 +144,8 @@ def _ticks(text: str) -> Markup:
     if len(parts) % 2 == 0:
         return Markup("`").join(parts)
     return Markup().join(
-        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if number % 2 else part
+        for number, part in enumerate(parts)
     )
 
 

@@ -38,7 +38,9 @@ def highlighted(text: str, language: Language = "Python") -> list[Markup]:
                 lines.append(Markup())
             if part:
                 piece = escape(part)
-                lines[-1] += Markup('<span class="{}">{}</span>').format(name, piece) if name else piece
+                lines[-1] += (
+                    Markup('<span class="{}">{}</span>').format(name, piece) if name else piece
+                )
     return lines
 
 

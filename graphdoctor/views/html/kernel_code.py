@@ -1,6 +1,7 @@
 """The code of kernels, each source once.
 
-A kernel that Inductor wrote is a text in the generated code; of a library's function, that code has calls.
+A kernel that Inductor wrote is a text in the generated code; of a library's function, that code has
+calls.
 """
 
 from __future__ import annotations
@@ -80,7 +81,11 @@ class _File:
         """Whether a kernel can be of this graph."""
         stage = self._generated.stage
         is_phase = stage is None or (stage == "backward") == (kernel.phase == "backward")
-        return kernel.compile_id is not None and self._generated.compile_id == kernel.compile_id and is_phase
+        return (
+            kernel.compile_id is not None
+            and self._generated.compile_id == kernel.compile_id
+            and is_phase
+        )
 
     def code(self, kernel: ProfiledKernel) -> KernelCode | None:
         """The kernel's own code, or the calls of a library's function; None if there is neither."""
@@ -89,15 +94,30 @@ class _File:
         calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
         if (source := self._sources.get(name)) is not None:
             language, text = source
-            lines, most, noun, where = text.strip("\n").split("\n"), _MAX_LINES, "more line", f"{language}"
+            lines, most, noun, where = (
+                text.strip("\n").split("\n"),
+                _MAX_LINES,
+                "more line",
+                f"{language}",
+            )
         elif kernel.kind in ("library", "communication", "copy") and calls:
-            language, lines, most, noun, where = "Python", calls, _MAX_CALLS, "more call", "Calls of it"
+            language, lines, most, noun, where = (
+                "Python",
+                calls,
+                _MAX_CALLS,
+                "more call",
+                "Calls of it",
+            )
         else:
             return None
         more = len(lines) - most
         note = f"{counted(more, noun)} cut" if more > 0 else ""
         return KernelCode(
-            name, language, "\n".join(lines[:most]), f"{where} in {graph} of compile {found.compile_id}", note
+            name,
+            language,
+            "\n".join(lines[:most]),
+            f"{where} in {graph} of compile {found.compile_id}",
+            note,
         )
 
 
@@ -108,7 +128,10 @@ def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=made_by), args=arguments),
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr=made_by),
+                    args=arguments,
+                ),
             ):
                 text = max(_texts(arguments), key=len, default="")
                 if "\n" in text:

@@ -1,30 +1,35 @@
 """The annotated source: what torch.compile did with each line of each file.
 
-Comes in: a ``Diagnosis`` and a ``Picture``; nothing is read from disk. Goes out: ``AnnotatedFile``s in display order.
+Comes in: a ``Diagnosis`` and a ``Picture``; nothing is read from disk. Goes out: ``AnnotatedFile``s
+in display order.
 
 A line's ``state`` says where it runs *when* it runs; nothing records whether it did:
 
 ``graph``
-    An operation of the line was captured: a node of a graph at stage ``dynamo`` names the line, and the compile of that
-    graph wasn't skipped.
+    An operation of the line was captured: a node of a graph at stage ``dynamo`` names the line, and
+    the compile of that graph wasn't skipped.
 ``eager``
-    The line is known to run outside any graph. Either it is a line of an own statement (see ``statements``)
+    The line is known to run outside any graph. Either it is a line of an own statement (see
+    ``statements``)
 
-    - of a function with a frame that was skipped or hit the recompile limit; if that frame is a resume function, only
-      after the line where it resumes;
-    - of a function with a frame that is left to eager mode at a break (``rest_eager``), at or after the line of the
-      function that led to the break. That line is known if the finding is in the function, or if its call path goes
-      through the function exactly once. torch leaves the frame at the last place before the break where it could
-      (``torch/_dynamo/symbolic_convert.py``, 2.13, ``InstructionTranslatorBase.step``), so lines in between can run
-      eagerly too, and nothing records that;
+    - of a function with a frame that was skipped or hit the recompile limit; if that frame is a
+      resume function, only after the line where it resumes;
+    - of a function with a frame that is left to eager mode at a break (``rest_eager``), at or after
+      the line of the function that led to the break. That line is known if the finding is in the
+      function, or if its call path goes through the function exactly once. torch leaves the frame
+      at the last place before the break where it could (``torch/_dynamo/symbolic_convert.py``,
+      2.13, ``InstructionTranslatorBase.step``), so lines in between can run eagerly too, and
+      nothing records that;
 
-    or it has a graph break that torch continued past in eager mode, so at least a part of the line runs there.
+    or it has a graph break that torch continued past in eager mode, so at least a part of the line
+    runs there.
 ``mixed``
-    Both: a part of the line is in a graph and a part isn't, or it was captured in one frame and runs eagerly in
+    Both: a part of the line is in a graph and a part isn't, or it was captured in one frame and
+        runs eagerly in
     another, or it was captured before a function hit its limit and runs eagerly since.
 ``none``
-    Neither is known: a line without operations in a function that was captured or inlined, a line that no frame
-    reached, or the body of a function in a file that Python can't parse.
+    Neither is known: a line without operations in a function that was captured or inlined, a line
+    that no frame reached, or the body of a function in a file that Python can't parse.
 """
 
 from __future__ import annotations
@@ -69,7 +74,9 @@ class FrameMark:
 
 @dataclass
 class Line:
-    """What is known about one line; ``number`` is 1-based, ``text`` has its indentation, if that is known."""
+    """What is known about one line; ``number`` is 1-based, ``text`` has its indentation, if that is
+    known.
+    """
 
     number: int
     text: str | None = None
@@ -87,8 +94,9 @@ class Line:
     guard_count: int = 0
     """Guards that torch installed because of the line, in all compiles."""
     guard_us: float | None = None
-    """For the line where a function starts: microseconds that all its frames' successful guard checks take in a steady
-    call; None if not measured. The guards of single lines aren't measured."""
+    """For the line where a function starts: microseconds that all its frames' successful guard
+    checks take in a steady call; None if not measured. The guards of single lines aren't
+    measured."""
     frames: list[FrameMark] = field(default_factory=list)
     """For the line where a function starts: its frames, including resume functions."""
     is_call_path: bool = False
@@ -125,7 +133,8 @@ class AnnotatedFile:
     origin: Origin
     package: str | None
     lines: tuple[Line, ...]
-    """In order, without hidden ones; without the source, only lines that something is known about."""
+    """In order, without hidden ones; without the source, only lines that something is known
+    about."""
     is_source_missing: bool
     hidden_ranges: tuple[tuple[int, int], ...] = ()
 
@@ -143,11 +152,16 @@ class AnnotatedFile:
 def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[AnnotatedFile, ...]:
     """Annotate every file with something of the diagnosis in it, those of the user first.
 
-    torch's and Python's own files are included only if a finding is in them. Of long files, only functions with
-    something in them are shown, and the surroundings of annotated lines outside functions.
+    torch's and Python's own files are included only if a finding is in them. Of long files, only
+    functions with something in them are shown, and the surroundings of annotated lines outside
+    functions.
     """
     texts = {relative(text.file, root): text for text in picture.files}
-    sources = {file: source for file, text in texts.items() if text.text and (source := parsed(text.text)) is not None}
+    sources = {
+        file: source
+        for file, text in texts.items()
+        if text.text and (source := parsed(text.text)) is not None
+    }
     marked = _Marker(diagnosis, picture, sources, root).files
     files = [
         annotated(file, marks, texts.get(file), sources.get(file))
@@ -169,16 +183,27 @@ def _is_more_than_path(line: Line) -> bool:
 
 
 def annotated(
-    file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None, *, room: int = MAX_OWN_LINES
+    file: str,
+    marks: FileMarks,
+    source: SourceText | None,
+    parsed: SourceFile | None,
+    *,
+    room: int = MAX_OWN_LINES,
 ) -> AnnotatedFile:
-    """A file with what is known about its lines, and the lines around them; whole if it has at most ``room`` lines."""
+    """A file with what is known about its lines, and the lines around them; whole if it has at most
+    ``room`` lines.
+    """
     has_text = source is not None and source.text is not None
     known: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
     shown = {*known}
     if source is not None and source.text is not None:
         known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
         limit = MAX_OWN_LINES if marks.origin == "user" else _MAX_PACKAGE_LINES
-        shown |= known.keys() if len(known) <= min(limit, room) else _reached(marks, parsed) & known.keys()
+        shown |= (
+            known.keys()
+            if len(known) <= min(limit, room)
+            else _reached(marks, parsed) & known.keys()
+        )
     # What a reader can do without.
     runs = _ranges(shown - _reached(marks, parsed)) if parsed is not None else ()
     folded = [range(first, last + 1) for first, last in runs if last - first + 1 >= _LEAST_FOLDED]
@@ -198,7 +223,8 @@ def annotated(
 
 
 def listing(number: int, file: AnnotatedFile, name: str) -> dict[str, Any]:
-    """A file as templates list it: runs of lines that are all folded or all not, with colored code and what is hidden.
+    """A file as templates list it: runs of lines that are all folded or all not, with colored code
+    and what is hidden.
 
     ``hidden_before`` has the numbers of hidden lines by the number of the line after them.
     """
@@ -210,21 +236,29 @@ def listing(number: int, file: AnnotatedFile, name: str) -> dict[str, Any]:
         "name": name,
         "runs": [(is_folded, list(run)) for is_folded, run in runs],
         "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
-        "code": highlighted("\n".join(text or "" for text in texts)) if any(text is not None for text in texts) else [],
+        "code": highlighted("\n".join(text or "" for text in texts))
+        if any(text is not None for text in texts)
+        else [],
     }
 
 
 def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:
-    """The lines of functions with something known in them, and the surroundings of such lines outside functions."""
+    """The lines of functions with something known in them, and the surroundings of such lines
+    outside functions.
+    """
     reached: set[int] = set()
-    by_first_line = {function.first_line: function for function in parsed.functions} if parsed else {}
+    by_first_line = (
+        {function.first_line: function for function in parsed.functions} if parsed else {}
+    )
     for number in marks.lines:
         function = parsed.around(number) if parsed else None
         if function is None:
             reached.update(range(number - _CONTEXT_LINES, number + _CONTEXT_LINES + 1))
         else:
             outermost = by_first_line[function.outermost]
-            reached.update(range(outermost.first_line, outermost.end_line + 1), outermost.class_lines)
+            reached.update(
+                range(outermost.first_line, outermost.end_line + 1), outermost.class_lines
+            )
     return reached
 
 
@@ -241,13 +275,17 @@ def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 class _Marker:
     """Marks lines, by file as shown."""
 
-    def __init__(self, diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], root: Path) -> None:
+    def __init__(
+        self, diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], root: Path
+    ) -> None:
         self.files: dict[str, FileMarks] = {}
         self._diagnosis = diagnosis
         self._picture = picture
         self._sources = sources
         self._root = root
-        self._owners = {self._shown(text.file): (text.origin, text.package) for text in picture.files}
+        self._owners = {
+            self._shown(text.file): (text.origin, text.package) for text in picture.files
+        }
         self.mark_findings()
         self.mark_paths()
         self.mark_frames()
@@ -287,14 +325,18 @@ class _Marker:
             entries += finding.user_stack
         for report in self._diagnosis.frames:
             entries += report.call_path
-        entries += [found.call_site for found in self._diagnosis.recompiles if found.call_site is not None]
+        entries += [
+            found.call_site for found in self._diagnosis.recompiles if found.call_site is not None
+        ]
         for entry in entries:
             self._at(entry).is_call_path = True
         for call in self._diagnosis.recording.compile_calls:
             self._file(call.file).at(call.line).is_call_path = True
 
     def mark_frames(self) -> None:
-        """Where functions start, the states of their frames, and the lines that run eagerly because of them."""
+        """Where functions start, the states of their frames, and the lines that run eagerly because
+        of them.
+        """
         for frame, report in self._diagnosis.each_frame():
             source = self._sources.get(self._shown(frame.file))
             function = source.named(frame.function, frame.line) if source is not None else None
@@ -306,7 +348,9 @@ class _Marker:
                 for number in self._eager_lines(frame, report, function, source):
                     file.at(number).is_eager = True
 
-    def _eager_lines(self, frame: Frame, report: FrameReport, function: Function, source: SourceFile) -> set[int]:
+    def _eager_lines(
+        self, frame: Frame, report: FrameReport, function: Function, source: SourceFile
+    ) -> set[int]:
         if report.state in ("skipped", "over_limit"):
             if frame.resumes_at is None:
                 return source.own_lines(function)
@@ -314,26 +358,41 @@ class _Marker:
         if report.state != "partly_eager":
             return set()
         own = source.own_lines(function)
-        left_at = (self._left_at(finding, frame, report, own) for finding in self._diagnosis.findings)
+        left_at = (
+            self._left_at(finding, frame, report, own) for finding in self._diagnosis.findings
+        )
         return {
-            number for line in left_at if line is not None for number in (line, *source.lines_after(function, line))
+            number
+            for line in left_at
+            if line is not None
+            for number in (line, *source.lines_after(function, line))
         }
 
-    def _left_at(self, finding: Finding, frame: Frame, report: FrameReport, own: set[int]) -> int | None:
-        """The frame's own line after which a finding leaves the rest of the frame to eager mode; None if unknown."""
+    def _left_at(
+        self, finding: Finding, frame: Frame, report: FrameReport, own: set[int]
+    ) -> int | None:
+        """The frame's own line after which a finding leaves the rest of the frame to eager mode;
+        None if unknown.
+        """
         is_about = {frame.qualname, frame.function} & {*finding.effects.rest_eager_frames}
         if not is_about or not {*report.compile_ids} & {*finding.compile_ids}:
             return None
         file = self._shown(frame.file)
         places: list[Location | StackEntry] = [finding.location, *finding.user_stack]
-        lines = {place.line for place in places if self._shown(place.file) == file and place.line in own}
+        lines = {
+            place.line for place in places if self._shown(place.file) == file and place.line in own
+        }
         # A recursive function is on the path more than once.
         return lines.pop() if len(lines) == 1 else None
 
     def mark_recompiles(self) -> None:
         """The lines because of which torch guards on a value that changed."""
         for report in self._diagnosis.recompiles:
-            places = (change.guard_location for change in report.cause if change.guard_location is not None)
+            places = (
+                change.guard_location
+                for change in report.cause
+                if change.guard_location is not None
+            )
             # Several values of one line that changed together count once.
             for line in {id(line): line for line in map(self._at, places)}.values():
                 line.recompile_count += 1
@@ -357,9 +416,13 @@ class _Marker:
                 line.guard_us = sum(measured)
 
     def mark_nodes(self) -> None:
-        """The lines of the nodes in Dynamo's graphs; files that only nodes name aren't the program's."""
+        """The lines of the nodes in Dynamo's graphs; files that only nodes name aren't the
+        program's.
+        """
         skipped = {
-            compile_.compile_id for compile_ in self._diagnosis.recording.compiles if compile_.outcome == "skipped"
+            compile_.compile_id
+            for compile_ in self._diagnosis.recording.compiles
+            if compile_.outcome == "skipped"
         }
         for graph in self._picture.graphs:
             if graph.stage != "dynamo":
@@ -377,7 +440,9 @@ class _Marker:
 
 
 def _call_us(guard_set: GuardSet) -> float | None:
-    """Microseconds that one compile's successful guard checks take in a steady call; None if not measured."""
+    """Microseconds that one compile's successful guard checks take in a steady call; None if not
+    measured.
+    """
     if guard_set.runs_per_call == 0:
         return 0.0
     one = guard_set.search_us if guard_set.search_us is not None else guard_set.check_us

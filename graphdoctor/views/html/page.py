@@ -1,4 +1,6 @@
-"""What only the page of a diagnosis shows: its lines, calls, guards, graphs and records, drawn from a picture."""
+"""What only the page of a diagnosis shows: its lines, calls, guards, graphs and records, drawn from
+a picture.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Page:
         self._root = root
         self._files = annotate(diagnosis, picture, root)
         numbers = enumerate(self._files)
-        self.links = {(file.file, line.number): f"f{n}-L{line.number}" for n, file in numbers for line in file.lines}
+        self.links = {
+            (file.file, line.number): f"f{n}-L{line.number}"
+            for n, file in numbers
+            for line in file.lines
+        }
         """The anchor of each line that is shown, by file and number."""
         self._hues: dict[str, int] = {}
         # Of a large log, the picture names the compiles that were chosen.
@@ -51,7 +57,9 @@ class Page:
         self._rows_note = self._details_note = ""
         if self._listed is not None:
             few = f"{counted(len(self._listed), 'compile')} of {len(compiles):,}"
-            self._rows_note = f"This page lists {few}: first those of the findings, then one of each function."
+            self._rows_note = (
+                f"This page lists {few}: first those of the findings, then one of each function."
+            )
         compiles |= {one.compile_id for one in diagnosis.recording.graphs}
         if (kept := sum(map(self._has_details, compiles))) < len(compiles):
             self._details_note = (
@@ -64,7 +72,9 @@ class Page:
 
     def _has_details(self, compile_id: str) -> bool:
         """Whether the graphs, code and guards of a compile are on the page."""
-        return self._has_row(compile_id) and (self._detailed is None or compile_id in self._detailed)
+        return self._has_row(compile_id) and (
+            self._detailed is None or compile_id in self._detailed
+        )
 
     def _rows(self, rows: Iterable[_Row]) -> list[_Row]:
         """The rows of compiles that have some."""
@@ -91,13 +101,20 @@ class Page:
             return
         diagnosis, picture = self._diagnosis, self._picture
         guarded = diagnosis.recording.guards
-        paths = [node.file for graph in picture.graphs for node in graph.nodes if node.file is not None]
+        paths = [
+            node.file for graph in picture.graphs for node in graph.nodes if node.file is not None
+        ]
         entries = [guard for each in (guarded.sets if guarded else ()) for guard in each.nodes]
         paths += [guard.location.file for guard in entries if guard.location is not None]
-        # As the page's graphs and guards name it; a redacted page must not say where the program lay.
+        # As the page's graphs and guards name it; a redacted page must not say where the program
+        # lay.
         named = {relative(path, self._root): path for path in paths}
         files = [
-            listing(number, file, Location(file=file.file, line=1, function="", package=file.package).shown_file)
+            listing(
+                number,
+                file,
+                Location(file=file.file, line=1, function="", package=file.package).shown_file,
+            )
             | {"path": named.get(file.file, file.file)}
             for number, file in enumerate(self._files)
         ]
@@ -116,13 +133,17 @@ class Page:
         if picture.lanes or diagnosis.recording.calls:
             yield self._calls()
         if recompiles := self._recompiles():
-            yield Section("Recompiles", (*recompiles, *what_if), count=diagnosis.summary.recompiles or None)
+            yield Section(
+                "Recompiles", (*recompiles, *what_if), count=diagnosis.summary.recompiles or None
+            )
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
         if sets:
             yield self._guards(sets)
         if diagnosis.graphs:
             yield self._graph_list()
-        phases = [one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)]
+        phases = [
+            one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)
+        ]
         if phases or diagnosis.recording.compiles:
             time = self._drawing(
                 "time",
@@ -139,7 +160,12 @@ class Page:
         detailed = [found for found in sets if self._has_details(found.compile_id)]
         guards = self._drawing(
             "guards",
-            {"guards": [{"id": one.compile_id, "count": one.guard_count, "parts": parts_of(one)} for one in detailed]},
+            {
+                "guards": [
+                    {"id": one.compile_id, "count": one.guard_count, "parts": parts_of(one)}
+                    for one in detailed
+                ]
+            },
             guards=self._diagnosis.recording.guards,
             guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
@@ -153,15 +179,21 @@ class Page:
         findings = {finding.fingerprint for finding in diagnosis.findings}
         rows = list(_graph_rows(self._graphs))
         ends = {report.index: report for report in diagnosis.graphs}
-        graphs = self._drawing("graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends)
+        graphs = self._drawing(
+            "graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends
+        )
         return Section("Graphs", graphs, count=len(diagnosis.graphs))
 
     def evidence(self) -> Iterator[Block]:
         """The environment, torch's configuration, and the records of the log."""
         meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
-        yield self._drawing("evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings)
+        yield self._drawing(
+            "evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings
+        )
 
-    def _drawing(self, name: str, blobs: dict[str, Any] | None = None, /, **facts: object) -> Drawing:
+    def _drawing(
+        self, name: str, blobs: dict[str, Any] | None = None, /, **facts: object
+    ) -> Drawing:
         shared: dict[str, object] = {
             "anchor": self._anchor,
             "hue": self._hue,
@@ -178,7 +210,11 @@ class Page:
         return Drawing(f"{name}.html.j2", shared | facts, blobs or {}, scripts.get(name, ()))
 
     def _anchor(self, file: str | None, line: int | None) -> str | None:
-        return None if file is None or line is None else self.links.get((relative(file, self._root), line))
+        return (
+            None
+            if file is None or line is None
+            else self.links.get((relative(file, self._root), line))
+        )
 
     def _hue(self, compile_id: str) -> int:
         """The color of a frame, which all of its compiles share."""
@@ -191,7 +227,11 @@ class Page:
             grouped((one.call_index, one) for one in self._diagnosis.recording.compiles),
         )
         calls = [
-            (call, [one for one in own if one.outcome == "compiled"], [one for one in own if one.outcome in _FELL_BACK])
+            (
+                call,
+                [one for one in own if one.outcome == "compiled"],
+                [one for one in own if one.outcome in _FELL_BACK],
+            )
             for call in self._diagnosis.recording.calls
             for own in (compiles.get(call.index, []),)
         ]
@@ -200,12 +240,18 @@ class Page:
         rows = [calls[at] for at in sorted(ranked[:_MOST_CALLS])]
         blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture, compiles)}
         height = data.height_of([1] * len(lanes))
-        drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height)
+        drawn = self._drawing(
+            "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height
+        )
         return Section("Calls", drawn, count=len(calls) or None)
 
     def _recompiles(self) -> Blocks:
-        """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
-        compiles = grouped((found.frame_id, found) for found in self._rows(self._diagnosis.recording.compiles))
+        """Functions that were compiled more than once or hit their limit, with their cache entries
+        in order.
+        """
+        compiles = grouped(
+            (found.frame_id, found) for found in self._rows(self._diagnosis.recording.compiles)
+        )
         frames = [
             (frame, len(report.compile_ids), compiles[frame.frame_id])
             for frame, report in self._diagnosis.each_frame()
@@ -213,15 +259,26 @@ class Page:
         ]
         if not frames and not self._diagnosis.summary.recompiles:
             return ()
-        causes = {report.compile_ids: report for report in self._diagnosis.recompiles if report.compile_ids}
+        causes = {
+            report.compile_ids: report
+            for report in self._diagnosis.recompiles
+            if report.compile_ids
+        }
         reports = {ids[0]: report for ids, report in causes.items()}
         followed = {id_: ids[0] for ids in causes for id_ in ids[1:]}
-        facts = {"frames": frames, "reports": reports, "followed": followed, "diagnosis": self._diagnosis}
+        facts = {
+            "frames": frames,
+            "reports": reports,
+            "followed": followed,
+            "diagnosis": self._diagnosis,
+        }
         return (self._drawing("recompiles", **facts),)
 
 
 def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]:
-    """The graphs, the largest first, each with an earlier one that takes inputs of the same names and shapes."""
+    """The graphs, the largest first, each with an earlier one that takes inputs of the same names
+    and shapes.
+    """
     known: dict[str, Graph] = {}
     for graph in data.largest_first(graphs):
         text = words.inputs_text(graph)

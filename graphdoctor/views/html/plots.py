@@ -1,7 +1,8 @@
-"""Drawings of numbers: what ``plots.html.j2`` needs to draw lines and bars with intervals over an axis.
+"""Drawings of numbers: what ``plots.html.j2`` needs to draw lines and bars with intervals over an
+axis.
 
-Places are shares of a drawing's size, so that it fits any screen while its text keeps its size. A drawing needs no
-script and is hidden from screen readers; what it shows stands beside it as text.
+Places are shares of a drawing's size, so that it fits any screen while its text keeps its size. A
+drawing needs no script and is hidden from screen readers; what it shows stands beside it as text.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Axis:
 
     def place(self, value: float) -> float:
         """Where a number is, in percent of the axis's length; outside of it, at the end."""
-        low, high, at = (math.log(max(each, 1e-300)) if self.is_log else each for each in (self.low, self.high, value))
+        low, high, at = (
+            math.log(max(each, 1e-300)) if self.is_log else each
+            for each in (self.low, self.high, value)
+        )
         share = (at - low) / (high - low) if high > low else 0.0
         return 100 * min(max(share, 0.0), 1.0)
 
@@ -71,7 +75,9 @@ def axis_of(
     far_apart: float = math.inf,
     named: tuple[float, ...] = (),
 ) -> Axis:
-    """An axis that holds all values and a little more, logarithmic if they are ``far_apart`` times as far apart."""
+    """An axis that holds all values and a little more, logarithmic if they are ``far_apart`` times
+    as far apart.
+    """
     low, high = min(values), max(values)
     if low > 0 and high / low > far_apart:
         return Axis(low / 1.15, high * 1.15, is_log=True, name=name, text=text, named=named)
@@ -81,7 +87,9 @@ def axis_of(
 
 @dataclass(frozen=True)
 class Line:
-    """A line with a label at its end; an interval has its number of the first axis and both ends."""
+    """A line with a label at its end; an interval has its number of the first axis and both
+    ends.
+    """
 
     points: tuple[tuple[float, float], ...]
     style: str
@@ -112,7 +120,11 @@ class Plot:
 
     def ends(self) -> list[tuple[float, Line]]:
         """Where the label of each line stands, moved apart where lines end close together."""
-        ends = [(self.top(line.points[-1][1]), line) for line in self.lines if line.label and line.points]
+        ends = [
+            (self.top(line.points[-1][1]), line)
+            for line in self.lines
+            if line.label and line.points
+        ]
         ends.sort(key=lambda end: end[0])
         places: list[float] = []
         for place, _ in ends:

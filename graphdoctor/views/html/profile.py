@@ -40,7 +40,9 @@ class ProfileDrawings:
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:
         self._report = report
         self._has_picture = picture is not None
-        self._sources, self._files_left_out = _sources(report, picture.files if picture else (), files)
+        self._sources, self._files_left_out = _sources(
+            report, picture.files if picture else (), files
+        )
         self._anchors = {
             (each["file"].file, line.number): f"f{each['number']}-L{line.number}"
             for each in self._sources
@@ -57,7 +59,10 @@ class ProfileDrawings:
             return ()
         facts = {
             "files": self._sources,
-            "most_us": max((line.forward_us + line.backward_us for line in self._report.lines), default=0.0) or 1.0,
+            "most_us": max(
+                (line.forward_us + line.backward_us for line in self._report.lines), default=0.0
+            )
+            or 1.0,
             "files_left_out": self._files_left_out,
             "has_backward": words.has_backward(self._report),
             "kernels": self._kernels,
@@ -69,7 +74,9 @@ class ProfileDrawings:
     def modules(self, elsewhere: Blocks) -> tuple[Drawing, ...]:
         """Modules and lines, as wide as their time."""
         flames = list(self._flames())
-        return (_drawing("profile_modules.html.j2", {"flames": flames}, elsewhere),) if flames else ()
+        return (
+            (_drawing("profile_modules.html.j2", {"flames": flames}, elsewhere),) if flames else ()
+        )
 
     def kernels(self, elsewhere: Blocks) -> tuple[Drawing, ...]:
         """A table that sorts and filters."""
@@ -130,7 +137,9 @@ class ProfileDrawings:
         choices = ["kernels", "forward", "backward"] if words.has_backward(report) else ["kernels"]
         for name in choices:
             parts = [part for part in report.parts if name in ("kernels", phases.get(part.kernel))]
-            root = flame(parts, label=name, place=self._linked, rest=rest if name == "kernels" else ())
+            root = flame(
+                parts, label=name, place=self._linked, rest=rest if name == "kernels" else ()
+            )
             if root is not None:
                 yield name, root
 
@@ -154,7 +163,9 @@ def _sources(
         source = parsed(text.text) if text is not None and text.text else None
         shown = annotated(file, marks, text, source, room=room)
         room -= len(shown.lines)
-        found.append(listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in own}})
+        found.append(
+            listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in own}}
+        )
     return found, len(costly) - len(found)
 
 
@@ -180,7 +191,9 @@ class Node:
 def flame(
     parts: Iterable[TimePart], *, label: str, place: Place, rest: Sequence[tuple[str, float]] = ()
 ) -> Node | None:
-    """The whole as a tree of modules, with lines at its ends and what no line has; None if there is nothing."""
+    """The whole as a tree of modules, with lines at its ends and what no line has; None if there is
+    nothing.
+    """
     named = [([name for name in (part.module or "").split(".") if name], part) for part in parts]
     whole = sum(part.us for _, part in named) + sum(us for _, us in rest)
     if whole <= 0:
@@ -204,7 +217,11 @@ def _inner(parts: _Parts, least: float, place: Place) -> tuple[Node, ...]:
         found.append(Node(text, "line", us, href))
     small = [node.us for node in found if node.us < least]
     kept = sorted((node for node in found if node.us >= least), key=lambda node: -node.us)
-    return (*kept, Node(counted(len(small), "smaller part"), "small", sum(small))) if small else tuple(kept)
+    return (
+        (*kept, Node(counted(len(small), "smaller part"), "small", sum(small)))
+        if small
+        else tuple(kept)
+    )
 
 
 def _module(name: str, parts: _Parts, least: float, place: Place) -> Node:

@@ -17,15 +17,19 @@ _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 _SENTENCES = frozenset({"message", "title", "conclusion", "fix"})
 """Fields written by graphdoctor that quote parts of lines between backticks."""
 _CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
-# ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place; then a stack.
+# ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place;
+# then a stack.
 _GUARD_COMMENT = re.compile(r"  # .*(?=  # \S+:\d+ in )")
-_STACK_LINE = re.compile(r'(^ *File "[^"\n]*", line \d+, in .*)\n(?! *File ").*(?:\n *[~^]+ *$)?', re.MULTILINE)
+_STACK_LINE = re.compile(
+    r'(^ *File "[^"\n]*", line \d+, in .*)\n(?! *File ").*(?:\n *[~^]+ *$)?', re.MULTILINE
+)
 _QUOTED = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"[\w.]+(\[[^]]*\][\w.]*)*(\(\))?")
 
 
 def without_source(model: _Model) -> _Model:
-    """Leave out the program's lines: source, edits, and text that quotes it, such as torch's comments.
+    """Leave out the program's lines: source, edits, and text that quotes it, such as torch's
+    comments.
 
     Names of files, functions and values stay.
     """

@@ -1,6 +1,7 @@
 """The functions of a source text, and the lines of their own statements. Imports little.
 
-A function's *own* statements run in its frame; the bodies of functions and classes defined in it run in other frames.
+A function's *own* statements run in its frame; the bodies of functions and classes defined in it
+run in other frames.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Function:
 
 
 def parsed(text: str) -> SourceFile | None:
-    """A parsed text; None if this Python can't parse it: it is from a newer one, or has a notebook's commands."""
+    """A parsed text; None if this Python can't parse it: it is from a newer one, or has a
+    notebook's commands.
+    """
     tree = python_code.parsed(text)
     with suppress(RecursionError):
         return None if tree is None else SourceFile(text, tree)
@@ -53,12 +56,16 @@ class SourceFile:
 
     def around(self, line: int) -> Function | None:
         """The innermost function around a line."""
-        return self._innermost(function for function in self.functions if _is_inside(function, line))
+        return self._innermost(
+            function for function in self.functions if _is_inside(function, line)
+        )
 
     def named(self, name: str, line: int) -> Function | None:
         """The innermost function with a name around a line."""
         return self._innermost(
-            function for function in self.functions if function.name == name and _is_inside(function, line)
+            function
+            for function in self.functions
+            if function.name == name and _is_inside(function, line)
         )
 
     @staticmethod
@@ -75,18 +82,25 @@ class SourceFile:
     def lines_after(self, function: Function, line: int) -> set[int]:
         """The lines of a function's own statements that can only run after the statement on a line.
 
-        They come after it in its block, or after a statement around it in that one's block. If the line heads a
-        compound statement, that statement's own blocks belong to them. Other branches of an ``if`` or ``match`` don't,
-        and neither do earlier lines of a loop, which run again only if the loop continues.
+        They come after it in its block, or after a statement around it in that one's block. If the
+        line heads a compound statement, that statement's own blocks belong to them. Other branches
+        of an ``if`` or ``match`` don't, and neither do earlier lines of a loop, which run again
+        only if the loop continues.
         """
         return self._with_code(_lines_after(function.body, line))
 
     def _with_code(self, numbers: Iterable[int]) -> set[int]:
         """Without blank lines and comments inside a statement of several lines."""
-        return {number for number in numbers if (text := self._lines[number - 1].strip()) and text[0] != "#"}
+        return {
+            number
+            for number in numbers
+            if (text := self._lines[number - 1].strip()) and text[0] != "#"
+        }
 
 
-def _functions(node: ast.AST, classes: tuple[int, ...], outermost: int | None) -> Iterator[Function]:
+def _functions(
+    node: ast.AST, classes: tuple[int, ...], outermost: int | None
+) -> Iterator[Function]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (*_DEFINITIONS, ast.Lambda)):
             yield from _functions(child, classes, outermost)
@@ -127,14 +141,21 @@ def _blocks(statement: ast.AST) -> dict[str, list[ast.AST]]:
 
 def _own_head(statement: ast.AST) -> range:
     """The lines of a statement, an ``except`` or a ``case``, without those of its blocks."""
-    heads = [child for name, value in ast.iter_fields(statement) if name not in _BLOCKS for child in _nodes(value)]
+    heads = [
+        child
+        for name, value in ast.iter_fields(statement)
+        if name not in _BLOCKS
+        for child in _nodes(value)
+    ]
     if isinstance(statement, ast.stmt) and not any(hasattr(statement, name) for name in _BLOCKS):
         return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
     placed = [child for head in heads for child in ast.walk(head)]
     starts = [child.lineno for child in placed if hasattr(child, "lineno")]
     ends = [child.end_lineno for child in placed if hasattr(child, "end_lineno")]
     if isinstance(statement, (ast.stmt, ast.ExceptHandler)):
-        starts.append(_first_line(statement) if isinstance(statement, ast.stmt) else statement.lineno)
+        starts.append(
+            _first_line(statement) if isinstance(statement, ast.stmt) else statement.lineno
+        )
         ends.append(statement.lineno)
     return range(min(starts), max(ends) + 1)
 
@@ -157,7 +178,10 @@ def _lines_after(block: Sequence[ast.AST], line: int) -> Iterator[int]:
         if not _covers(statement, line):
             continue
         blocks = _blocks(statement)
-        inner = next((name for name, body in blocks.items() if any(_covers(item, line) for item in body)), None)
+        inner = next(
+            (name for name, body in blocks.items() if any(_covers(item, line) for item in body)),
+            None,
+        )
         if inner is None:
             yield from _lines_of(item for body in blocks.values() for item in body)
         elif inner in ("handlers", "cases"):
@@ -185,7 +209,9 @@ def _following(statement: ast.AST, inner: str) -> tuple[str, ...]:
     if isinstance(statement, _LOOPS) and inner == "body":
         return ("orelse",)
     if isinstance(statement, _TRIES):
-        return {"body": ("handlers", "orelse", "finalbody"), "handlers": ("finalbody",), "orelse": ("finalbody",)}.get(
-            inner, ()
-        )
+        return {
+            "body": ("handlers", "orelse", "finalbody"),
+            "handlers": ("finalbody",),
+            "orelse": ("finalbody",),
+        }.get(inner, ())
     return ()

@@ -1,4 +1,6 @@
-"""What only the page of a survey shows: its rows with all that is known of each, and drawings of speed-ups."""
+"""What only the page of a survey shows: its rows with all that is known of each, and drawings of
+speed-ups.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ _FAR_APART = 4.0
 
 
 def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
-    """The table of all rows, which sorts, filters, and opens each row; ``pages`` is as in ``RenderOptions``."""
+    """The table of all rows, which sorts, filters, and opens each row; ``pages`` is as in
+    ``RenderOptions``.
+    """
     rows = report.rows[:MAX_ROWS]
     ids = row_ids(rows)
     addresses = [page_address(row.report, pages) for row in rows]
@@ -64,11 +68,18 @@ def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
         "hidden_rows": len(report.rows) - len(rows),
         "is_scarce": texts.is_scarce,
         "filters": [each for each in _filters(rows) if len(each[-1]) > 1],
-        "marks": [name for name in ("flaky", "noisy") if any(getattr(row, f"is_{name}") for row in rows)],
+        "marks": [
+            name for name in ("flaky", "noisy") if any(getattr(row, f"is_{name}") for row in rows)
+        ],
     }
     blobs = {"rows": {"texts": list(texts.found), "rows": details}}
     return Drawing(
-        "survey_rows.html.j2", facts, blobs, ("survey.js",), (*STYLES, "survey.css"), (words.row_table(report),)
+        "survey_rows.html.j2",
+        facts,
+        blobs,
+        ("survey.js",),
+        (*STYLES, "survey.css"),
+        (words.row_table(report),),
     )
 
 
@@ -82,11 +93,20 @@ def _filtered_by(row: SurveyRow) -> dict[str, str | None]:
     }
 
 
-def _filters(rows: Sequence[SurveyRow]) -> Iterator[tuple[str, str, str, Sequence[tuple[str, str]]]]:
+def _filters(
+    rows: Sequence[SurveyRow],
+) -> Iterator[tuple[str, str, str, Sequence[tuple[str, str]]]]:
     """Choices of what the table shows: key, label, what shows all, and each value with its text."""
     statuses = {row.status for row in rows}
-    outcomes = [(status, words.STATUS_TEXTS[status]) for status in SURVEY_STATUSES if status in statuses]
-    yield "status", "Status", "all", [*outcomes, ("not-ok", "all but ok")] if len(outcomes) > 1 else []
+    outcomes = [
+        (status, words.STATUS_TEXTS[status]) for status in SURVEY_STATUSES if status in statuses
+    ]
+    yield (
+        "status",
+        "Status",
+        "all",
+        [*outcomes, ("not-ok", "all but ok")] if len(outcomes) > 1 else [],
+    )
     yield "variant", "Variant", "all", _choices(row.variant for row in rows)
     yield "family", "Family", "all", _choices(row.family for row in rows if row.family is not None)
     codes = _choices(sorted({cause.code for row in rows for cause in row.causes}))
@@ -94,7 +114,10 @@ def _filters(rows: Sequence[SurveyRow]) -> Iterator[tuple[str, str, str, Sequenc
 
 
 def _choices(values: Iterable[str]) -> list[tuple[str, str]]:
-    return [(value, shortened(value, _LONGEST_CHOICE)) for value in list(dict.fromkeys(values))[:_MAX_CHOICES]]
+    return [
+        (value, shortened(value, _LONGEST_CHOICE))
+        for value in list(dict.fromkeys(values))[:_MAX_CHOICES]
+    ]
 
 
 def row_ids(rows: Iterable[SurveyRow]) -> list[str]:
@@ -115,7 +138,9 @@ def _slug(text: str) -> str:
 
 
 def page_address(report: str | None, pages: str | None) -> str | None:
-    """Where a piece's own page is, relative to this one; None if it has none or it would be outside of that folder."""
+    """Where a piece's own page is, relative to this one; None if it has none or it would be outside
+    of that folder.
+    """
     if report is None or pages is None:
         return None
     path = PurePosixPath(report)
@@ -128,7 +153,9 @@ def page_address(report: str | None, pages: str | None) -> str | None:
 
 
 class _Texts:
-    """Each text once, in the order in which it came: many rows share tracebacks, messages and edits."""
+    """Each text once, in the order in which it came: many rows share tracebacks, messages and
+    edits.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, int] = {}
@@ -142,12 +169,18 @@ class _Texts:
     def packed(self, value: Any) -> Any:  # noqa: ANN401 - of any JSON
         """A value with numbers of texts in place of texts, without what is unknown or empty."""
         if isinstance(value, dict):
-            return {name: self.packed(one) for name, one in value.items() if one not in (None, "", [], ())}
+            return {
+                name: self.packed(one)
+                for name, one in value.items()
+                if one not in (None, "", [], ())
+            }
         if isinstance(value, list | tuple):
             return [self.packed(one) for one in value]
         if not isinstance(value, str) or value in self.found:
             return self.found.get(value, value)
-        safe = printable_lines(without_middle(value, _SCARCE if self.is_scarce else _MAX_CHARACTERS))
+        safe = printable_lines(
+            without_middle(value, _SCARCE if self.is_scarce else _MAX_CHARACTERS)
+        )
         if safe not in self.found:
             self._left -= len(safe)
         return self.found.setdefault(safe, len(self.found))
@@ -184,9 +217,15 @@ def _facts(row: SurveyRow) -> Iterator[tuple[str, str]]:
         yield "exception", row.error_type
     if row.attempts > 1:
         yield "attempts", words.flaky_text(row) if row.earlier else f"{row.attempts:,}"
-    known = {name: words.field_cell(row, name) for name in words.FIELDS if getattr(row, name) is not None}
+    known = {
+        name: words.field_cell(row, name) for name in words.FIELDS if getattr(row, name) is not None
+    }
     yield from ((words.FIELDS[name].label, cell_line(cell)) for name, cell in known.items())
-    if unknown := [field.label for name, field in words.FIELDS.items() if field.is_counted and name not in known]:
+    if unknown := [
+        field.label
+        for name, field in words.FIELDS.items()
+        if field.is_counted and name not in known
+    ]:
         yield "unknown", ", ".join(unknown)
     if row.is_noisy:
         yield "noisy", f"{words.NOISY}."
@@ -197,7 +236,9 @@ def _facts(row: SurveyRow) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Mark:
-    """A variant, with the mean of speed-ups and the median compile time over targets timed under every variant."""
+    """A variant, with the mean of speed-ups and the median compile time over targets timed under
+    every variant.
+    """
 
     label: str
     style: str
@@ -223,14 +264,18 @@ def pareto_drawing(report: SurveyReport) -> Iterator[Drawing]:
     styles = _styles(report)
     rows = report.rows[:MAX_ROWS]
     points = {
-        number: point for number, row in enumerate(rows) if row.variant in styles and (point := _point(row)) is not None
+        number: point
+        for number, row in enumerate(rows)
+        if row.variant in styles and (point := _point(row)) is not None
     }
     if not points:
         return
     is_single = len(report.variants) == 1
     marks = [] if is_single else _marks(report, styles)
     placed = {
-        mark: (mark.compile_cold_s, mark.mean.ratio) for mark in marks if mark.mean is not None and mark.compile_cold_s
+        mark: (mark.compile_cold_s, mark.mean.ratio)
+        for mark in marks
+        if mark.mean is not None and mark.compile_cold_s
     }
     best = {mark.name for mark in front(placed)}
     on_front = front(points) if is_single else []
@@ -255,7 +300,10 @@ def pareto_drawing(report: SurveyReport) -> Iterator[Drawing]:
         "plot": Plot(x, y, [front_line, *intervals], pieces=pieces, marks=drawn_marks, level=1.0),
         "marks": [replace(mark, is_on_front=mark.name in best) for mark in marks],
         "shared": max((mark.mean.count for mark in marks if mark.mean is not None), default=0),
-        "front": [(ids[number], rows[number].name, _figures(rows[number])) for number in on_front[:_MAX_FRONT]],
+        "front": [
+            (ids[number], rows[number].name, _figures(rows[number]))
+            for number in on_front[:_MAX_FRONT]
+        ],
         "more": max(len(on_front) - _MAX_FRONT, 0),
         "hidden_variants": max(len(report.variants) - _MAX_VARIANTS, 0),
     }
@@ -287,13 +335,20 @@ def _marks(report: SurveyReport, styles: Mapping[str, tuple[str, str]]) -> list[
     # Only targets that have one under every variant are compared.
     shared = [own for own in compiles.values() if len(own) == len(report.variants)]
     return [
-        _Mark(*style, name, means.get(name), statistics.median(own[name] for own in shared) if shared else None)
+        _Mark(
+            *style,
+            name,
+            means.get(name),
+            statistics.median(own[name] for own in shared) if shared else None,
+        )
         for name, style in styles.items()
     ]
 
 
 def front(points: Mapping[_Item, tuple[float, float]]) -> list[_Item]:
-    """Those that no other beats in both: less on the first axis, more on the second; from left to right."""
+    """Those that no other beats in both: less on the first axis, more on the second; from left to
+    right.
+    """
     best, found = -math.inf, []
     for one, (_, value) in sorted(points.items(), key=lambda point: (point[1][0], -point[1][1])):
         if value > best:
@@ -332,7 +387,9 @@ def spread_drawing(report: SurveyReport) -> Iterator[Drawing]:
     facts = {
         "has_variants": len(report.variants) > 1,
         "plot": Plot(x, y, lines, level=1.0),
-        "rows": [(*styles[name], name, len(timed), _quartiles(timed)) for name, timed in own.items()],
+        "rows": [
+            (*styles[name], name, len(timed), _quartiles(timed)) for name, timed in own.items()
+        ],
         "every": every,
         "quartiles": ("least", "¼", "median", "¾", "most"),
     }
@@ -357,5 +414,7 @@ def _curve(timed: Sequence[tuple[float, SurveyRow]], label: str, style: str, eve
 
 def _quartiles(timed: Sequence[tuple[float, SurveyRow]]) -> tuple[str, ...]:
     values = [speedup for speedup, _ in timed]
-    middle = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    middle = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    )
     return tuple(factor_text(value) for value in (values[0], *middle, values[-1]))

@@ -1,8 +1,9 @@
 """Explains each term where it first stands on the page, and there alone.
 
-Comes in: the page's markup, made by Jinja, so that all text from outside is escaped. Goes out: the same markup, where
-the first occurrence of each term is a button that opens its explanation, without scripts. In a link, the button stands
-after the link. Names, code, tables and what is folded are left as they are.
+Comes in: the page's markup, made by Jinja, so that all text from outside is escaped. Goes out: the
+same markup, where the first occurrence of each term is a button that opens its explanation, without
+scripts. In a link, the button stands after the link. Names, code, tables and what is folded are
+left as they are.
 """
 
 from __future__ import annotations
@@ -36,16 +37,33 @@ class Term:
 
 _FILE = files("graphdoctor.views.html") / "assets" / "terms.toml"
 TERMS = tuple(Term(**term) for term in tomllib.loads(_FILE.read_text(encoding="utf-8"))["terms"])
-ANY = re.compile("|".join(rf"(?P<t{number}>{term.pattern})" for number, term in enumerate(TERMS)), re.IGNORECASE)
+ANY = re.compile(
+    "|".join(rf"(?P<t{number}>{term.pattern})" for number, term in enumerate(TERMS)), re.IGNORECASE
+)
 """Every form of every term; the name of a group ends with the number of its term."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^>]*)>")
 _VOID = {"br", "col", "hr", "img", "input", "link", "meta"}
-_LEFT_OUT = {"button", "code", "h1", "label", "nav", "noscript", "pre", "script", "select", "style", "summary", "table"}
+_LEFT_OUT = {
+    "button",
+    "code",
+    "h1",
+    "label",
+    "nav",
+    "noscript",
+    "pre",
+    "script",
+    "select",
+    "style",
+    "summary",
+    "table",
+}
 _LEFT_OUT_CLASSES = {"called", "package", "place", "words", "diff", "filterbar", "needs-script"}
 
 
 def explained(markup: str) -> Markup:
-    """The markup with a button at the first occurrence of each term, and the hidden explanations at its end."""
+    """The markup with a button at the first occurrence of each term, and the hidden explanations at
+    its end.
+    """
     left, found = set(range(len(TERMS))), list[Term]()
     waiting: list[Term] = []
     """Terms in the link around the current place."""
@@ -67,7 +85,10 @@ def explained(markup: str) -> Markup:
     for tag in _TAG.finditer(f"{markup}<end>"):
         text, at = markup[at : tag.start()], tag.end()
         is_left_out = bool(around) and around[-1][1]
-        pieces += [text if is_left_out or not left else ANY.sub(explain, text), markup[tag.start() : tag.end()]]
+        pieces += [
+            text if is_left_out or not left else ANY.sub(explain, text),
+            markup[tag.start() : tag.end()],
+        ]
         is_end, name, attributes = bool(tag[1]), tag[2].lower(), tag[3]
         if is_end:
             while around and around.pop()[0] != name:
@@ -85,7 +106,9 @@ def _is_left_out(name: str, attributes: str) -> bool:
     if name in _LEFT_OUT or (name == "details" and not re.search(r"\bopen\b", attributes)):
         return True
     classes = re.search(r'class="([^"]*)"', attributes)
-    return classes is not None and not _LEFT_OUT_CLASSES.isdisjoint({classes[1], *classes[1].split()})
+    return classes is not None and not _LEFT_OUT_CLASSES.isdisjoint(
+        {classes[1], *classes[1].split()}
+    )
 
 
 def _in_place(term: Term, word: str) -> str:
@@ -100,4 +123,6 @@ def _after_link(term: Term) -> Markup:
 
 
 def _about(term: Term) -> Markup:
-    return Markup('<div popover id="term-{}" class="about"><b>{}</b> {}</div>\n').format(term.key, term.name, term.text)
+    return Markup('<div popover id="term-{}" class="about"><b>{}</b> {}</div>\n').format(
+        term.key, term.name, term.text
+    )

@@ -12,13 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor import Explainer  # noqa: E402
-from graphdoctor.api.testing import fixture  # noqa: E402, F401 - an inner pytest forgets what it has imported itself
-from graphdoctor.facts.recording import CaptureGap  # noqa: E402
-from graphdoctor.rules.gate import expectations  # noqa: E402
-from tests.api import state  # noqa: E402, F401
-from tests.conftest import REPOSITORY  # noqa: E402
-from tests.factories import with_facts  # noqa: E402
+from graphdoctor import Explainer
+from graphdoctor.api.testing import fixture  # noqa: F401 - an inner pytest forgets what it has imported itself
+from graphdoctor.facts.recording import CaptureGap
+from graphdoctor.rules.gate import expectations
+from tests.api import state  # noqa: F401
+from tests.conftest import REPOSITORY
+from tests.factories import with_facts
 
 pytest_plugins = ["pytester"]
 
@@ -46,7 +46,8 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_is_warm() -> None:
-    """An inner pytest takes out of sys.modules what was imported in it, and torch is not to be imported twice."""
+    """An inner pytest takes out of sys.modules what was imported in it, and torch is not to be
+    imported twice."""
     Explainer(lanes=True).explain(torch.nn.ReLU(), torch.ones(3))
 
 
@@ -60,14 +61,18 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(body: str, *args: str) -> pytest.RunResult:
         pytester.makepyfile(HEADER + body)
-        return pytester.runpytest_inprocess("-p", "graphdoctor.pytest_plugin", "--strict-markers", *args)
+        return pytester.runpytest_inprocess(
+            "-p", "graphdoctor.pytest_plugin", "--strict-markers", *args
+        )
 
     return run
 
 
 def text_of(result: pytest.RunResult, test: str) -> str:
     """What a failing test shows."""
-    sections = re.split(r"^_{3,} (?:ERROR at \w+ of )?(\S+) _{3,}$", result.stdout.str(), flags=re.MULTILINE)
+    sections = re.split(
+        r"^_{3,} (?:ERROR at \w+ of )?(\S+) _{3,}$", result.stdout.str(), flags=re.MULTILINE
+    )
     shown = dict(zip(sections[1::2], sections[2::2], strict=True))
     return re.split(r"\n(?:-{5,} Captured|={5,} short)", shown[test])[0].strip()
 
@@ -86,7 +91,10 @@ def test_it(graphdoctor):
     first, second, *rest = text_of(result, "test_it").splitlines()
     assert first == "expected no graph break in your own code, found 1"
     line = HEADER.count("\n") + 5
-    assert second == f"  test_the_failure_is_the_diagnosis.py:{line}: rec.assert_no_graph_breaks(own_code=True)"
+    assert (
+        second
+        == f"  test_the_failure_is_the_diagnosis.py:{line}: rec.assert_no_graph_breaks(own_code=True)"
+    )
     text = "\n".join(rest)
     assert "GD107" in text
     assert "--> test_the_failure_is_the_diagnosis.py:11:5 in broken" in text
@@ -205,7 +213,10 @@ def test_marked_coverage(graphdoctor):
 """
     )
     result.assert_outcomes(failed=7)
-    first = {test: text_of(result, f"test_{test}").splitlines()[0] for test in ("fullgraph", "recompiles", "coverage")}
+    first = {
+        test: text_of(result, f"test_{test}").splitlines()[0]
+        for test in ("fullgraph", "recompiles", "coverage")
+    }
     assert first["fullgraph"].startswith(
         "expected one graph for each compile and nothing eager, found 1 graph break, 1 s"
     )
@@ -488,7 +499,9 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Pat
     metadata = folder / "graphdoctor-0.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: graphdoctor\nVersion: 0.0\n")
-    declared = "\n".join(f"{name} = {value}" for name, value in project["entry-points"]["pytest11"].items())
+    declared = "\n".join(
+        f"{name} = {value}" for name, value in project["entry-points"]["pytest11"].items()
+    )
     (metadata / "entry_points.txt").write_text(f"[pytest11]\n{declared}\n")
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{REPOSITORY}")
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)

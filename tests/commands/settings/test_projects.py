@@ -9,7 +9,9 @@ from graphdoctor.commands.settings import projects_below, repository_of
 
 def project(folder: Path, *, is_configured: bool = True) -> Path:
     folder.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text("[tool.graphdoctor]\nown-code = true\n" if is_configured else "[project]\n")
+    (folder / "pyproject.toml").write_text(
+        "[tool.graphdoctor]\nown-code = true\n" if is_configured else "[project]\n"
+    )
     return folder
 
 

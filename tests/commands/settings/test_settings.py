@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.settings import Settings, load_settings, ruling_variables, unknown_variables
+from graphdoctor.commands.settings import (
+    Settings,
+    load_settings,
+    ruling_variables,
+    unknown_variables,
+)
 from graphdoctor.errors import GraphDoctorError
 
 
@@ -30,12 +35,18 @@ def test_the_nearest_pyproject_above_counts(tmp_path):
 
 def test_the_environment_overrules_the_file(tmp_path):
     write(tmp_path, "[tool.graphdoctor]\nkeep-recordings = 3\nown-code = true\n")
-    environment = {"GRAPHDOCTOR_KEEP_RECORDINGS": "5", "GRAPHDOCTOR_SELECT": "GD1, GD2", "OTHER": "x"}
+    environment = {
+        "GRAPHDOCTOR_KEEP_RECORDINGS": "5",
+        "GRAPHDOCTOR_SELECT": "GD1, GD2",
+        "OTHER": "x",
+    }
     settings = load_settings(tmp_path, environment)
     assert settings == Settings(keep_recordings=5, own_code=True, select=("GD1", "GD2"))
 
 
-@pytest.mark.parametrize(("text", "value"), [("1", True), ("Yes", True), ("off", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", True), ("Yes", True), ("off", False), ("", False)]
+)
 def test_a_switch_in_the_environment_is_read_as_people_write_it(tmp_path, text, value):
     write(tmp_path, "")
     assert load_settings(tmp_path, {"GRAPHDOCTOR_OWN_CODE": text}).own_code is value
@@ -45,11 +56,20 @@ def test_a_switch_in_the_environment_is_read_as_people_write_it(tmp_path, text, 
     ("text", "message"),
     [
         ("[tool.graphdoctor]\nkeep_recording = 3", "unknown setting 'keep-recording'"),
-        ("[tool.graphdoctor]\nkeep-recordings = 0", "keep-recordings must be a whole number of at least 1, not 0"),
+        (
+            "[tool.graphdoctor]\nkeep-recordings = 0",
+            "keep-recordings must be a whole number of at least 1, not 0",
+        ),
         ("[tool.graphdoctor]\nkeep-recordings = true", "whole number of at least 1, not True"),
         ("[tool.graphdoctor]\nkeep-recordings = '3'", "whole number of at least 1, not '3'"),
-        ("[tool.graphdoctor]\ntimeout = nan", "timeout must be a positive number of seconds, not nan"),
-        ("[tool.graphdoctor]\ntimeout = -1", "timeout must be a positive number of seconds, not -1"),
+        (
+            "[tool.graphdoctor]\ntimeout = nan",
+            "timeout must be a positive number of seconds, not nan",
+        ),
+        (
+            "[tool.graphdoctor]\ntimeout = -1",
+            "timeout must be a positive number of seconds, not -1",
+        ),
         ("[tool.graphdoctor]\nselect = 'GD1'", "select must be a list of strings, not 'GD1'"),
         ("[tool.graphdoctor]\nselect = [1]", "select must be a list of strings"),
         ("[tool.graphdoctor]\nown-code = 'yes'", "own-code must be true or false, not 'yes'"),
@@ -108,14 +128,26 @@ def test_a_wrong_variable_is_an_error(tmp_path, name, text):
 )
 def test_a_variable_that_no_setting_reads_is_named_and_stops_nothing(tmp_path, name, hint):
     assert load_settings(tmp_path, {name: "1"}) == Settings()
-    assert unknown_variables({name: "1", "GRAPHDOCTOR_TIMEOUT": "1"}) == [f"graphdoctor doesn't read {name}.{hint}"]
+    assert unknown_variables({name: "1", "GRAPHDOCTOR_TIMEOUT": "1"}) == [
+        f"graphdoctor doesn't read {name}.{hint}"
+    ]
 
 
 def test_every_setting_has_a_variable():
-    assert unknown_variables({f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)}) == []
+    assert (
+        unknown_variables({f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)})
+        == []
+    )
 
 
 def test_variables_that_say_what_fails_are_named_unless_an_option_overrules_them():
-    environment = {"GRAPHDOCTOR_FAIL_ON": "never", "GRAPHDOCTOR_IGNORE": "GD1", "GRAPHDOCTOR_TIMEOUT": "3"}
-    assert ruling_variables((), environment) == ("GRAPHDOCTOR_FAIL_ON=never", "GRAPHDOCTOR_IGNORE=GD1")
+    environment = {
+        "GRAPHDOCTOR_FAIL_ON": "never",
+        "GRAPHDOCTOR_IGNORE": "GD1",
+        "GRAPHDOCTOR_TIMEOUT": "3",
+    }
+    assert ruling_variables((), environment) == (
+        "GRAPHDOCTOR_FAIL_ON=never",
+        "GRAPHDOCTOR_IGNORE=GD1",
+    )
     assert ruling_variables({"fail_on": "--fail-on"}, environment) == ("GRAPHDOCTOR_IGNORE=GD1",)

@@ -60,21 +60,31 @@ def _read(tmp_path: Path, text: str):
 
 def test_a_whole_list_is_read(tmp_path):
     found = _read(tmp_path, WHOLE)
-    assert (found.name, found.python, found.run) == ("nightly", "/opt/python", {"no_grad": True, "calls": 2})
-    assert (found.options.bench, found.options.timeout, found.options.memory, found.options.retries) == (
-        True,
-        300,
-        8,
-        0,
+    assert (found.name, found.python, found.run) == (
+        "nightly",
+        "/opt/python",
+        {"no_grad": True, "calls": 2},
     )
+    assert (
+        found.options.bench,
+        found.options.timeout,
+        found.options.memory,
+        found.options.retries,
+    ) == (True, 300, 8, 0)
     assert (found.options.export, found.options.jobs) == (False, None)
     first, second, third = found.targets
     assert first == ListedTargets(
-        target="models/bert.py:Net", name="bert", family="text", run={"inputs": ("i64[2,16]",), "calls": 3}
+        target="models/bert.py:Net",
+        name="bert",
+        family="text",
+        run={"inputs": ("i64[2,16]",), "calls": 3},
     )
     assert second == ListedTargets(pattern="models/vision/*.py", exclude=("*/old_*",))
     assert third == ListedTargets(library="transformers", only=("gpt*",))
-    assert [one.run for one in found.variants] == [{"dynamic": True}, {"dtype": "bfloat16", "batch": 8}]
+    assert [one.run for one in found.variants] == [
+        {"dynamic": True},
+        {"dtype": "bfloat16", "batch": 8},
+    ]
     assert [one.python for one in found.variants] == [None, "/opt/nightly/bin/python"]
     assert (found.nodes.working_dir, found.nodes.pip) == (".", ("einops",))
     assert found.nodes.env_vars == {"OMP_NUM_THREADS": "1"}
@@ -93,7 +103,10 @@ TARGET = '[[targets]]\ntarget = "m.py"\n'
         ("", "survey.toml has no targets"),
         ("targets = 3", "targets must be a list of tables"),
         ("targets = [", "isn't valid TOML"),
-        ("[[targets]]\nname = 'a'", "target 1: it needs one of target, glob and from, not none of them"),
+        (
+            "[[targets]]\nname = 'a'",
+            "target 1: it needs one of target, glob and from, not none of them",
+        ),
         (TARGET + 'glob = "*.py"', "not target and glob"),
         (TARGET + 'only = ["a"]', "only goes with from only"),
         (TARGET + 'exclude = ["a"]', "exclude goes with glob and from only"),

@@ -1,4 +1,5 @@
-"""The gate's configuration: targets, what is wrong with one by its name, and where the project is."""
+"""The gate's configuration: targets, what is wrong with one by its name, and where the project
+is."""
 
 from __future__ import annotations
 
@@ -68,9 +69,17 @@ target = "package.module:net"
         ("folder = 'x'", "target 'm': unknown setting 'folder'", None),
         ("calls = 0", "target 'm': calls must be a whole number of at least 1, not 0", None),
         ("calls = true", "target 'm': calls must be a whole number of at least 1, not True", None),
-        ("max-breaks = -1", "target 'm': max-breaks must be a whole number of at least 0, not -1", None),
+        (
+            "max-breaks = -1",
+            "target 'm': max-breaks must be a whole number of at least 0, not -1",
+            None,
+        ),
         ("min-coverage = 95", "target 'm': min-coverage must be a share from 0 to 1, not 95", None),
-        ("min-coverage = nan", "target 'm': min-coverage must be a share from 0 to 1, not nan", None),
+        (
+            "min-coverage = nan",
+            "target 'm': min-coverage must be a share from 0 to 1, not nan",
+            None,
+        ),
         ("inputs = 'f32[2]'", "target 'm': inputs must be a list of strings, not 'f32", None),
         ("options = ['a=1']", "target 'm': options must be a table of strings, numbers", None),
         ("config = { when = 2026-01-01 }", "target 'm': config must be a table", None),
@@ -78,7 +87,11 @@ target = "package.module:net"
         ("fail-on = 'warnings'", "target 'm': unknown fail-on 'warnings'", "Did you mean warning?"),
         ("dtype = 'bfloat61'", "target 'm': unknown dtype 'bfloat61'", "Did you mean bfloat16?"),
         ("dtype = 'i64'", "target 'm': unknown dtype 'i64'", "Did you mean f64?"),
-        ("dtype = 'xyz'", "target 'm': unknown dtype 'xyz'", "The dtypes are float32, float64, float16, bfloat16"),
+        (
+            "dtype = 'xyz'",
+            "target 'm': unknown dtype 'xyz'",
+            "The dtypes are float32, float64, float16, bfloat16",
+        ),
         ("dtype = 16", "target 'm': dtype must be a non-empty string, not 16", None),
         ("batch = 0", "target 'm': batch must be a whole number of at least 1, not 0", None),
         ("batch = '8'", "target 'm': batch must be a whole number of at least 1, not '8'", None),
@@ -96,7 +109,10 @@ def test_what_is_wrong_is_named_with_the_target(tmp_path, lines, message, hint):
     ("text", "message"),
     [
         ("[[tool.graphdoctor.targets]]\nname = 'm'\n", "target 'm': target is missing"),
-        ("[[tool.graphdoctor.targets]]\ntarget = 3\n", "target 1: target must be a non-empty string, not 3"),
+        (
+            "[[tool.graphdoctor.targets]]\ntarget = 3\n",
+            "target 1: target must be a non-empty string, not 3",
+        ),
         ("[[tool.graphdoctor.targets]]\ntarget = 'a.py'\n" * 2, "two targets are named 'a.py'"),
         ("[tool.graphdoctor]\ntargets = ['a.py']\n", "targets must be a list of tables"),
         ("[tool.graphdoctor.targets]\ntarget = 'a.py'\n", "targets must be a list of tables"),
@@ -126,7 +142,9 @@ def test_the_project_is_found_from_a_folder_below_and_its_paths_stay_its_own(tmp
     found = load_project(inner, {})
     assert (found.root, found.baseline) == (tmp_path, tmp_path / "ci" / "known.json")
     assert found.settings.per_path_ignores == (("a/**", ("GD1",)),)
-    assert load_project(inner, {"GRAPHDOCTOR_BASELINE": "here.json"}).baseline == inner / "here.json"
+    assert (
+        load_project(inner, {"GRAPHDOCTOR_BASELINE": "here.json"}).baseline == inner / "here.json"
+    )
     assert load_project(inner, {"GRAPHDOCTOR_FAIL_ON": "never"}).settings.fail_on == "never"
 
 

@@ -1,4 +1,5 @@
-"""A survey on a real Ray cluster of two nodes on the loopback, one of which is killed on the way."""
+"""A survey on a real Ray cluster of two nodes on the loopback, one of which is killed on the
+way."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from tests.executors.ports import free_port
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback"
+    ),
 ]
 
 _FIRST, _SECOND = "127.0.0.4", "127.0.0.5"
@@ -55,7 +58,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch, client_port: int) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "node_ip_address": _FIRST, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node | {"ray_client_server_port": client_port})
+    cluster = Cluster(
+        initialize_head=True, head_node_args=node | {"ray_client_server_port": client_port}
+    )
     try:
         yield cluster
     finally:
@@ -82,12 +87,22 @@ class _Kills(Looks):
 
 def test_a_killed_node_changes_nothing_of_the_table(cluster, client_port, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    programs = {"good": GOOD, "breaks": BREAKS, "shares": SHARES, "helper": HELPER, "fails": EAGER_FAILS}
+    programs = {
+        "good": GOOD,
+        "breaks": BREAKS,
+        "shares": SHARES,
+        "helper": HELPER,
+        "fails": EAGER_FAILS,
+    }
     for name, text in programs.items():
         (tmp_path / f"{name}.py").write_text(text)
-    targets = [ListedTargets(target=f"{name}.py", name=name) for name in programs if name != "helper"]
+    targets = [
+        ListedTargets(target=f"{name}.py", name=name) for name in programs if name != "helper"
+    ]
     targets.append(ListedTargets(target="none.py", name="none"))
-    asked = SurveyAsked("table", targets, (), RunSpec(), None, SurveyOptions(timeout=300.0, retries=0, pages=False))
+    asked = SurveyAsked(
+        "table", targets, (), RunSpec(), None, SurveyOptions(timeout=300.0, retries=0, pages=False)
+    )
 
     def surveyed(executor, looks):
         working = Working(executor, Share(1))
@@ -106,4 +121,8 @@ def test_a_killed_node_changes_nothing_of_the_table(cluster, client_port, tmp_pa
 
 def _comparable(row):
     kept = {name: value for name, value in plain(row).items() if name not in _MEASURED}
-    return kept | {"causes": [(cause.code, cause.location, cause.fingerprint, cause.count) for cause in row.causes]}
+    return kept | {
+        "causes": [
+            (cause.code, cause.location, cause.fingerprint, cause.count) for cause in row.causes
+        ]
+    }

@@ -35,7 +35,11 @@ def _piece(target: str, **more) -> SurveyPiece:
 def test_a_target_that_is_not_there_is_a_row(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     row = work_on(_piece("none.py")).row
-    assert (row.status, row.stage, row.error) == ("load_failed", "load", "There is no file none.py.")
+    assert (row.status, row.stage, row.error) == (
+        "load_failed",
+        "load",
+        "There is no file none.py.",
+    )
 
 
 def test_a_piece_that_takes_too_long_is_a_row_whatever_it_was_doing(tmp_path, monkeypatch):
@@ -70,7 +74,9 @@ def test_nothing_is_left_of_its_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_a_killed_piece_left_is_removed_by_the_next_one_and_nothing_else(tmp_path, monkeypatch):
+def test_what_a_killed_piece_left_is_removed_by_the_next_one_and_nothing_else(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     holder = """
@@ -94,10 +100,14 @@ survey_piece.work_on(_piece("none.py"))
     (tmp_path / "graphdoctor-survey-link").symlink_to(tmp_path / "mine")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
-    with subprocess.Popen([*command, "works"], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as works:
+    with subprocess.Popen(
+        [*command, "works"], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as works:
         assert works.stdout.readline() == b"working\n"
         assert not killed.exists()
-        (working,) = (path for path in tmp_path.glob("graphdoctor-survey-*") if not path.is_symlink())
+        (working,) = (
+            path for path in tmp_path.glob("graphdoctor-survey-*") if not path.is_symlink()
+        )
 
         work_on(_piece("none.py"))
 
@@ -122,11 +132,18 @@ def test_a_page_that_cannot_be_made_costs_no_row(tmp_path, monkeypatch):
 
 
 def test_pages_of_two_pieces_have_two_names():
-    names = {page_name(name, variant) for name in ("a/b", "a_b", "a.b" * 60) for variant in ("x", "y", "../z")}
+    names = {
+        page_name(name, variant)
+        for name in ("a/b", "a_b", "a.b" * 60)
+        for variant in ("x", "y", "../z")
+    }
     assert len(names) == 9
     assert all(Path(name).name == name and len(name) < 100 for name in names)
 
 
 def test_a_fingerprint_is_of_the_plan_and_the_files():
     assert fingerprint_of("p", {"a": "1", "b": "2"}) == fingerprint_of("p", {"b": "2", "a": "1"})
-    assert len({fingerprint_of("p", {}), fingerprint_of("q", {}), fingerprint_of("p", {"a": "1"})}) == 3
+    assert (
+        len({fingerprint_of("p", {}), fingerprint_of("q", {}), fingerprint_of("p", {"a": "1"})})
+        == 3
+    )

@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, plan_survey, variant_of_text
+from graphdoctor.commands.survey_plan import (
+    SurveyAsked,
+    listed_text,
+    parse_shard,
+    plan_survey,
+    variant_of_text,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
@@ -17,7 +23,9 @@ READY = NET + "\n\ndef example_inputs():\n    return (torch.ones(2),)\n"
 
 
 def _plan(tmp_path, targets, *, variants=(), run=None, shard=None, python=None, **measured):
-    asked = SurveyAsked("s", targets, variants, run or RunSpec(), python, SurveyOptions(**measured), shard)
+    asked = SurveyAsked(
+        "s", targets, variants, run or RunSpec(), python, SurveyOptions(**measured), shard
+    )
     return plan_survey(asked, tmp_path / "programs", lambda _: None)
 
 
@@ -28,7 +36,9 @@ def models(tmp_path, monkeypatch):
         path = tmp_path / "models" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(READY)
-    (tmp_path / "models" / "helper.py").write_text("import torch\n\n\ndef _half(x):\n    return x / 2\n")
+    (tmp_path / "models" / "helper.py").write_text(
+        "import torch\n\n\ndef _half(x):\n    return x / 2\n"
+    )
     return tmp_path
 
 
@@ -36,7 +46,9 @@ def test_a_pattern_is_every_file_that_has_a_target(models):
     plan = _plan(models, [listed_text("models/*.py")])
     assert [piece.name for piece in plan.pieces] == ["models/a", "models/b"]
     assert [piece.spec.target for piece in plan.pieces] == ["models/a.py", "models/b.py"]
-    assert plan.notes == ("1 of 3 files that match models/*.py have no target with inputs: models/helper.py.",)
+    assert plan.notes == (
+        "1 of 3 files that match models/*.py have no target with inputs: models/helper.py.",
+    )
 
 
 def test_folders_are_families_where_there_are_several(models):
@@ -54,7 +66,11 @@ def test_folders_are_families_where_there_are_several(models):
     [
         ("models/*.txt", "No Python file matches 'models/*.txt'.", None),
         ("modles/*.py", "No Python file matches 'modles/*.py'.", "There is no folder modles."),
-        ("models/h*.py", "None of the 1 files that match 'models/h*.py' has a target and its inputs.", "build()"),
+        (
+            "models/h*.py",
+            "None of the 1 files that match 'models/h*.py' has a target and its inputs.",
+            "build()",
+        ),
     ],
 )
 def test_a_pattern_that_finds_nothing_is_a_sentence(models, pattern, message, hint):
@@ -66,7 +82,9 @@ def test_a_pattern_that_finds_nothing_is_a_sentence(models, pattern, message, hi
 
 def test_two_targets_of_one_name_are_refused(models):
     one, other = (ListedTargets(target=f"models/{name}.py", name="net") for name in "ab")
-    with pytest.raises(GraphDoctorError, match=r"Two targets are named 'net': models/a\.py and models/b\.py"):
+    with pytest.raises(
+        GraphDoctorError, match=r"Two targets are named 'net': models/a\.py and models/b\.py"
+    ):
         _plan(models, [one, other])
 
 
@@ -89,7 +107,8 @@ def test_mode_and_options_belong_to_a_backend(models):
     run = RunSpec(backend="inductor", mode="max-autotune", options={"a": 1})
     variants = [ListedVariant(run={"backend": "eager"}), ListedVariant(run={"dynamic": True})]
     other, same = (
-        piece.spec for piece in _plan(models, [listed_text("models/a.py")], variants=variants, run=run).pieces
+        piece.spec
+        for piece in _plan(models, [listed_text("models/a.py")], variants=variants, run=run).pieces
     )
     assert (other.mode, other.options) == (None, {})
     assert (same.mode, same.options) == ("max-autotune", {"a": 1})
@@ -97,8 +116,12 @@ def test_mode_and_options_belong_to_a_backend(models):
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_a_mode_that_the_backend_ignores_is_noted(models, backend):
-    variants = [ListedVariant(run={"mode": mode}) for mode in ("default", "reduce-overhead", "max-autotune")]
-    plan = _plan(models, [listed_text("models/a.py")], variants=variants, run=RunSpec(backend=backend))
+    variants = [
+        ListedVariant(run={"mode": mode}) for mode in ("default", "reduce-overhead", "max-autotune")
+    ]
+    plan = _plan(
+        models, [listed_text("models/a.py")], variants=variants, run=RunSpec(backend=backend)
+    )
     expected = (
         "The backend eager ignores modes and options: they change nothing in backend=eager mode=reduce-overhead, "
         "backend=eager mode=max-autotune. inductor reads them."
@@ -108,7 +131,9 @@ def test_a_mode_that_the_backend_ignores_is_noted(models, backend):
 
 def test_two_variants_of_one_name_are_refused(models):
     variants = [ListedVariant(run={"dynamic": True}), ListedVariant(run={"dynamic": True})]
-    with pytest.raises(GraphDoctorError, match="Two variants are named 'backend=eager dynamic=true'"):
+    with pytest.raises(
+        GraphDoctorError, match="Two variants are named 'backend=eager dynamic=true'"
+    ):
         _plan(models, [listed_text("models/a.py")], variants=variants)
 
 
@@ -143,7 +168,9 @@ def test_a_shard_that_is_none_is_refused(text):
 def test_shards_are_all_pieces_once(models, count):
     entries = [ListedTargets(target="models/a.py", name=str(number)) for number in range(7)]
     parts = [_plan(models, entries, shard=(number, count)).pieces for number in range(1, count + 1)]
-    assert sorted(piece.name for part in parts for piece in part) == [str(number) for number in range(7)]
+    assert sorted(piece.name for part in parts for piece in part) == [
+        str(number) for number in range(7)
+    ]
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
@@ -162,5 +189,7 @@ def test_what_changes_a_row_changes_its_plan(models):
 def test_an_interpreter_s_torch_is_asked_once_and_a_missing_one_is_a_sentence(models):
     plan = _plan(models, [listed_text("models/a.py")], python=sys.executable)
     assert plan.variants[0].torch == _plan(models, [listed_text("models/a.py")]).variants[0].torch
-    with pytest.raises(GraphDoctorError, match=r"The interpreter /none can't be started: No such file"):
+    with pytest.raises(
+        GraphDoctorError, match=r"The interpreter /none can't be started: No such file"
+    ):
         _plan(models, [listed_text("models/a.py")], python="/none")

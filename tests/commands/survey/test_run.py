@@ -50,7 +50,10 @@ class Answers:
                 continue
             files = {name: file_digest(name) for name in () if name}
             row_ = row(
-                piece.name, piece.variant, report=None, **{"fingerprint": fingerprint_of(piece.plan, {}), **found}
+                piece.name,
+                piece.variant,
+                report=None,
+                **{"fingerprint": fingerprint_of(piece.plan, {}), **found},
             )
             yield (index, PieceResult(row_, piece.plan, files, piece.measured.limits))
 
@@ -82,7 +85,17 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _run(answer, *, names=NAMES, resume=False, looks=None, executor=None, retries=1, shard=None, **measured):
+def _run(
+    answer,
+    *,
+    names=NAMES,
+    resume=False,
+    looks=None,
+    executor=None,
+    retries=1,
+    shard=None,
+    **measured,
+):
     asked = SurveyAsked(
         "mine",
         [ListedTargets(target=f"{name}.py", name=name) for name in names],
@@ -116,16 +129,29 @@ def test_rows_are_in_the_order_of_the_list_and_all_of_them_seen():
 
 def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently():
     looks = Looks()
-    answer = lambda name, time: {"status": "crashed" if name == "b" and time == 1 else "ok", "seconds": 2.0}  # noqa: E731
+    answer = lambda name, time: {
+        "status": "crashed" if name == "b" and time == 1 else "ok",
+        "seconds": 2.0,
+    }
     one = _run(answer, looks=looks).report.rows[1]
-    assert (one.status, one.attempts, one.earlier, one.is_flaky, one.seconds) == ("ok", 2, ("crashed",), True, 4.0)
+    assert (one.status, one.attempts, one.earlier, one.is_flaky, one.seconds) == (
+        "ok",
+        2,
+        ("crashed",),
+        True,
+        4.0,
+    )
     assert ("retrying", "b", "crashed") in looks.seen
     assert sum(event[0] == "finished" for event in looks.seen) == 3
 
 
 def test_a_piece_that_fails_again_is_not_flaky():
     report = _run(lambda name, _: {"status": "timeout" if name == "b" else "ok"}).report
-    assert (report.rows[1].status, report.rows[1].attempts, report.rows[1].is_flaky) == ("timeout", 2, False)
+    assert (report.rows[1].status, report.rows[1].attempts, report.rows[1].is_flaky) == (
+        "timeout",
+        2,
+        False,
+    )
 
 
 @for_each("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
@@ -191,7 +217,10 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
     class WithFiles(Answers):
         def run(self, work, pieces, **more):
             for index, result in super().run(work, pieces, **more):
-                yield (index, PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}))
+                yield (
+                    index,
+                    PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}),
+                )
 
     _run(None, executor=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
     executor = Answers(lambda *_: {"status": "ok"})
@@ -263,7 +292,10 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
     monkeypatch.setattr(surveys.SurveyStore, "add", add)
     with pytest.raises(GraphDoctorError) as caught:
         _run(lambda *_: {"status": "ok"})
-    assert "can't be written: No space left on device. 2 finished pieces of this run are kept" in caught.value.message
+    assert (
+        "can't be written: No space left on device. 2 finished pieces of this run are kept"
+        in caught.value.message
+    )
     assert _statuses(report_of(last_survey(Settings()))) == {"a": "ok", "b": "ok"}
 
 
@@ -295,8 +327,14 @@ def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
 
 
 def test_a_survey_in_which_nothing_loads_failed():
-    report = _run(lambda *_: {"status": "load_failed", "error": "No CUDA GPUs are available"}).report
-    with pytest.raises(GraphDoctorError, match=r"None of 3 pieces could be loaded. a: No CUDA GPUs are available\."):
+    report = _run(
+        lambda *_: {"status": "load_failed", "error": "No CUDA GPUs are available"}
+    ).report
+    with pytest.raises(
+        GraphDoctorError, match=r"None of 3 pieces could be loaded. a: No CUDA GPUs are available\."
+    ):
         _check_any_loaded(report.rows)
-    _check_any_loaded(_run(lambda name, _: {"status": "ok" if name == "a" else "load_failed"}).report.rows)
+    _check_any_loaded(
+        _run(lambda name, _: {"status": "ok" if name == "a" else "load_failed"}).report.rows
+    )
     _check_any_loaded(())

@@ -1,4 +1,5 @@
-"""torch.compile around DDP around a module of the program, with buckets small enough to split its graph."""
+"""torch.compile around DDP around a module of the program, with buckets small enough to split its
+graph."""
 
 import torch
 from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,5 @@
-"""Layers of torch's own class that FSDP shards: what is compiled around them, and each before it is sharded."""
+"""Layers of torch's own class that FSDP shards: what is compiled around them, and each before it is
+sharded."""
 
 import torch
 from torch._dynamo.utils import counters
@@ -9,8 +10,13 @@ class Net(torch.nn.Module):
     def __init__(self, *, compiles_layers: bool) -> None:
         super().__init__()
         torch.manual_seed(0)
-        layers = [torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True) for _ in range(2)]
-        compiled = (torch.compile(layer, backend="eager") if compiles_layers else layer for layer in layers)
+        layers = [
+            torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+            for _ in range(2)
+        ]
+        compiled = (
+            torch.compile(layer, backend="eager") if compiles_layers else layer for layer in layers
+        )
         self.layers = torch.nn.ModuleList(map(fully_shard, compiled))
 
     def forward(self, x):

@@ -1,4 +1,5 @@
-"""Runs programs of this folder one after the other in the same ranks: starting them takes most of a job's time."""
+"""Runs programs of this folder one after the other in the same ranks: starting them takes most of a
+job's time."""
 
 import runpy
 import sys

@@ -2,8 +2,9 @@
 
 python -m tests.fixes.corpus.measure [--safe] [--jobs N] [--json OUT] [NAME...]
 
-Of each program, a copy is fixed and its sites are counted before and after. ``fix`` writes edits and names settings:
-``after`` is with the edits alone, ``set`` with the settings too. A site that only moves is not gone.
+Of each program, a copy is fixed and its sites are counted before and after. ``fix`` writes edits
+and names settings: ``after`` is with the edits alone, ``set`` with the settings too. A site that
+only moves is not gone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,15 @@ class Result:
     @property
     def row(self) -> str:
         applied = "+".join(map(str, self.applied.values())) or "0"
-        numbers = (self.before, self.after, self.gone, self.after_set, self.gone_set, applied, f"{self.seconds:.0f}")
+        numbers = (
+            self.before,
+            self.after,
+            self.gone,
+            self.after_set,
+            self.gone_set,
+            applied,
+            f"{self.seconds:.0f}",
+        )
         return _ROW.format(self.name, *numbers, self.error or "").rstrip()
 
 
@@ -101,9 +110,12 @@ def measure(name: str, before: int, *, is_safe: bool, jobs: int) -> Result:
         if fix["is_applied"]:
             applied[fix["verdict"]] = applied.get(fix["verdict"], 0) + 1
     left = [
-        f"{found['code']} at {found['place']}: {found['message']}: {found['reason']}" for found in treatment["left"]
+        f"{found['code']} at {found['place']}: {found['message']}: {found['reason']}"
+        for found in treatment["left"]
     ]
-    after, after_set = (before if found["error"] else len(found["sites"]) for found in (edited, with_settings))
+    after, after_set = (
+        before if found["error"] else len(found["sites"]) for found in (edited, with_settings)
+    )
     error = edited["error"] or with_settings["error"]
     return Result(name, before, after, after_set, applied, settings, left, seconds, error)
 
@@ -111,7 +123,10 @@ def measure(name: str, before: int, *, is_safe: bool, jobs: int) -> Result:
 def total(results: Sequence[Result]) -> str:
     """The shares of all sites that are gone."""
     before = sum(result.before for result in results)
-    gone, gone_set = sum(result.gone for result in results), sum(result.gone_set for result in results)
+    gone, gone_set = (
+        sum(result.gone for result in results),
+        sum(result.gone_set for result in results),
+    )
     return (
         f"{len(results)} programs, {before} sites. Gone with the edits: {gone} ({gone / before:.1%}), "
         f"with the settings too: {gone_set} ({gone_set / before:.1%})."
@@ -119,8 +134,12 @@ def total(results: Sequence[Result]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", default=program_names(), help="programs; all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", default=program_names(), help="programs; all by default"
+    )
     parser.add_argument("--safe", action="store_true", help="without --unsafe-fixes")
     parser.add_argument("--jobs", type=int, default=1, help="trials that fix runs side by side")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")

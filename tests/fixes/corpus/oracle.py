@@ -1,10 +1,13 @@
-"""What torch itself says of a program: which of its own lines break the graph. No part of graphdoctor.
+"""What torch itself says of a program: which of its own lines break the graph. No part of
+graphdoctor.
 
-python oracle.py FILE...    # prints JSON: by file its break sites, graphs, warnings, and the error that ended its calls
+python oracle.py FILE...    # prints JSON: by file its break sites, graphs, warnings, and the error
+that ended its calls
 
-Reads what ``TORCH_LOGS=graph_breaks`` logs, of which this holds in torch 2.11 to 2.15: each break is one record with a
-user stack, also one inside a loop or ``try`` for which torch skips the frame, and one that was logged before is named
-by its line alone. The innermost line that is neither torch's nor the standard library's is where it broke.
+Reads what ``TORCH_LOGS=graph_breaks`` logs, of which this holds in torch 2.11 to 2.15: each break
+is one record with a user stack, also one inside a loop or ``try`` for which torch skips the frame,
+and one that was logged before is named by its line alone. The innermost line that is neither
+torch's nor the standard library's is where it broke.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ _HIDDEN = (*(f"{folder}/torch/" for folder in _PACKAGES), __file__, "<")
 
 
 def break_site(message: str) -> tuple[str, int] | None:
-    """File and line of the break that a log record is about; None if it has no user stack, as a repeated one."""
+    """File and line of the break that a log record is about; None if it has no user stack, as a
+    repeated one."""
     for words in _STACK_BEGINS:
         _, found, stack = message.partition(words)
         if found:
@@ -49,7 +53,8 @@ def break_site(message: str) -> tuple[str, int] | None:
 
 
 def examine(path: Path, *, is_eager: bool = False) -> dict[str, Any]:
-    """Compile the target of a program, make its calls, and tell its own break sites, as ``FILE:LINE``.
+    """Compile the target of a program, make its calls, and tell its own break sites, as
+    ``FILE:LINE``.
 
     Args:
         path: The program.
@@ -70,7 +75,10 @@ def examine(path: Path, *, is_eager: bool = False) -> dict[str, Any]:
             error = f"{type(raised).__name__}: {raised}"
     sites = {break_site(message) for message in messages} - {None}
     return {
-        "sites": [f"{path.name}:{line}" for line in sorted(line for file, line in sites if Path(file) == path)],
+        "sites": [
+            f"{path.name}:{line}"
+            for line in sorted(line for file, line in sites if Path(file) == path)
+        ],
         "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"],
         "warnings": [str(warning.message) for warning in caught if warning.category is UserWarning],
         "error": error,
@@ -107,12 +115,15 @@ def _load(path: Path) -> ModuleType:
 
 
 def target_of(module: ModuleType) -> Any:
-    """Its ``model``; else the one module class that can be made without arguments; else the one function."""
+    """Its ``model``; else the one module class that can be made without arguments; else the one
+    function."""
     if hasattr(module, "model"):
         return module.model
     own = [value for name, value in vars(module).items() if not name.startswith("_")]
     own = [value for value in own if getattr(value, "__module__", None) == module.__name__]
-    classes = [value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    classes = [
+        value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)
+    ]
     ready = [value for value in classes if _needs_nothing(value)]
     if ready:
         (one,) = ready
@@ -156,7 +167,12 @@ def _is_reported(file: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--setting", action="append", default=[], help="a line to run first, in which torch is known")
+    parser.add_argument(
+        "--setting",
+        action="append",
+        default=[],
+        help="a line to run first, in which torch is known",
+    )
     parser.add_argument("--eager", action="store_true", help="make the calls without torch.compile")
     options = parser.parse_args()
     torch.set_warn_always(options.eager)

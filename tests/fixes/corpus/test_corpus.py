@@ -1,4 +1,5 @@
-"""Programs as people write them: torch breaks at the sites that are counted here, and graphdoctor reports the same.
+"""Programs as people write them: torch breaks at the sites that are counted here, and graphdoctor
+reports the same.
 
 ``measure.py`` counts how many of the sites are gone after ``graphdoctor fix``.
 """
@@ -40,8 +41,11 @@ def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_torch_breaks_at_the_counted_sites_and_graphdoctor_reports_the_same_lines(tmp_path: Path) -> None:
-    # One process makes the calls of all programs, and is recorded: what torch says there stands beside what we say.
+def test_torch_breaks_at_the_counted_sites_and_graphdoctor_reports_the_same_lines(
+    tmp_path: Path,
+) -> None:
+    # One process makes the calls of all programs, and is recorded: what torch says there stands
+    # beside what we say.
     command = ("run", "-q", "--report", "all.json", HERE / "oracle.py", *FILES)
 
     found: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)

@@ -52,7 +52,8 @@ class Measured:
 
 
 def ordinary_programs() -> dict[str, str]:
-    """Programs as people write them by file name, those that ``fix`` is measured with among them; no line is marked."""
+    """Programs as people write them by file name, those that ``fix`` is measured with among them;
+    no line is marked."""
     programs = {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
     for path in sorted((HERE.parent / "awkward").glob("*.py")):
         text = path.read_text()
@@ -64,7 +65,10 @@ def ordinary_programs() -> dict[str, str]:
 
 def small_programs() -> dict[str, str]:
     """The programs with one cause each, or none."""
-    return {f"{'bad' if program.codes else 'good'}-{program.name}.py": program.text for program in (*BAD, *GOOD)}
+    return {
+        f"{'bad' if program.codes else 'good'}-{program.name}.py": program.text
+        for program in (*BAD, *GOOD)
+    }
 
 
 def measure(programs: dict[str, str], folder: Path) -> Measured:
@@ -88,5 +92,7 @@ def measure(programs: dict[str, str], folder: Path) -> Measured:
 def _breaks(places: Iterable[tuple[str, str, int]], programs: dict[str, str]) -> frozenset[Site]:
     """The sites of breaks in the programs; a skipped frame (GD111) has its break beside it."""
     return frozenset(
-        (file, line) for code, file, line in places if file in programs and code.startswith("GD1") and code != "GD111"
+        (file, line)
+        for code, file, line in places
+        if file in programs and code.startswith("GD1") and code != "GD111"
     )

@@ -1,8 +1,9 @@
 """Programs on which torch certainly breaks or compiles again, each beside one on which it does not.
 
-``bad.txt``: each statement that ends in ``# !`` is a cause; a program's heading has its name, the codes of its causes,
-and how often it is called. ``good.txt``: nothing is a cause. What stands above the functions ends with ``--``. A
-program without a ``step`` is the body of a compiled function between ``y = x.sin()`` and ``return y.cos()``.
+``bad.txt``: each statement that ends in ``# !`` is a cause; a program's heading has its name, the
+codes of its causes, and how often it is called. ``good.txt``: nothing is a cause. What stands above
+the functions ends with ``--``. A program without a ``step`` is the body of a compiled function
+between ``y = x.sin()`` and ``return y.cos()``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Program:
     @property
     def marked_lines(self) -> set[int]:
         """1-based lines that end in ``# !``."""
-        return {number for number, line in enumerate(self.text.splitlines(), 1) if line.endswith("# !")}
+        return {
+            number for number, line in enumerate(self.text.splitlines(), 1) if line.endswith("# !")
+        }
 
 
 def _programs(name: str) -> list[Program]:

@@ -1,4 +1,5 @@
-"""Lint on programs as people write them: all that it reports happens, and it reports most of what happens."""
+"""Lint on programs as people write them: all that it reports happens, and it reports most of what
+happens."""
 
 from __future__ import annotations
 

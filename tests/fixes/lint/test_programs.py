@@ -1,4 +1,5 @@
-"""What lint tells is what torch does: every bad program breaks where lint says so, no good one does."""
+"""What lint tells is what torch does: every bad program breaks where lint says so, no good one
+does."""
 
 from __future__ import annotations
 
@@ -65,20 +66,27 @@ def test_nothing_is_found_where_torch_does_not_break(program: Program, tmp_path:
 
 @pytest.mark.slow
 @for_each("program", BAD)
-def test_torch_breaks_where_lint_says_so(program: Program, tmp_path: Path, compiled: dict[str, list[Any]]) -> None:
+def test_torch_breaks_where_lint_says_so(
+    program: Program, tmp_path: Path, compiled: dict[str, list[Any]]
+) -> None:
     seen = compiled[file_name(program)]
     for finding in linted(program.text, tmp_path, file_name(program)):
         if not AS_ON_2_13:
             assert finding.location.line in {one["location"]["line"] for one in seen}
             continue
         same = [one for one in seen if one["fingerprint"] == finding.fingerprint]
-        assert same, (finding.location.text, [(one["code"], one["torch_id"], one["location"]) for one in seen])
+        assert same, (
+            finding.location.text,
+            [(one["code"], one["torch_id"], one["location"]) for one in seen],
+        )
         assert finding.severity != "error" or same[0]["severity"] == "error"
 
 
 @pytest.mark.slow
 @for_each("program", GOOD)
-def test_torch_does_not_break_in_a_good_program(program: Program, compiled: dict[str, list[Any]]) -> None:
+def test_torch_does_not_break_in_a_good_program(
+    program: Program, compiled: dict[str, list[Any]]
+) -> None:
     assert compiled[file_name(program)] == []
 
 
@@ -102,4 +110,6 @@ def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_rules_example_is_found(code: str, tmp_path: Path) -> None:
     text = first_block(ALL_RULES[code], "Example")
-    assert code in {one.code for one in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)}
+    assert code in {
+        one.code for one in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)
+    }

@@ -1,4 +1,5 @@
-"""Compiles programs one after the other and makes their calls; for ``graphdoctor run``, which sees them all at once.
+"""Compiles programs one after the other and makes their calls; for ``graphdoctor run``, which sees
+them all at once.
 
 python compile_all.py TIMES model.py model.fixed.py …
 """

@@ -16,9 +16,13 @@ from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.trials.replays import Equal
 
 CASES = Path(__file__).parent / "cases"
-_HEAD = re.compile(r'^"""(?P<said>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<more> .*)?"""$')
+_HEAD = re.compile(
+    r'^"""(?P<said>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<more> .*)?"""$'
+)
 _EQUAL = re.compile(r" equal: (?P<text>.+) = (?P<name>.+)$")
-_CHANGE = re.compile(r"change: (?P<kind>\w+) (?P<expression>\S+)(?: (?P<old>\S+) -> (?P<new>\S+))?$")
+_CHANGE = re.compile(
+    r"change: (?P<kind>\w+) (?P<expression>\S+)(?: (?P<old>\S+) -> (?P<new>\S+))?$"
+)
 
 
 def cases(recipe: str) -> list[Path]:
@@ -45,7 +49,8 @@ def finding(
     Args:
         code: The rule's code.
         line: 1-based.
-        columns: 1-based start and exclusive end of the expression; the end is None where it ends on another line.
+        columns: 1-based start and exclusive end of the expression; the end is None where it ends on
+            another line.
         context: torch's developer context.
         changes: The guarded values that changed.
     """
@@ -62,7 +67,9 @@ def finding(
             function="forward",
         ),
         count=1,
-        reasons=(BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),),
+        reasons=(
+            BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),
+        ),
         fingerprint="0" * 16,
         changes=changes,
         user_stack=(StackEntry(file="model.py", line=line, function="forward", origin="user"),),
@@ -70,18 +77,28 @@ def finding(
 
 
 def place_of(path: Path) -> Place:
-    """The place that a case's first line names: ``GD101 12:9-41 context``, or with what changed in the context's place.
+    """The place that a case's first line names: ``GD101 12:9-41 context``, or with what changed in
+    the context's place.
 
     ``GD205 13 change: module_number self.step 0 -> 1``
     """
     match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
     assert match, f"{path} begins with no place"
-    columns = (int(match["column"]), int(match["end"]) if match["end"] else None) if match["column"] else None
-    return placed(match["said"] + (match["more"] or ""), SourceFile.read(path), int(match["line"]), columns)
+    columns = (
+        (int(match["column"]), int(match["end"]) if match["end"] else None)
+        if match["column"]
+        else None
+    )
+    return placed(
+        match["said"] + (match["more"] or ""), SourceFile.read(path), int(match["line"]), columns
+    )
 
 
-def placed(said: str, source: SourceFile, line: int, columns: tuple[int, int | None] | None) -> Place:
-    """The place in a file of what a text describes, which may name what a number equaled: ``GD103 equal: x = y``."""
+def placed(
+    said: str, source: SourceFile, line: int, columns: tuple[int, int | None] | None
+) -> Place:
+    """The place in a file of what a text describes, which may name what a number equaled: ``GD103
+    equal: x = y``."""
     equal = _EQUAL.search(said)
     sizes = {}
     if equal is not None:
@@ -92,13 +109,18 @@ def placed(said: str, source: SourceFile, line: int, columns: tuple[int, int | N
 
 
 def described(said: str, line: int, columns: tuple[int, int | None] | None) -> Finding:
-    """The finding at a place, of which a text has the code, and torch's context or what changed: ``GD101 context``."""
+    """The finding at a place, of which a text has the code, and torch's context or what changed:
+    ``GD101 context``."""
     code, _, context = said.partition(" ")
     changed = _CHANGE.match(context)
     changes = (GuardChange(**changed.groupdict()),) if changed else ()
     return finding(code, line, columns, context=context.strip() or None, changes=changes)
 
 
-def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: Any) -> Place:
+def place_in(
+    text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: Any
+) -> Place:
     """A place in a text."""
-    return Place(SourceFile.parse(Path("model.py"), text.encode()), finding(code, line, columns, **more))
+    return Place(
+        SourceFile.parse(Path("model.py"), text.encode()), finding(code, line, columns, **more)
+    )

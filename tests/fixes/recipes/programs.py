@@ -1,4 +1,5 @@
-"""Programs as people write them, and worse: whatever recipes care about, in every spelling that Python takes."""
+"""Programs as people write them, and worse: whatever recipes care about, in every spelling that
+Python takes."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ SIMPLE = (
     "import os",
     "del y",
 )
-"""Statements of one line. ``WORD`` becomes a word that the file's encoding has and ASCII has not."""
+"""Statements of one line. ``WORD`` becomes a word that the file's encoding has and ASCII has
+not."""
 
 LONG = (
     "print(\n    x,  # which\n    y,\n)",
@@ -218,7 +220,11 @@ def _statement(draw: st.DrawFn, depth: int) -> list[str]:
 def _body(draw: st.DrawFn, depth: int) -> list[str]:
     body = draw(st.lists(_statement(depth), min_size=1, max_size=4))
     words = draw(st.sampled_from([[], [], ['"""Words."""'], ["# first"]]))
-    return [*words, *(line for lines in body for line in lines), *draw(st.sampled_from([[], [], ["# last"], [""]]))]
+    return [
+        *words,
+        *(line for lines in body for line in lines),
+        *draw(st.sampled_from([[], [], ["# last"], [""]])),
+    ]
 
 
 @st.composite
@@ -233,7 +239,10 @@ def _top(draw: st.DrawFn) -> list[str]:
         return [*header, *_indented(draw(_body(2)))]
     header = draw(st.sampled_from(METHODS)).split("\n")
     method = [*header, *_indented(draw(_body(2)))]
-    return [draw(st.sampled_from(["class Net(nn.Module):", "@dataclass\nclass Net:  # net"])), *_indented(method)]
+    return [
+        draw(st.sampled_from(["class Net(nn.Module):", "@dataclass\nclass Net:  # net"])),
+        *_indented(method),
+    ]
 
 
 @st.composite
@@ -254,5 +263,7 @@ def programs(draw: st.DrawFn) -> bytes:
     newline = draw(st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r\n", b"mixed"]))
     if newline == b"mixed":
         parts = content.split(b"\n")
-        return parts[0] + b"".join((b"\n", b"\r\n", b"\r\n")[n % 3] + part for n, part in enumerate(parts[1:]))
+        return parts[0] + b"".join(
+            (b"\n", b"\r\n", b"\r\n")[n % 3] + part for n, part in enumerate(parts[1:])
+        )
     return content.replace(b"\n", newline)

@@ -1,4 +1,5 @@
-"""Runs pairs of programs in eager mode and prints, as JSON by path, what differs in what they compute; None if nothing.
+"""Runs pairs of programs in eager mode and prints, as JSON by path, what differs in what they
+compute; None if nothing.
 
 python same_in_eager.py model.py mended.py other.py mended_other.py …
 """
@@ -28,8 +29,14 @@ def target(program: ModuleType) -> Any:
         return program.build()
     if hasattr(program, "model"):
         return program.model
-    own = [value for name, value in vars(program).items() if getattr(value, "__module__", None) == "program"]
-    classes = [value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    own = [
+        value
+        for name, value in vars(program).items()
+        if getattr(value, "__module__", None) == "program"
+    ]
+    classes = [
+        value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)
+    ]
     return classes[0]() if classes else program.forward
 
 
@@ -47,7 +54,11 @@ def tensors(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [leaf for item in value for leaf in tensors(item)] if isinstance(value, list | tuple) else []
+    return (
+        [leaf for item in value for leaf in tensors(item)]
+        if isinstance(value, list | tuple)
+        else []
+    )
 
 
 def numbers(module: torch.nn.Module) -> dict[str, float]:
@@ -55,7 +66,9 @@ def numbers(module: torch.nn.Module) -> dict[str, float]:
     found = {}
     for path, part in module.named_modules():
         for name, value in [*vars(part).items(), *part.named_buffers(recurse=False)]:
-            is_number = isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.dim() == 0)
+            is_number = isinstance(value, int | float) or (
+                isinstance(value, torch.Tensor) and value.dim() == 0
+            )
             if name not in _NEVER and is_number:
                 found[f"{path}.{name}"] = float(value)
     return found
@@ -74,7 +87,11 @@ def results(path: str) -> list[Any]:
         loss = [leaf.float().sum() for leaf in tensors(output) if leaf.requires_grad]
         if loss:
             torch.stack(loss).sum().backward()
-        found += [output, [leaf.grad for leaf in (*leaves, *parameters)], list(tensors((args, kwargs)))]
+        found += [
+            output,
+            [leaf.grad for leaf in (*leaves, *parameters)],
+            list(tensors((args, kwargs))),
+        ]
     if isinstance(model, torch.nn.Module):
         found += [dict(model.state_dict()), numbers(model)]
     return found
@@ -93,5 +110,9 @@ if __name__ == "__main__":
     # What the programs print is not the answer.
     sys.stdout, answer = sys.stderr, sys.stdout
     json.dump(
-        {path: difference(path, mended) for path, mended in zip(sys.argv[1::2], sys.argv[2::2], strict=True)}, answer
+        {
+            path: difference(path, mended)
+            for path, mended in zip(sys.argv[1::2], sys.argv[2::2], strict=True)
+        },
+        answer,
     )

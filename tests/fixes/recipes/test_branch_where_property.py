@@ -1,4 +1,5 @@
-"""branch-where on programs made by chance: what it writes computes the same, and declining raises nothing else."""
+"""branch-where on programs made by chance: what it writes computes the same, and declining raises
+nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 NAMES = st.sampled_from(["x", "y", "z"])
-# No bare names: `a = x` followed by `a += 1` changes `x` too, which is why the recipe calls `+=` unsafe.
+# No bare names: `a = x` followed by `a += 1` changes `x` too, which is why the recipe calls `+=`
+# unsafe.
 VALUES = st.one_of(
     st.builds("{} + {}".format, NAMES, NAMES),
     st.builds("({} - 2) * {}".format, NAMES, NAMES),
@@ -64,7 +66,10 @@ def branches(draw: Any) -> str:
             own = f"own_{len(lines)}"
             at = draw(st.integers(0, len(steps)))
             steps.insert(at, f"{own} = {draw(VALUES)}")
-            steps = [step.replace("-x.", f"{own} * x.") if number > at else step for number, step in enumerate(steps)]
+            steps = [
+                step.replace("-x.", f"{own} * x.") if number > at else step
+                for number, step in enumerate(steps)
+            ]
         if is_returning:
             steps.append(f"return {draw(VALUES)}")
         lines += [f"    {head}", *(f"        {step}" for step in steps)]
@@ -86,8 +91,14 @@ def _outcome(code: str, inputs: list[torch.Tensor]) -> Any:
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
-@given(text=branches(), before=st.lists(STEPS, max_size=2), returned=st.lists(NAMES, min_size=1, max_size=3))
-def test_what_is_written_computes_the_same(text: str, before: list[str], returned: list[str]) -> None:
+@given(
+    text=branches(),
+    before=st.lists(STEPS, max_size=2),
+    returned=st.lists(NAMES, min_size=1, max_size=3),
+)
+def test_what_is_written_computes_the_same(
+    text: str, before: list[str], returned: list[str]
+) -> None:
     lines = ["import torch", "def f(x, y, z):", *(f"    {step}" for step in before)]
     code = "\n".join([*lines, text, f"    return {' - '.join(returned)}"]) + "\n"
     try:
@@ -105,7 +116,8 @@ def test_what_is_written_computes_the_same(text: str, before: list[str], returne
         try:
             found = _outcome(edit.content.decode(), inputs)
         except RuntimeError as error:
-            # The way not taken needs it too, now that both are computed; such an edit is not called safe.
+            # The way not taken needs it too, now that both are computed; such an edit is not called
+            # safe.
             assert "modified by an inplace operation" in str(error)
             assert not edit.is_safe
             continue

@@ -1,4 +1,5 @@
-"""Each recipe's programs: the edit is as it was read, the break is really there before and gone after it."""
+"""Each recipe's programs: the edit is as it was read, the break is really there before and gone
+after it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ CHANGES_GRADIENTS = "drop-item"
 """The recipe that lets gradients through a read that cut them; trials are there to tell."""
 
 NEEDS_A_GPU = {"create-on-device"}
-"""Recipes whose findings only a program on a GPU has; their edits and what they compute are tested on any machine."""
+"""Recipes whose findings only a program on a GPU has; their edits and what they compute are tested
+on any machine."""
 
 TORCH = tuple(map(int, version("torch").split(".")[:2]))
 HAS_COLUMNS = TORCH > (2, 11)
@@ -38,7 +40,8 @@ HAS_COLUMNS = TORCH > (2, 11)
 OTHERWISE = {"hoist-read/random"} if TORCH > (2, 13) else set()
 if not HAS_COLUMNS:
     OTHERWISE = {"hoist-read/unused", "iterable-to-list/iterator"}
-"""2.15 breaks at the expression around it, by another rule; 2.11 raises an error of its own, or names another rule."""
+"""2.15 breaks at the expression around it, by another rule; 2.11 raises an error of its own, or
+names another rule."""
 
 
 def name_of(recipe: Recipe, path: Path) -> str:
@@ -46,7 +49,9 @@ def name_of(recipe: Recipe, path: Path) -> str:
 
 
 def test_the_registry_and_the_cases_have_the_same_recipes() -> None:
-    assert sorted(path.name for path in CASES.iterdir()) == sorted(recipe.name for recipe in RECIPES)
+    assert sorted(path.name for path in CASES.iterdir()) == sorted(
+        recipe.name for recipe in RECIPES
+    )
     codes = {rule.code for rule in (*RULES.breaks, *RULES.recompiles, *RULES.recordings)}
     for recipe in RECIPES:
         assert recipe.codes <= codes
@@ -59,7 +64,9 @@ def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> Non
     for recipe, path in PAIRS:
         edit = recipe.edit(place_of(path))
         before, after = (text.decode().splitlines() for text in (path.read_bytes(), edit.content))
-        traits = f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+        traits = (
+            f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+        )
         lines = difflib.unified_diff(before, after, name_of(recipe, path), traits, "", "", 2, "")
         edits.append("\n".join([edit.title, *lines]))
     assert "\n\n".join(edits) == snapshot
@@ -90,8 +97,11 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return found
 
 
-def found_in(pairs: Pairs, folder: Path, *, times: int = 1) -> tuple[dict[str, list[dict[str, Any]]], list[float]]:
-    """Findings by file, and the share that is compiled of each program before and after, in order; in one process."""
+def found_in(
+    pairs: Pairs, folder: Path, *, times: int = 1
+) -> tuple[dict[str, list[dict[str, Any]]], list[float]]:
+    """Findings by file, and the share that is compiled of each program before and after, in order;
+    in one process."""
     both = [str(way) for _, *ways in pairs.values() for way in ways]
     script = Path(__file__).with_name("compile_all.py")
     run_command("run", "-q", "--report", "all.json", script, times, *both, cwd=folder, status=0)
@@ -100,20 +110,27 @@ def found_in(pairs: Pairs, folder: Path, *, times: int = 1) -> tuple[dict[str, l
     for finding in document["findings"]:
         findings.setdefault(str(folder / finding["location"]["file"]), []).append(finding)
     counted = [
-        one["coverage"] or {"graph_ops": 0, "eager_ops": 1} for one in document["recording"]["watch"]["functions"]
+        one["coverage"] or {"graph_ops": 0, "eager_ops": 1}
+        for one in document["recording"]["watch"]["functions"]
     ]
     return findings, [ops["graph_ops"] / (ops["graph_ops"] + ops["eager_ops"]) for ops in counted]
 
 
 @pytest.mark.slow
 def test_the_finding_is_there_before_and_gone_after(pairs: Pairs, tmp_path: Path) -> None:
-    compiled = {name: pair for name, pair in pairs.items() if pair[0].removes and pair[0].name not in NEEDS_A_GPU}
+    compiled = {
+        name: pair
+        for name, pair in pairs.items()
+        if pair[0].removes and pair[0].name not in NEEDS_A_GPU
+    }
     findings, _ = found_in(compiled, tmp_path)
     wrong = []
     for name, (_, before, after) in compiled.items():
         finding = place_of(before).finding
         location = finding.location
-        there = [one["location"] for one in findings.get(str(before), ()) if one["code"] == finding.code]
+        there = [
+            one["location"] for one in findings.get(str(before), ()) if one["code"] == finding.code
+        ]
         places = [(one["line"], one["column"], one["end_column"]) for one in there]
         columns = (location.column, location.end_column) if HAS_COLUMNS else (None, None)
         if (location.line, *columns) not in places:
@@ -131,7 +148,9 @@ def test_less_runs_eagerly_where_a_break_stays(pairs: Pairs, tmp_path: Path) -> 
     assert len(shares) == 2 * len(staying)
     wrong = []
     for index, (name, (_, path, _)) in enumerate(staying.items()):
-        is_there = place_of(path).finding.code in {finding["code"] for finding in findings.get(str(path), ())}
+        is_there = place_of(path).finding.code in {
+            finding["code"] for finding in findings.get(str(path), ())
+        }
         before, after = shares[2 * index : 2 * index + 2]
         if not is_there or after <= before:
             wrong.append(name)
@@ -144,6 +163,10 @@ def test_eager_mode_computes_the_same_outputs_gradients_and_state(pairs: Pairs) 
     both = [str(way) for _, *ways in pairs.values() for way in ways]
     process = run_script(script, *both, cwd=script.parent, env=clean_environment())
     differences: dict[str, str | None] = json.loads(process.stdout)
-    wrong = {name: differences[str(path)] for name, (_, path, _) in pairs.items() if differences[str(path)]}
+    wrong = {
+        name: differences[str(path)]
+        for name, (_, path, _) in pairs.items()
+        if differences[str(path)]
+    }
     cut = [name for name in pairs if name.startswith(f"{CHANGES_GRADIENTS}/")]
     assert sorted(wrong) == cut, wrong

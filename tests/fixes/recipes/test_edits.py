@@ -1,10 +1,11 @@
-"""What recipes make of small programs, and why they leave others as they are; a file of ``edits`` for each recipe.
+"""What recipes make of small programs, and why they leave others as they are; a file of ``edits``
+for each recipe.
 
-A program stands below the code of its finding, and what torch said, what changed or what a number equaled
-(``equal: x = y``), as in a case's first line. ``«`` and ``»`` are around the expression that torch points to,
-``«`` alone where it ends on a later line, and ``«»`` begins the line where torch gives no columns. ``␍`` is a
-carriage return, ``␃`` the end of a file without a last newline. Below ``=>`` lies what came of it;
-``--snapshot-update`` writes that.
+A program stands below the code of its finding, and what torch said, what changed or what a number
+equaled (``equal: x = y``), as in a case's first line. ``«`` and ``»`` are around the expression
+that torch points to, ``«`` alone where it ends on a later line, and ``«»`` begins the line where
+torch gives no columns. ``␍`` is a carriage return, ``␃`` the end of a file without a last newline.
+Below ``=>`` lies what came of it; ``--snapshot-update`` writes that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import placed
 
 EDITS = Path(__file__).with_name("edits")
-_CASE = re.compile(r"^(?P<head>GD\d+.*)\n(?P<program>(?:.*\n)+?)=>.*\n(?:[-+@ ].*\n)*", re.MULTILINE)
+_CASE = re.compile(
+    r"^(?P<head>GD\d+.*)\n(?P<program>(?:.*\n)+?)=>.*\n(?:[-+@ ].*\n)*", re.MULTILINE
+)
 
 
 def place_at(head: str, marked: str) -> Place:
@@ -50,8 +53,13 @@ def outcome(recipe: Recipe, place: Place) -> str:
     except DeclinedError as declined:
         return f"declined: {declined.reason}\n"
     ast.parse(edit.content)
-    before, after = (text.decode().replace("\r", "␍").split("\n") for text in (place.source.content, edit.content))
-    traits = f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+    before, after = (
+        text.decode().replace("\r", "␍").split("\n")
+        for text in (place.source.content, edit.content)
+    )
+    traits = (
+        f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+    )
     _, _, *lines = difflib.unified_diff(before, after, n=1, lineterm="")
     return "".join(f"{line}\n" for line in (f"{traits}: {edit.title}", *lines))
 
@@ -82,7 +90,9 @@ def test_another_reason_why_a_cuda_graph_is_left_out_is_left() -> None:
 
 def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names() -> None:
     loop = "    for i in n:\n        x = x + i\n        show(x)\n"
-    place = place_at("GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n")
+    place = place_at(
+        "GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n"
+    )
     block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
     place = replace(place, finding=place.finding.replace(related=(block,)))
     assert b"x = _f_step(x, i)" in own_function.edit(place).content

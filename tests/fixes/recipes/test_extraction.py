@@ -1,4 +1,5 @@
-"""Programs made at random do the same, exceptions and unbound variables included, when statements of them move."""
+"""Programs made at random do the same, exceptions and unbound variables included, when statements
+of them move."""
 
 from __future__ import annotations
 
@@ -50,8 +51,16 @@ class Author:
         name, value = self.random.choice(NAMES), self.value()
         if depth == 2 and kind in ("if", "for", "try", "with", "finally"):
             kind = "set"
-        inner = [] if kind in ("set", "add", "pair", "list", "jump") else self.body(depth + 1, in_loop=in_loop)
-        other = self.body(depth + 1, in_loop=in_loop) if inner and self.random.random() < 0.6 else ["    pass"]
+        inner = (
+            []
+            if kind in ("set", "add", "pair", "list", "jump")
+            else self.body(depth + 1, in_loop=in_loop)
+        )
+        other = (
+            self.body(depth + 1, in_loop=in_loop)
+            if inner and self.random.random() < 0.6
+            else ["    pass"]
+        )
         match kind:
             case "add":
                 return [f"{name} += {self.random.choice(NAMES)}"]
@@ -71,9 +80,16 @@ class Author:
             case "finally":
                 return ["try:", *inner, "finally:", *other]
             case "with":
-                return ["with suppress(ZeroDivisionError):" if value < "(c" else "with nullcontext():", *inner]
+                return [
+                    "with suppress(ZeroDivisionError):" if value < "(c" else "with nullcontext():",
+                    *inner,
+                ]
             case "jump":
-                words = ["return a", "raise ZeroDivisionError", *(["break", "continue"] if in_loop else [])]
+                words = [
+                    "return a",
+                    "raise ZeroDivisionError",
+                    *(["break", "continue"] if in_loop else []),
+                ]
                 return [f"if {value} % 5 == 0:", f"    {self.random.choice(words)}"]
             case _:
                 return [f"{name} = {value}"]
@@ -97,7 +113,8 @@ def outcomes(program: str) -> list[object]:
         except ZeroDivisionError:
             return "division", len(calls)
         except NameError:
-            # Python has another name for it where nothing in the function binds the variable any more.
+            # Python has another name for it where nothing in the function binds the variable any
+            # more.
             return "unbound", len(calls)
 
     return [once(a, b) for a in range(-2, 4) for b in range(4)]
@@ -115,5 +132,7 @@ def test_what_moves_does_the_same(seed: int) -> None:
         except DeclinedError:
             continue
         moved += 1
-        assert outcomes(edit.content.decode()) == outcomes(program), f"{program}\n{edit.content.decode()}"
+        assert outcomes(edit.content.decode()) == outcomes(program), (
+            f"{program}\n{edit.content.decode()}"
+        )
     assert moved > 2

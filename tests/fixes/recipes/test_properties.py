@@ -1,4 +1,5 @@
-"""What holds for every recipe on any program: it parses afterwards, nothing of a person's is lost, no is a no."""
+"""What holds for every recipe on any program: it parses afterwards, nothing of a person's is lost,
+no is a no."""
 
 from __future__ import annotations
 
@@ -36,20 +37,28 @@ Columns = tuple[int, int | None] | None
 
 quick = settings(
     max_examples=EXAMPLES_COUNT,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+    ],
 )
 
 CASES = [(recipe, path) for recipe in RECIPES for path in cases(recipe.name)]
 # What torch says in the cases is what recipes look for.
 contexts = st.sampled_from(
-    sorted({"", "step", "self.step", "x", "WORD\nmore", *(place_of(path).context for _, path in CASES)})
+    sorted(
+        {"", "step", "self.step", "x", "WORD\nmore", *(place_of(path).context for _, path in CASES)}
+    )
 )
 changes = st.lists(
     st.builds(
         GuardChange,
         kind=st.sampled_from(get_args(ChangeKind)),
         source=st.sampled_from([None, "L['self'].step", "L['x']", "L['scale']"]),
-        expression=st.sampled_from(["self.step", "x", "x.shape[0]", "scale", "grad mode", "self.layers[0].step"]),
+        expression=st.sampled_from(
+            ["self.step", "x", "x.shape[0]", "scale", "grad mode", "self.layers[0].step"]
+        ),
         old=st.sampled_from([None, "0", "1.5", "'a'", "True"]),
         new=st.sampled_from([None, "1", "2.5", "None"]),
     ),
@@ -60,7 +69,10 @@ changes = st.lists(
 def columns_of(source: SourceFile, node: cst.CSTNode) -> Columns:
     """Where torch says that an expression is."""
     place = source.position(node)
-    return place.start.column + 1, place.end.column + 1 if place.start.line == place.end.line else None
+    return (
+        place.start.column + 1,
+        place.end.column + 1 if place.start.line == place.end.line else None,
+    )
 
 
 def likely_places(source: SourceFile) -> list[tuple[int, Columns]]:
@@ -70,7 +82,11 @@ def likely_places(source: SourceFile) -> list[tuple[int, Columns]]:
         line = source.position(node).start.line
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             places.append((line, None))
-        pointed = getattr(node, "value", None) or getattr(node, "test", None) or getattr(node, "func", None)
+        pointed = (
+            getattr(node, "value", None)
+            or getattr(node, "test", None)
+            or getattr(node, "func", None)
+        )
         if isinstance(pointed, cst.BaseExpression):
             places.append((source.position(pointed).start.line, columns_of(source, pointed)))
         if isinstance(node, cst.Call):
@@ -89,7 +105,9 @@ def any_place(draw: st.DrawFn, source: SourceFile) -> tuple[int, Columns]:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 @quick
 @given(content=programs(), data=st.data())
-def test_an_edit_loses_nothing_and_declining_does_nothing(recipe: Recipe, content: bytes, data: st.DataObject) -> None:
+def test_an_edit_loses_nothing_and_declining_does_nothing(
+    recipe: Recipe, content: bytes, data: st.DataObject
+) -> None:
     note(content.decode("latin-1"))
     source, fresh = SourceFile.parse(PATH, content), SourceFile.parse(PATH, content)
     code = data.draw(st.sampled_from(sorted(recipe.codes)))
@@ -117,7 +135,9 @@ def check(recipe: Recipe, place: Place, same: Place) -> bool:
     elif isinstance(edit, Edit):
         if currently_in_test_context():
             note(f"{recipe.name} at {place.finding.location}:\n{edit.content.decode('latin-1')}")
-        assert edit == outcome(recipe, same) == outcome(recipe, place), "what was tried before must not matter"
+        assert edit == outcome(recipe, same) == outcome(recipe, place), (
+            "what was tried before must not matter"
+        )
         check_edit(place.source.content, edit)
     return isinstance(edit, Edit)
 
@@ -140,13 +160,17 @@ def check_edit(before: bytes, edit: Edit) -> None:
     assert "\n" not in edit.title
     after = edit.content
     assert after != before
-    assert ast.dump(parsed(after)) != ast.dump(parsed(before)), "an edit that changes nothing but the looks"
+    assert ast.dump(parsed(after)) != ast.dump(parsed(before)), (
+        "an edit that changes nothing but the looks"
+    )
     SourceFile.parse(PATH, after)
     assert coding(after) == coding(before)
     assert after.startswith(codecs.BOM_UTF8) == before.startswith(codecs.BOM_UTF8)
     assert newlines(after) <= newlines(before) or not newlines(before)
     for comment in comments(before) - comments(after):
-        assert statements_with(before, comment) - statements(after), f"{comment} is lost, and its statement is not"
+        assert statements_with(before, comment) - statements(after), (
+            f"{comment} is lost, and its statement is not"
+        )
 
 
 def parsed(content: bytes) -> ast.Module:
@@ -184,7 +208,8 @@ def statements(content: bytes) -> Counter[str]:
 
 
 def statements_with(content: bytes, comment: str) -> Counter[str]:
-    """The code that a comment stands beside, or above: it may go with that code and no other way."""
+    """The code that a comment stands beside, or above: it may go with that code and no other
+    way."""
     lines = lines_of(content)
     found: Counter[str] = Counter()
     for number, line in enumerate(lines):
@@ -196,7 +221,9 @@ def statements_with(content: bytes, comment: str) -> Counter[str]:
 
 
 def with_tabs(content: bytes) -> bytes:
-    return re.sub(rb"^(?: {4})+", lambda found: b"\t" * (len(found[0]) // 4), content, flags=re.MULTILINE)
+    return re.sub(
+        rb"^(?: {4})+", lambda found: b"\t" * (len(found[0]) // 4), content, flags=re.MULTILINE
+    )
 
 
 RESPELLINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -220,7 +247,13 @@ def test_a_case_in_another_spelling_is_mended_too(
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
         end = found.location.end_column
         columns = (found.location.column - moved, None if end is None else end - moved)
-        found = finding(found.code, found.location.line, columns, context=place.context, changes=place.finding.changes)
+        found = finding(
+            found.code,
+            found.location.line,
+            columns,
+            context=place.context,
+            changes=place.finding.changes,
+        )
     # What equaled a number is known of the file.
     sizes = {(str(PATH), *rest): equal for (_, *rest), equal in place.equal_sizes.items()}
     check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), found, sizes)))
@@ -251,7 +284,9 @@ def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> 
     lines = parsed(after).body
     added = next(line.lineno for line in lines if "zlib" in ast.dump(line))
     assert all(
-        line.lineno <= added for line in lines if isinstance(line, ast.ImportFrom) and line.module == "__future__"
+        line.lineno <= added
+        for line in lines
+        if isinstance(line, ast.ImportFrom) and line.module == "__future__"
     )
 
 

@@ -1,4 +1,5 @@
-"""Lines that only record or report, moved behind what computes: results, records and output stay the same."""
+"""Lines that only record or report, moved behind what computes: results, records and output stay
+the same."""
 
 from __future__ import annotations
 
@@ -143,7 +144,9 @@ def outcome(text: str) -> Any:
     def fake_print(*values: Any) -> None:
         printed.append(" ".join(map(str, values)))
 
-    names: dict[str, Any] = {"__builtins__": {**vars(builtins), "print": fake_print, "__import__": lambda *_: TORCH}}
+    names: dict[str, Any] = {
+        "__builtins__": {**vars(builtins), "print": fake_print, "__import__": lambda *_: TORCH}
+    }
     exec(text, names)
     net = names["Net"]()
     net.history, net.kept, net.stats, net.best, net.average = [], [], {}, 0.0, 0.5
@@ -154,7 +157,11 @@ def outcome(text: str) -> Any:
             results.append(repr(net.forward(Value(number), 3.0, 1, flag=number > 0, other=2)))
         except Exception as error:  # noqa: BLE001 - whatever they raise must be the same
             results.append(repr(error))
-    return results, {name: repr(value) for name, value in vars(net).items() if name != "twice"}, printed
+    return (
+        results,
+        {name: repr(value) for name, value in vars(net).items() if name != "twice"},
+        printed,
+    )
 
 
 def program(lines: list[str], result: str) -> str:
@@ -179,7 +186,9 @@ def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: s
 
 
 def test_a_function_that_another_one_calls_is_left() -> None:
-    source = SourceFile.parse(Path("model.py"), HEAD.encode() + b"        print(x)\n        return x.sin()\n")
+    source = SourceFile.parse(
+        Path("model.py"), HEAD.encode() + b"        print(x)\n        return x.sin()\n"
+    )
     inner = finding("GD101", 7)
     place = Place(source, inner.replace(user_stack=inner.user_stack * 2))
     with pytest.raises(DeclinedError, match="isn't in the function that"):

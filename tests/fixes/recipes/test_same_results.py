@@ -1,4 +1,5 @@
-"""Edited programs give the same results and gradients, whichever way they go, and raise where they raised."""
+"""Edited programs give the same results and gradients, whichever way they go, and raise where they
+raised."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def _inputs(*, is_safe: bool) -> Iterator[torch.Tensor]:
 
 
 def _lines_of(code: CodeType) -> Iterator[int]:
-    yield from (line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno)
+    yield from (
+        line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno
+    )
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _lines_of(constant)
@@ -134,7 +137,9 @@ def test_the_check_is_in_the_one_graph_and_raises_there(backend: str) -> None:
 @pytest.mark.slow
 def test_interpolation_is_numpys(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
-    call = "import numpy as np\nimport torch\n\n\ndef forward(v, t):\n    return np.interp(v, t, t)\n"
+    call = (
+        "import numpy as np\nimport torch\n\n\ndef forward(v, t):\n    return np.interp(v, t, t)\n"
+    )
     path.write_bytes(numpy_to_torch.edit(place_in(call, "GD109", 6)).content)
     interp = runpy.run_path(str(path))["_interp"]
     generator = np.random.default_rng(0)

@@ -12,7 +12,9 @@ from tests.each import for_each
 
 
 def names_with(name: str, *lines: str) -> set[str]:
-    text = "import torch\n\n\ndef forward(self, x, z):\n" + "".join(f"    {line}\n" for line in lines)
+    text = "import torch\n\n\ndef forward(self, x, z):\n" + "".join(
+        f"    {line}\n" for line in lines
+    )
     source = SourceFile.parse(Path("model.py"), text.encode())
     (function,) = (node for node in source.tree.body if isinstance(node, cst.FunctionDef))
     return set(sharing(source, function.body.body, "self").get(name, ())) - {name}

@@ -26,11 +26,14 @@ def statement(text: str, line: int) -> str | None:
 
 
 def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str | None:
-    """The expression that begins where ``start`` is first found in a line and ends behind the last ``end``."""
+    """The expression that begins where ``start`` is first found in a line and ends behind the last
+    ``end``."""
     source = source_of(text)
     words = text.splitlines()[line - 1]
     column = words.index(start) + 1
-    found = source.expression_at(line, column, None if end is None else words.rindex(end) + len(end) + 1)
+    found = source.expression_at(
+        line, column, None if end is None else words.rindex(end) + len(end) + 1
+    )
     return None if found is None else source.code(found)
 
 
@@ -50,7 +53,9 @@ def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotA
         ("a = 1 + \\\n    2\n", 2, "a = 1 + \\\n    2"),
     ],
 )
-def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(text: str, line: int, found: str) -> None:
+def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(
+    text: str, line: int, found: str
+) -> None:
     assert statement(text, line) == found
 
 
@@ -92,7 +97,9 @@ def test_of_expressions_with_the_same_ends_the_outermost_is_found() -> None:
     assert isinstance(source_of("f'{x}'\n").expression_at(1, 1, 7), cst.FormattedString)
 
 
-@for_each("place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)])
+@for_each(
+    "place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)]
+)
 def test_a_place_where_none_begins_or_ends_has_none(place: tuple[int, int, int | None]) -> None:
     assert source_of("f(x)\n").expression_at(*place) is None
 
@@ -121,16 +128,29 @@ class TestParents:
     [
         *(
             (f"{line}\n", True)
-            for line in ("import torch", "import torch.nn", "import os, torch", "x = 1; import torch")
+            for line in (
+                "import torch",
+                "import torch.nn",
+                "import os, torch",
+                "x = 1; import torch",
+            )
         ),
         ("import torch as t, torch\n", True),
-        *((f"{line}\n", False) for line in ("import torch as t", "from torch import nn", "import torchvision", "")),
-        *((f"{line}\n", False) for line in ("import os.torch", "if TYPE_CHECKING: import torch", "# import torch")),
+        *(
+            (f"{line}\n", False)
+            for line in ("import torch as t", "from torch import nn", "import torchvision", "")
+        ),
+        *(
+            (f"{line}\n", False)
+            for line in ("import os.torch", "if TYPE_CHECKING: import torch", "# import torch")
+        ),
         ("def f():\n    import torch\n", False),
         ("try:\n    import torch\nexcept ImportError:\n    pass\n", False),
     ],
 )
-def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(text: str, is_there: bool) -> None:
+def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(
+    text: str, is_there: bool
+) -> None:
     assert source_of(text).imports("torch") is is_there
 
 
@@ -143,7 +163,9 @@ def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(
         ("import os\n", ("torch", "os", "copy"), "import os\nimport torch\nimport copy\n"),
     ],
 )
-def test_imports_that_are_not_there_are_added(before: str, imports: tuple[str, ...], after: str) -> None:
+def test_imports_that_are_not_there_are_added(
+    before: str, imports: tuple[str, ...], after: str
+) -> None:
     assert source_of(before).replaced(imports=imports).decode() == after
 
 
@@ -168,7 +190,9 @@ class TestReplaced:
             "import os\r\nimport torch\r\nx\r\n",
         ],
     )
-    def test_an_import_is_added_behind_the_last_or_above_the_first_statement(self, after: str) -> None:
+    def test_an_import_is_added_behind_the_last_or_above_the_first_statement(
+        self, after: str
+    ) -> None:
         newline = "\r\n" if "\r" in after else "\n"
         before = after.replace(f"import torch{newline}", "")
         source = source_of(before)
@@ -180,14 +204,19 @@ class TestReplaced:
         old = source.statement_at(2)
         assert old is not None
         new = cst.parse_statement("x = torch.e\n")
-        assert source.replaced((old, new), imports=("torch",)) == b"import os\nimport torch\nx = torch.e\nimport late\n"
+        assert (
+            source.replaced((old, new), imports=("torch",))
+            == b"import os\nimport torch\nx = torch.e\nimport late\n"
+        )
 
     def test_a_change_keeps_the_encoding_the_mark_and_the_newlines(self) -> None:
         latin = "# coding: latin-1\r\na = 'é'  # ü\r\n".encode("latin-1")
         marked = codecs.BOM_UTF8 + "a = 'é'  # ü\r\n".encode()
         for content in (latin, marked):
             source = source_of(content)
-            old = next(line for line in source.tree.body if isinstance(line, cst.SimpleStatementLine))
+            old = next(
+                line for line in source.tree.body if isinstance(line, cst.SimpleStatementLine)
+            )
             assert isinstance(old.body[0], cst.Assign)
             assert source.replaced((old.body[0].value, cst.Name("b"))) == content.replace(
                 "'é'".encode(source.tree.encoding.removesuffix("-sig")), b"b"
@@ -208,7 +237,9 @@ class TestUnreadable:
         assert not caught.value.reason.endswith(".")
         return caught.value.reason
 
-    @pytest.mark.parametrize("name", ["note.ipynb", "model.pyc", "model", "<ipython-input-1>", "<string>", "model.pyi"])
+    @pytest.mark.parametrize(
+        "name", ["note.ipynb", "model.pyc", "model", "<ipython-input-1>", "<string>", "model.pyi"]
+    )
     def test_what_is_no_python_file_by_name(self, name: str, tmp_path: Path) -> None:
         assert self.reason(Path(name)) == f"{name} isn't a .py file"
         (tmp_path / name).write_bytes(b"x = 1\n")
@@ -248,7 +279,10 @@ class TestUnreadable:
         (tmp_path / "a.py").write_bytes(content)
         assert self.reason(tmp_path / "a.py") == f"a.py {reason}"
 
-    @for_each("text", ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40])
+    @for_each(
+        "text",
+        ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40],
+    )
     def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
         source = source_of(f"def f():\n    {text}\n")
         found = source.statement_at(2)

@@ -1,4 +1,5 @@
-"""diffusers' catalog, where it is installed: smaller configurations, and inputs after what a model says."""
+"""diffusers' catalog, where it is installed: smaller configurations, and inputs after what a model
+says."""
 
 from __future__ import annotations
 
@@ -10,11 +11,15 @@ import pytest
 from tests.probe.catalog.written import families, loaded, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="needs diffusers")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("diffusers") is None, reason="needs diffusers"
+)
 
 
 @pytest.mark.slow
-def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(tmp_path: Path) -> None:
+def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(
+    tmp_path: Path,
+) -> None:
     found = families("diffusers")
     assert found["UNet2DConditionModel"] == "unets"
     assert found["FluxTransformer2DModel"] == "transformers"
@@ -77,7 +82,10 @@ def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> N
     ("message", "right"),
     [
         ("mat1 and mat2 shapes cannot be multiplied (8x37 and 64x128)", ("text", 64)),
-        ("Given groups=1, expected input[1, 4, 8, 8] to have 3 channels, but got 4 channels instead", ("image", 3)),
+        (
+            "Given groups=1, expected input[1, 4, 8, 8] to have 3 channels, but got 4 channels instead",
+            ("image", 3),
+        ),
         (
             "Given normalized_shape=[64], expected input with shape [*, 64], but got input of size[1, 8, 37]",
             ("text", 64),
@@ -85,10 +93,15 @@ def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> N
         ("mat1 and mat2 shapes cannot be multiplied (1280x100 and 20x32)", None),
         ("mat1 and mat2 shapes cannot be multiplied (1280x16 and 64x32)", ("image", 16)),
         ("The size of tensor a (8) must match the size of tensor b (77)", None),
-        ("The size of tensor a (37) must match the size of tensor b (32) at non-singleton dimension 1", ("text", 32)),
+        (
+            "The size of tensor a (37) must match the size of tensor b (32) at non-singleton dimension 1",
+            ("text", 32),
+        ),
     ],
 )
-def test_what_a_model_says_of_a_width_corrects_it(message: str, right: tuple[str, int] | None) -> None:
+def test_what_a_model_says_of_a_width_corrects_it(
+    message: str, right: tuple[str, int] | None
+) -> None:
     from graphdoctor.probe.catalog import diffusers as catalog
 
     assert catalog._right_width(message, {"image": 4, "text": 37, "tokens": 8}) == right

@@ -12,12 +12,18 @@ pytest.importorskip("torch")
 
 _FAMILIES = {
     "timm": {"resnet": "image", "vision_transformer": "image"},
-    "torchvision": {"alexnet": "classification", "detection.retinanet": "detection", "video.resnet": "video"},
+    "torchvision": {
+        "alexnet": "classification",
+        "detection.retinanet": "detection",
+        "video.resnet": "video",
+    },
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("library", "architecture"), [("timm", "tnt"), ("torchvision", "segmentation.lraspp")])
+@pytest.mark.parametrize(
+    ("library", "architecture"), [("timm", "tnt"), ("torchvision", "segmentation.lraspp")]
+)
 def test_the_smallest_model_of_a_module_is_written_without_weights(
     library: str, architecture: str, tmp_path: Path
 ) -> None:

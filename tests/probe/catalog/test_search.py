@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.catalog.library import (  # noqa: E402
+from graphdoctor.probe.catalog.library import (
     InputsText,
     ModelText,
     Slot,
@@ -20,7 +20,7 @@ from graphdoctor.probe.catalog.library import (  # noqa: E402
     slots,
     smallest,
 )
-from graphdoctor.probe.catalog.search import RefusedError, find  # noqa: E402
+from graphdoctor.probe.catalog.search import RefusedError, find
 
 
 class _Library:
@@ -36,7 +36,9 @@ class _Library:
     def models(self, _name: str) -> Iterator[ModelText]:
         yield ModelText((), self._body)
 
-    def inputs(self, _text: ModelText, _model: object) -> Generator[InputsText, BaseException, None]:
+    def inputs(
+        self, _text: ModelText, _model: object
+    ) -> Generator[InputsText, BaseException, None]:
         for each in self._inputs:
             if isinstance(each, Exception):
                 raise each
@@ -50,14 +52,21 @@ def _refused(library: _Library) -> RefusedError:
 
 
 def test_a_function_is_a_model_that_learns_nothing() -> None:
-    found = find(_Library("return torch.relu", "return (torch.ones(2),)"), "relu", '"""relu.', memory_bytes=None)  # type: ignore[arg-type]
+    found = find(
+        _Library("return torch.relu", "return (torch.ones(2),)"),
+        "relu",
+        '"""relu.',
+        memory_bytes=None,
+    )  # type: ignore[arg-type]
     assert found.parameters == 0
     assert "return torch.relu" in found.text
 
 
 def test_a_missing_library_is_named() -> None:
     refusal = _refused(_Library("import not_there", "return ()"))
-    assert refusal.message == ("It needs what can't be imported: ModuleNotFoundError: No module named 'not_there'")
+    assert refusal.message == (
+        "It needs what can't be imported: ModuleNotFoundError: No module named 'not_there'"
+    )
 
 
 def test_an_input_that_no_rule_knows_is_named_without_our_exception() -> None:
@@ -77,7 +86,9 @@ def _known(parameter: inspect.Parameter) -> tuple[str, ...]:
 
 
 class _Layer:
-    def __init__(self, channels: int, heads: int = 1, edge_dim: int | None = None, **more: object) -> None:
+    def __init__(
+        self, channels: int, heads: int = 1, edge_dim: int | None = None, **more: object
+    ) -> None:
         pass
 
 
@@ -87,7 +98,9 @@ def test_an_optional_parameter_is_first_left_out_and_one_without_a_value_always(
 
 
 def test_a_parameter_can_be_given_first_and_left_out_then() -> None:
-    found = slots(parameters_of(_Layer), _known, owner="_Layer", is_given=lambda each: each.name == "edge_dim")
+    found = slots(
+        parameters_of(_Layer), _known, owner="_Layer", is_given=lambda each: each.name == "edge_dim"
+    )
     assert found[1] == Slot("edge_dim", ("3", ""))
 
 
@@ -95,7 +108,10 @@ def test_a_required_parameter_that_no_rule_knows_is_named_with_its_type() -> Non
     def forward(graph: dict[str, int]) -> None:
         pass
 
-    with pytest.raises(UnknownParameterError, match=r"No rule knows a value for `graph: dict\[str, int\]` of forward"):
+    with pytest.raises(
+        UnknownParameterError,
+        match=r"No rule knows a value for `graph: dict\[str, int\]` of forward",
+    ):
         slots(parameters_of(forward), _known, owner="forward")
 
 
@@ -121,7 +137,10 @@ def test_a_function_without_parameters_is_tried_once() -> None:
 
 
 def test_a_module_is_put_in_evaluation_mode_whatever_its_train_returns() -> None:
-    assert evaluated_body("Net", {"channels": "16"}) == "model = Net(channels=16)\nmodel.eval()\nreturn model"
+    assert (
+        evaluated_body("Net", {"channels": "16"})
+        == "model = Net(channels=16)\nmodel.eval()\nreturn model"
+    )
 
 
 # The smallest model.
@@ -153,6 +172,8 @@ def test_a_model_that_computes_while_it_is_built_is_counted_all_the_same() -> No
 
 
 def test_what_cannot_be_built_is_left_out_and_reported_if_it_is_all() -> None:
-    assert list(smallest(["none", "10"], "zoo", _linear)) == [("10", ("It is the smallest of zoo, which has 2.",))]
+    assert list(smallest(["none", "10"], "zoo", _linear)) == [
+        ("10", ("It is the smallest of zoo, which has 2.",))
+    ]
     with pytest.raises(ValueError, match="invalid literal"):
         _by_size(["none", "ten"], _linear)

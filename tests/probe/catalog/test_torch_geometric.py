@@ -10,7 +10,9 @@ import pytest
 from tests.probe.catalog.written import families, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is None, reason="needs torch_geometric")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch_geometric") is None, reason="needs torch_geometric"
+)
 
 
 @pytest.mark.slow
@@ -46,7 +48,9 @@ def test_what_an_error_asks_for_is_given() -> None:
         def forward(self, x: object) -> None: ...
 
     first = next(catalog._models(Needs, "import needs"))
-    assert "num_layers=2, cached=False, deg=torch.ones(8, dtype=torch.long)" in " ".join(first.body.split())
+    assert "num_layers=2, cached=False, deg=torch.ones(8, dtype=torch.long)" in " ".join(
+        first.body.split()
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""A library's catalog as a probe lists it, and programs that it writes, loaded here: torch and the library suffice."""
+"""A library's catalog as a probe lists it, and programs that it writes, loaded here: torch and the
+library suffice."""
 
 from __future__ import annotations
 

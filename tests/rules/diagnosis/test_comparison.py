@@ -1,4 +1,5 @@
-"""What is new, gone and the same between two diagnoses; test_mismatches.py has how the runs differ."""
+"""What is new, gone and the same between two diagnoses; test_mismatches.py has how the runs
+differ."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, recompiled, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    recompiled,
+    record,
+    recording,
+)
 
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
 
@@ -39,7 +50,8 @@ def lines(comparison: DiagnosisComparison) -> dict[str, list[Any]]:
 
 def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
     comparison = compare(
-        diagnosed(with_prints((5, "kept"), (9, "old words"))), diagnosed(with_prints((6, "kept"), (10, "new words")))
+        diagnosed(with_prints((5, "kept"), (9, "old words"))),
+        diagnosed(with_prints((6, "kept"), (10, "new words"))),
     )
     assert lines(comparison) == {"new": [10], "gone": [9], "same": [(5, 6)]}
     assert comparison.same[0].changes == ("line",)
@@ -48,7 +60,11 @@ def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
 def test_one_of_two_equal_lines_that_goes_is_one_gone_and_one_the_same() -> None:
     both = diagnosed(recording(breaks=(record(entry(5)), record(entry(8), compile_id="1/0"))))
     comparison = compare(both, diagnosed(recording(breaks=(record(entry(5)),))))
-    assert {kind: len(found) for kind, found in lines(comparison).items()} == {"new": 0, "gone": 1, "same": 1}
+    assert {kind: len(found) for kind, found in lines(comparison).items()} == {
+        "new": 0,
+        "gone": 1,
+        "same": 1,
+    }
 
 
 def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
@@ -69,8 +85,14 @@ def test_of_two_values_guarded_on_at_one_line_the_one_that_stays_is_the_same() -
         diagnosed(compiles=(compiled(), recompiled("0/1", batch), recompiled("0/2", mask, call=3))),
         diagnosed(compiles=(compiled(), recompiled("0/1", mask))),
     )
-    assert ["x.shape[0]" in finding.message for finding in comparison.gone if finding.code == "GD202"] == [True]
-    assert ["mask.shape[0]" in pair.after.message for pair in comparison.same if pair.after.code == "GD202"] == [True]
+    assert [
+        "x.shape[0]" in finding.message for finding in comparison.gone if finding.code == "GD202"
+    ] == [True]
+    assert [
+        "mask.shape[0]" in pair.after.message
+        for pair in comparison.same
+        if pair.after.code == "GD202"
+    ] == [True]
     assert not [finding for finding in comparison.new if finding.code == "GD202"]
 
 
@@ -116,10 +138,15 @@ def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> No
 
 @given(FACTS, FACTS)
 def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> None:
-    there, back = compare(diagnosed(one), diagnosed(other)), compare(diagnosed(other), diagnosed(one))
+    there, back = (
+        compare(diagnosed(one), diagnosed(other)),
+        compare(diagnosed(other), diagnosed(one)),
+    )
     assert (there.new, there.gone) == (back.gone, back.new)
     pairs = {(pair.before.fingerprint, pair.after.fingerprint, pair.changes) for pair in there.same}
-    assert pairs == {(pair.after.fingerprint, pair.before.fingerprint, pair.changes) for pair in back.same}
+    assert pairs == {
+        (pair.after.fingerprint, pair.before.fingerprint, pair.changes) for pair in back.same
+    }
     assert len(there.new) + len(there.same) == len(diagnosed(other).findings)
     assert len(there.gone) + len(there.same) == len(diagnosed(one).findings)
 
@@ -128,9 +155,18 @@ def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> No
     "facts, has_calls",
     [
         ({"target": TargetInfo(text="train.py", kind="script"), "calls": ()}, False),
-        ({"gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A log of others."),), "calls": ()}, False),
+        (
+            {
+                "gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A log of others."),),
+                "calls": (),
+            },
+            False,
+        ),
         # A log of ours by a torch that graphdoctor doesn't read in full has the same code.
-        ({"gaps": (CaptureGap(code="GD904", kind="old_log", message="A log by torch 2.5."),)}, True),
+        (
+            {"gaps": (CaptureGap(code="GD904", kind="old_log", message="A log by torch 2.5."),)},
+            True,
+        ),
     ],
 )
 def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_calls: bool) -> None:
@@ -148,7 +184,10 @@ def real(version: str, name: str) -> Diagnosis:
 def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None:
     comparison = compare(real("2.13.0", "break_in_try"), real("2.13.0", "break_in_try.bare"))
     assert (comparison.new, comparison.gone) == ((), ())
-    assert [(pair.after.code, pair.matched_by) for pair in comparison.same] == [("GD101", "place"), ("GD111", "place")]
+    assert [(pair.after.code, pair.matched_by) for pair in comparison.same] == [
+        ("GD101", "place"),
+        ("GD111", "place"),
+    ]
     assert [mismatch.aspect for mismatch in comparison.mismatches] == ["recording"]
 
 

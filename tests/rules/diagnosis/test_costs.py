@@ -1,4 +1,5 @@
-"""What findings cost: gaps between graphs, verified fixes, compile seconds; and the order that follows."""
+"""What findings cost: gaps between graphs, verified fixes, compile seconds; and the order that
+follows."""
 
 from __future__ import annotations
 
@@ -13,19 +14,36 @@ from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
 from graphdoctor.views.finding_cards import closing
 from graphdoctor.views.parts import plain_text
 from graphdoctor.views.words import cost_text
-from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 
-MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+MEASURES = Counts(
+    break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
+)
 
 
 def steady(*runs: tuple[int, float, float], call_us: float = 100.0) -> SteadyCall:
     """A steady call by graph, start and end of each run."""
     return SteadyCall(
-        call_us=call_us, runs=tuple(GraphRun(graph=index, start_us=start, end_us=end) for index, start, end in runs)
+        call_us=call_us,
+        runs=tuple(GraphRun(graph=index, start_us=start, end_us=end) for index, start, end in runs),
     )
 
 
-def broken(*lines: int, call: SteadyCall | None = None, effect: Any = "resumed", **changes: Any) -> Recording:
+def broken(
+    *lines: int, call: SteadyCall | None = None, effect: Any = "resumed", **changes: Any
+) -> Recording:
     """Breaks at lines, each ending the graph of its number; one more graph runs to the return."""
     ids = [f"{number}/0" for number in range(len(lines) + 1)]
     facts = recording(
@@ -33,7 +51,10 @@ def broken(*lines: int, call: SteadyCall | None = None, effect: Any = "resumed",
             record(entry(line, f'print("line {line}")'), compile_id=compile_id, effect=effect)
             for line, compile_id in zip(lines, ids, strict=False)
         ),
-        frames=(frame(), *(frame(number, resumes_at=line) for number, line in enumerate(lines, start=1))),
+        frames=(
+            frame(),
+            *(frame(number, resumes_at=line) for number, line in enumerate(lines, start=1)),
+        ),
         compiles=tuple(compiled(compile_id) for compile_id in ids),
         graphs=tuple(graph(compile_id, index=number) for number, compile_id in enumerate(ids)),
     )
@@ -44,7 +65,9 @@ def skipped(*lines: int, call: SteadyCall) -> Recording:
     """One function skipped because of the break at each line; no graph at all."""
     facts = recording(
         breaks=tuple(
-            record(entry(line), compile_id=f"{number}/0", effect="frame_skipped", chain=(PRINT, LOOP))
+            record(
+                entry(line), compile_id=f"{number}/0", effect="frame_skipped", chain=(PRINT, LOOP)
+            )
             for number, line in enumerate(lines)
         ),
         frames=tuple(frame(number) for number in range(len(lines))),
@@ -56,7 +79,13 @@ def skipped(*lines: int, call: SteadyCall) -> Recording:
 
 def times(ratio: float, backend: str = "eager") -> PairedTime:
     return PairedTime(
-        backend=backend, before_us=200.0, after_us=200 * ratio, ratio=ratio, ratio_low=ratio, ratio_high=ratio, turns=9
+        backend=backend,
+        before_us=200.0,
+        after_us=200 * ratio,
+        ratio=ratio,
+        ratio_low=ratio,
+        ratio_high=ratio,
+        turns=9,
     )
 
 
@@ -94,7 +123,10 @@ def beside_eager_code(effect: Any) -> Recording:
 
 
 GAP = steady((0, 5, 20), (1, 60, 100))
-EVEN = [times(0.99).replace(ratio_low=low, ratio_high=high) for low, high in ((0.9, 1.1), (0.97, 1.0), (1.0, 1.2))]
+EVEN = [
+    times(0.99).replace(ratio_low=low, ratio_high=high)
+    for low, high in ((0.9, 1.1), (0.97, 1.0), (1.0, 1.2))
+]
 MOVED = broken(12, call=steady(call_us=70.0), effect="frame_skipped")
 ON_CUDA = MOVED.target.replace(call_options={"device": "cuda"})
 ONCE = again("0/1", 0.5)
@@ -134,12 +166,21 @@ CASES = {
 def test_what_findings_cost(snapshot: SnapshotAssertion) -> None:
     lines = []
     for name, facts in CASES.items():
-        found = [(finding.code, finding.location.line, finding.cost) for finding in diagnosed(facts).findings]
+        found = [
+            (finding.code, finding.location.line, finding.cost)
+            for finding in diagnosed(facts).findings
+        ]
         lines.append(f"# {name}")
         for code, line, cost in found:
-            call = cost and cost.call_us is not None and f"{cost.call_us:g} us by {cost.call_from}, {cost.share:g}"
+            call = (
+                cost
+                and cost.call_us is not None
+                and f"{cost.call_us:g} us by {cost.call_from}, {cost.share:g}"
+            )
             seconds = cost and cost.compile_s is not None and f"{cost.compile_s:g} s"
-            lines.append(f"  {code} {line}: {' and '.join(filter(None, (call, seconds))) or 'unknown'}")
+            lines.append(
+                f"  {code} {line}: {' and '.join(filter(None, (call, seconds))) or 'unknown'}"
+            )
     assert "\n".join(lines) == snapshot
 
 
@@ -158,12 +199,21 @@ def test_severity_comes_before_cost() -> None:
     worse = dear.breaks[1].replace(effect="raised")
     facts = dear.replace(breaks=(dear.breaks[0], worse))
     findings: tuple[Finding, ...] = diagnosed(facts).findings
-    assert [(finding.severity, finding.location.line) for finding in findings] == [("error", 15), ("warning", 12)]
+    assert [(finding.severity, finding.location.line) for finding in findings] == [
+        ("error", 15),
+        ("warning", 12),
+    ]
 
 
 def test_compile_seconds_order_what_costs_no_call_anything() -> None:
     cheap = change("number", "scale", "1.0", "2.0", source="L['scale']", line=20)
-    facts = recording(compiles=(compiled(), again("0/1", 0.25, cheap), again("0/2", 0.75, change(line=30), call=3)))
+    facts = recording(
+        compiles=(
+            compiled(),
+            again("0/1", 0.25, cheap),
+            again("0/2", 0.75, change(line=30), call=3),
+        )
+    )
     recompiles = [finding for finding in diagnosed(facts).findings if finding.severity == "warning"]
     assert [finding.cost and finding.cost.compile_s for finding in recompiles] == [0.75, 0.25]
 

@@ -6,19 +6,37 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Frame, Recording
 from graphdoctor.rules.diagnosis.selection import Selection
-from tests.factories import FILE, LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
+from tests.factories import (
+    FILE,
+    LOOP,
+    PRINT,
+    compiled,
+    context,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    record,
+    recording,
+)
 from tests.rules.said import said_in_full
 
 METHOD = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
-ODD = BreakReason(gb_type="Something new", torch_id="GB9999", explanation="No idea.", hints=("Try X.",))
+ODD = BreakReason(
+    gb_type="Something new", torch_id="GB9999", explanation="No idea.", hints=("Try X.",)
+)
 
 
 def helper_break() -> Recording:
-    """A print in ``helper``, which ``forward`` calls: torch logs it for both frames and resumes both."""
+    """A print in ``helper``, which ``forward`` calls: torch logs it for both frames and resumes
+    both."""
     line = entry(3, function="helper", qualname="helper")
     return recording(
-        breaks=(record(entry(11, "y = self.helper(x)"), line, compile_id="0/0"), record(line, compile_id="1/0")),
+        breaks=(
+            record(entry(11, "y = self.helper(x)"), line, compile_id="0/0"),
+            record(line, compile_id="1/0"),
+        ),
         frames=(
             frame(0),
             frame(1, function="helper", line=2),
@@ -31,7 +49,8 @@ def helper_break() -> Recording:
 
 
 def nested_break(*resumed: Frame) -> Recording:
-    """A print two calls deep, inside what torch can't continue, and the functions that it continues all the same."""
+    """A print two calls deep, inside what torch can't continue, and the functions that it continues
+    all the same."""
     calls = (
         entry(11, "y = self.middle(x)"),
         entry(21, "return self.inner(x)", function="middle", qualname="Net.middle"),
@@ -46,7 +65,11 @@ def nested_break(*resumed: Frame) -> Recording:
 
 def test_only_what_torch_does_not_continue_is_left_to_eager_mode() -> None:
     outer, middle = frame(1, resumes_at=11), frame(2, function="middle", line=20, resumes_at=21)
-    known = {(): ["Net.forward"], (outer,): ["Net.middle", "Net.inner"], (outer, middle): ["Net.inner"]}
+    known = {
+        (): ["Net.forward"],
+        (outer,): ["Net.middle", "Net.inner"],
+        (outer, middle): ["Net.inner"],
+    }
     for resumed, names in known.items():
         found = diagnosed(nested_break(*resumed))
         assert [*found.findings[0].effects.rest_eager_frames] == names
@@ -55,7 +78,9 @@ def test_only_what_torch_does_not_continue_is_left_to_eager_mode() -> None:
 
 def inside_torch(function: str) -> Recording:
     """A break in torch's own code; what is compiled was called at line 28."""
-    inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
+    inside = entry(
+        79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None
+    )
     stack = (entry(28, "loss.backward()", function=function), entry(70, "def log", origin="torch"))
     return recording(breaks=(record(inside, chain=(METHOD,)),), compiles=(compiled(stack=stack),))
 
@@ -63,21 +88,26 @@ def inside_torch(function: str) -> Recording:
 def compiled_in_torch() -> Recording:
     """A module of torch's is compiled, whose own code breaks."""
     made = entry(23, "compiled = torch.compile(model)", function="<module>")
-    inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
+    inside = entry(
+        79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None
+    )
     return recording(breaks=(record(made, inside, chain=(METHOD,)),), frames=(frame(line=23),))
 
 
 def failed_call(eager: str | None) -> Recording:
-    trace = (
-        f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
-    )
+    trace = f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
     said = "shapes differ" if eager == "RuntimeError" else None
-    error = CallError(type="ValueError", message="bad shape", traceback=trace, eager=eager, eager_message=said)
+    error = CallError(
+        type="ValueError", message="bad shape", traceback=trace, eager=eager, eager_message=said
+    )
     return recording(calls=(Call(index=1, outcome="error", error=error),), coverage=None)
 
 
 SIZES = tuple(
-    compiled(f"0/{n}", reasons=(f"0/{n - 1}: tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}",))
+    compiled(
+        f"0/{n}",
+        reasons=(f"0/{n - 1}: tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}",),
+    )
     for n in (1, 2)
 )
 CASES = {
@@ -86,16 +116,25 @@ CASES = {
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),),
         graphs=(),
-        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
+        sources=(
+            context(
+                14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")
+            ),
+        ),
     ),
     "the rest runs eagerly": recording(breaks=(record(entry(12), effect="rest_eager"),)),
     "an unknown break": recording(breaks=(record(entry(5), chain=(ODD,)),)),
     "inside torch, called by the program": inside_torch("<module>"),
     "inside torch, called by what is compiled": inside_torch("forward"),
     "in a module of torch's that is compiled": compiled_in_torch(),
-    "two causes on one line": recording(breaks=(record(entry(7)), record(entry(7), chain=(ITEM,), compile_id="1/0"))),
+    "two causes on one line": recording(
+        breaks=(record(entry(7)), record(entry(7), chain=(ITEM,), compile_id="1/0"))
+    ),
     "recompiles": recording(compiles=(compiled(), *SIZES)),
-    **{f"a call that raises, in eager mode: {eager}": failed_call(eager) for eager in ("ok", "RuntimeError", None)},
+    **{
+        f"a call that raises, in eager mode: {eager}": failed_call(eager)
+        for eager in ("ok", "RuntimeError", None)
+    },
     "nothing is known": recording(coverage=None, compiles=(compiled().replace(duration_s=None),)),
     "a value that is used": recording(breaks=(record(entry(5, "x = helper(print(x))")),)),
 }
@@ -109,16 +148,22 @@ def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
     (here,) = diagnosed(recording(breaks=(record(entry(5)),))).findings
     (moved,) = diagnosed(recording(breaks=(record(entry(50, 'print("x")   # why')),))).findings
     assert here.fingerprint == moved.fingerprint
-    twice = diagnosed(recording(breaks=(record(entry(5)), record(entry(6), compile_id="1/0")))).findings
+    twice = diagnosed(
+        recording(breaks=(record(entry(5)), record(entry(6), compile_id="1/0")))
+    ).findings
     assert len({finding.fingerprint for finding in twice}) == 2
-    assert here.fingerprint in {finding.fingerprint for finding in twice if finding.location.line == 5}
+    assert here.fingerprint in {
+        finding.fingerprint for finding in twice if finding.location.line == 5
+    }
     (renamed,) = diagnosed(recording(breaks=(record(entry(5, qualname="Other.forward")),))).findings
     assert renamed.fingerprint != here.fingerprint
 
 
 def test_a_packages_fingerprint_does_not_depend_on_where_it_is_installed() -> None:
     def at(prefix: str) -> str:
-        place = entry(5, file=f"{prefix}/site-packages/pkg/sub/mod.py", origin="third_party", package="pkg")
+        place = entry(
+            5, file=f"{prefix}/site-packages/pkg/sub/mod.py", origin="third_party", package="pkg"
+        )
         return diagnosed(recording(breaks=(record(place),))).findings[0].fingerprint
 
     assert at("/venv/a/lib") == at("/home/b/lib")

@@ -8,14 +8,23 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import Guards
-from graphdoctor.facts.recording import BreakReason, Call, CaptureGap, CompileCall, Environment, TargetInfo
+from graphdoctor.facts.recording import (
+    BreakReason,
+    Call,
+    CaptureGap,
+    CompileCall,
+    Environment,
+    TargetInfo,
+)
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.comparison import mismatches
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import FILE, diagnosed, entry, record, recording
 
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
-FOREIGN: dict[str, Any] = {"gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A foreign log."),)}
+FOREIGN: dict[str, Any] = {
+    "gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A foreign log."),)
+}
 
 
 def target(**values: Any) -> dict[str, Any]:
@@ -23,16 +32,30 @@ def target(**values: Any) -> dict[str, Any]:
 
 
 def environment(**values: Any) -> dict[str, Any]:
-    return {"environment": Environment(python="3.11.7", torch="2.13.0", platform="Linux x86_64").replace(**values)}
+    return {
+        "environment": Environment(
+            python="3.11.7", torch="2.13.0", platform="Linux x86_64"
+        ).replace(**values)
+    }
 
 
 def calls(*inputs: str) -> dict[str, Any]:
-    return {"calls": tuple(Call(index=n, inputs=text, outcome="ok") for n, text in enumerate(inputs, start=1))}
+    return {
+        "calls": tuple(
+            Call(index=n, inputs=text, outcome="ok") for n, text in enumerate(inputs, start=1)
+        )
+    }
 
 
 def script(line: int, **arguments: str) -> dict[str, Any]:
-    call = CompileCall(file="train.py", line=line, function="main", compiled="Net", arguments=arguments)
-    return {"target": TargetInfo(text="train.py", kind="script"), "compile_calls": (call,), "calls": ()}
+    call = CompileCall(
+        file="train.py", line=line, function="main", compiled="Net", arguments=arguments
+    )
+    return {
+        "target": TargetInfo(text="train.py", kind="script"),
+        "compile_calls": (call,),
+        "calls": (),
+    }
 
 
 def gap(message: str) -> dict[str, Any]:
@@ -46,7 +69,10 @@ def broken(file: str = FILE, **values: Any) -> Diagnosis:
 EAGER = {"backend": "eager", "dynamic": None}
 WHOLE = recording(breaks=(record(entry(5)),))
 LESS = diagnosed(WHOLE, selection=Selection(ignore=("GD1",)))
-KILLED = {"is_partial": True, "exit": ProbeExit(status=None, reason="killed", message="It was killed.")}
+KILLED = {
+    "is_partial": True,
+    "exit": ProbeExit(status=None, reason="killed", message="It was killed."),
+}
 READ = diagnosed(guards=Guards(sets=()))
 
 DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
@@ -66,7 +92,10 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
         diagnosed(**target(call_options={"backward": True, "calls": 1})),
     ),
     (diagnosed(**calls("f32[4]")), diagnosed(**calls("f32[4]", "f32[4]"))),
-    (diagnosed(**calls("f32[1]", "f32[2]", "f32[3]")), diagnosed(**calls("f32[4]", "f32[5]", "f32[6]"))),
+    (
+        diagnosed(**calls("f32[1]", "f32[2]", "f32[3]")),
+        diagnosed(**calls("f32[4]", "f32[5]", "f32[6]")),
+    ),
     (diagnosed(**environment()), diagnosed(**environment(torch="2.15.0"))),
     (diagnosed(**environment()), diagnosed(**environment(python="3.12.1"))),
     (diagnosed(**environment()), diagnosed(**environment(device_name="H200"))),
@@ -77,7 +106,9 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
     # Another finding at a line that is the same.
     (
         broken(**environment()),
-        diagnosed(recording(breaks=(record(entry(5), chain=(ITEM,)),)), **environment(torch="2.15.0")),
+        diagnosed(
+            recording(breaks=(record(entry(5), chain=(ITEM,)),)), **environment(torch="2.15.0")
+        ),
     ),
     (broken(), broken("/other/model.py")),
     (LESS, diagnosed(WHOLE)),
@@ -109,9 +140,14 @@ def test_runs_made_alike_have_no_mismatch() -> None:
     assert [said(*pair) for pair in alike] == [[]] * len(alike)
 
 
-def test_the_most_serious_mismatch_comes_first_and_what_both_lack_is_said_of_a_partial_run() -> None:
+def test_the_most_serious_mismatch_comes_first_and_what_both_lack_is_said_of_a_partial_run() -> (
+    None
+):
     other = diagnosed(**target(text="b.py"), **environment(torch="2.15.0"), is_partial=True)
     found = mismatches(diagnosed(**target(text="a.py"), **environment()), other, gone=(), new=())
     assert [mismatch.aspect for mismatch in found] == ["partial", "target", "torch"]
     cut = diagnosed(is_partial=True)
-    assert [mismatch.aspect for mismatch in mismatches(cut, cut, gone=(), new=())] == ["partial", "partial"]
+    assert [mismatch.aspect for mismatch in mismatches(cut, cut, gone=(), new=())] == [
+        "partial",
+        "partial",
+    ]

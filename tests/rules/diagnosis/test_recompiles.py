@@ -26,7 +26,10 @@ def events_of(*compiles: Compile, frames: int = 3) -> list[tuple[str, ...]]:
 def facts_of(*compiles: Compile, frames: int = 3) -> Recording:
     known = [frame(), *(frame(number, resumes_at=10 + number) for number in range(1, frames))]
     seen = {0, *(item.frame_id for item in compiles)}
-    return recording(frames=tuple(item for item in known if item.frame_id in seen), compiles=(compiled(), *compiles))
+    return recording(
+        frames=tuple(item for item in known if item.frame_id in seen),
+        compiles=(compiled(), *compiles),
+    )
 
 
 def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
@@ -37,15 +40,25 @@ def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
     here, there = (entry(3, "net(x)"), entry(10)), (entry(4, "net(y)"), entry(10))
     first, unnumbered = recompiled("0/1", BATCH), recompiled("0/1", BATCH, call=None, stack=here)
     follow, apart = [("0/1", "1/1")], [("0/1",), ("1/1",)]
-    assert events_of(first, recompiled("1/1", carried), recompiled("2/1", BATCH)) == [("0/1", "1/1", "2/1")]
+    assert events_of(first, recompiled("1/1", carried), recompiled("2/1", BATCH)) == [
+        ("0/1", "1/1", "2/1")
+    ]
     cases = {
         "a size computed from it, by its factor": (first, recompiled("1/1", flat), follow),
         "another factor": (first, recompiled("1/1", other), apart),
         "an int of another function": (first, recompiled("1/1", number), follow),
         "a value of its own beside it": (first, recompiled("1/1", BATCH, STEP), apart),
         "another call": (first, recompiled("1/1", BATCH, call=3), apart),
-        "the same calling line": (unnumbered, recompiled("1/1", BATCH, call=None, stack=here), follow),
-        "another calling line": (unnumbered, recompiled("1/1", BATCH, call=None, stack=there), apart),
+        "the same calling line": (
+            unnumbered,
+            recompiled("1/1", BATCH, call=None, stack=here),
+            follow,
+        ),
+        "another calling line": (
+            unnumbered,
+            recompiled("1/1", BATCH, call=None, stack=there),
+            apart,
+        ),
     }
     wanted = {name: events for name, (*_, events) in cases.items()}
     assert {name: events_of(one, again) for name, (one, again, _) in cases.items()} == wanted
@@ -79,7 +92,13 @@ def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes
 
 
 def test_a_rate_that_a_schedule_computed_is_written_as_a_person_would() -> None:
-    rate = change("number", "self.param_groups[0]['lr']", "0.00039999999999999996", "0.001", source="L['self']")
+    rate = change(
+        "number",
+        "self.param_groups[0]['lr']",
+        "0.00039999999999999996",
+        "0.001",
+        source="L['self']",
+    )
     (fix,) = diagnosed(facts_of(recompiled("0/1", rate))).findings[0].fixes
     assert "`lr=torch.tensor(0.0004)`" in fix.title
 
@@ -101,16 +120,25 @@ WITHIN = {
 def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call(name: str) -> None:
     """A warm-up doesn't help either: the first call already has all of the values."""
     titles = [
-        [fix.title for fix in diagnosed(facts_of(recompiled("0/1", WITHIN[name], call=call))).findings[0].fixes]
+        [
+            fix.title
+            for fix in diagnosed(facts_of(recompiled("0/1", WITHIN[name], call=call)))
+            .findings[0]
+            .fixes
+        ]
         for call in (1, 2, None)
     ]
     assert titles[0] == [WITHIN_CALL.title]
     assert titles[1] == titles[2] != titles[0]
 
 
-def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> None:
+def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> (
+    None
+):
     def at(line: int) -> str:
-        carried = change("value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']")
+        carried = change(
+            "value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']"
+        )
         (finding,) = diagnosed(facts_of(recompiled("0/1", carried))).findings
         return finding.fingerprint
 
@@ -119,7 +147,9 @@ def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerpri
 
 def test_only_a_number_that_was_read_from_a_tensor_is_kept_as_one() -> None:
     def advised(read: str) -> str:
-        carried = change("number", f"the value of `{read}` at model.py:5", "1.5", "2.5", source="L['___stack0']")
+        carried = change(
+            "number", f"the value of `{read}` at model.py:5", "1.5", "2.5", source="L['___stack0']"
+        )
         return diagnosed(facts_of(recompiled("0/1", carried))).findings[0].fixes[0].title
 
     assert advised("x.max().item()").startswith("Let torch keep the number in the graph")
@@ -127,7 +157,9 @@ def test_only_a_number_that_was_read_from_a_tensor_is_kept_as_one() -> None:
 
 
 @for_each("kind", get_args(ChangeKind))
-def test_what_an_earlier_line_computed_is_told_in_words_and_never_named_in_a_setting(kind: ChangeKind) -> None:
+def test_what_an_earlier_line_computed_is_told_in_words_and_never_named_in_a_setting(
+    kind: ChangeKind,
+) -> None:
     words = "shape[0] of the value of `x.nonzero()` at model.py:5", "(value from line 7).shape[0]"
     for expression in words:
         for new in ("8", "1", "__stack0.size()[0] = 1"):
@@ -167,7 +199,9 @@ MASKED = change(expression="mask.shape[0]", old="5", new="6", source="L['mask']"
 OVER = recompiled("0/8", STEP, call=9, outcome="limit")
 ACCUMULATED = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
 CASES = {
-    "what one change cost in two functions": facts_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH)),
+    "what one change cost in two functions": facts_of(
+        recompiled("0/1", BATCH), recompiled("1/1", BATCH)
+    ),
     "a value that changes over the calls": facts_of(
         *(recompiled(f"0/{n}", mode, call=n + 1) for n, mode in enumerate(MODES, start=1))
     ),
@@ -179,7 +213,9 @@ CASES = {
     },
     "two values that change together": facts_of(recompiled("0/1", BATCH, STEP)),
     "the limit, and what went eager with it": facts_of(
-        *(recompiled(f"0/{n}", STEP, call=n + 1) for n in range(1, 8)), OVER, OVER.replace(compile_id="1/8", frame_id=1)
+        *(recompiled(f"0/{n}", STEP, call=n + 1) for n in range(1, 8)),
+        OVER,
+        OVER.replace(compile_id="1/8", frame_id=1),
     ),
     "the limit of all frames": facts_of(OVER.replace(failure=ACCUMULATED)),
     "without any reason": facts_of(compiled("0/1", call=2).replace(is_recompile=True)),
@@ -189,10 +225,15 @@ CASES = {
     ),
     "changes that were not recorded": facts_of(hidden(recompiled("0/1", BATCH), 3)),
     "a limit that six numbers filled": facts_of(
-        recompiled("0/1", *numbers("abcdef")), recompiled("0/2", numbers("a")[0], call=3, outcome="limit")
+        recompiled("0/1", *numbers("abcdef")),
+        recompiled("0/2", numbers("a")[0], call=3, outcome="limit"),
     ),
-    "a size that only changed to 1": called_with("x", "cache", compiles=recompiled("0/1", change(old="6", new="1"))),
-    "a tensor that every call has": called_with("x", "cache", compiles=recompiled("0/2", GROWN, call=3)),
+    "a size that only changed to 1": called_with(
+        "x", "cache", compiles=recompiled("0/1", change(old="6", new="1"))
+    ),
+    "a tensor that every call has": called_with(
+        "x", "cache", compiles=recompiled("0/2", GROWN, call=3)
+    ),
     "a tensor that the first call need not have": called_with(
         "x", "cache", compiles=after("0/1", recompiled("0/2", GROWN, call=3))
     ),

@@ -13,7 +13,14 @@ TENSOR = "t = torch.tensor(t)"
 
 
 def remedy(snippet: str) -> Remedy:
-    return Remedy(name="tensor t", title="Pass it", snippet=snippet, kind="call", addresses=("t",), keeps_results=False)
+    return Remedy(
+        name="tensor t",
+        title="Pass it",
+        snippet=snippet,
+        kind="call",
+        addresses=("t",),
+        keeps_results=False,
+    )
 
 
 def result(
@@ -31,7 +38,10 @@ def result(
 def findings() -> tuple[Finding, ...]:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", change())))
     (found,) = diagnosed(facts).findings
-    fixes = (Fix(title="as a tensor", kind="call", snippet=TENSOR), Fix(title="in words", kind="code"))
+    fixes = (
+        Fix(title="as a tensor", kind="call", snippet=TENSOR),
+        Fix(title="in words", kind="code"),
+    )
     return (found.replace(fixes=fixes),)
 
 
@@ -54,12 +64,18 @@ def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts() -> None:
     "tried, verdict, reason",
     [
         (result(TENSOR, 4), "no effect", "replayed: 4 compiles → 4"),
-        (result(TENSOR, 3, limit=1), "makes it worse", "replayed: 4 compiles → 3, over the recompile limit"),
+        (
+            result(TENSOR, 3, limit=1),
+            "makes it worse",
+            "replayed: 4 compiles → 3, over the recompile limit",
+        ),
         (result(TENSOR, None), "failed", "it raised"),
         (result(TENSOR, 2, outputs="different"), "changes results", None),
     ],
 )
-def test_what_does_not_help_is_said_to(tried: TrialResult, verdict: Verdict, reason: str | None) -> None:
+def test_what_does_not_help_is_said_to(
+    tried: TrialResult, verdict: Verdict, reason: str | None
+) -> None:
     assert judged(result(None, 4), tried) == [WORDS, ("as a tensor", verdict, reason)]
 
 

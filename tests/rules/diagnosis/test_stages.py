@@ -1,4 +1,5 @@
-"""What became of each graph from stage to stage, from hand-built pictures, and of a real program."""
+"""What became of each graph from stage to stage, from hand-built pictures, and of a real
+program."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
+from graphdoctor.facts.picture import (
+    FusedKernel,
+    GeneratedCode,
+    Picture,
+    SourceText,
+    StageGraph,
+    StageNode,
+)
 from graphdoctor.facts.stages import GraphStages
 from graphdoctor.rules.diagnosed import StagesAsked, chosen_stages
 from graphdoctor.rules.diagnosis.stages import graph_stages
@@ -24,7 +32,9 @@ CODE = "# AOT ID: ['0_inference']\n"
 
 def node(name: str, target: str, line: int | None = 1, *inputs: str) -> StageNode:
     file = None if line is None else factories.FILE
-    return StageNode(name=name, opcode="call_function", target=target, inputs=inputs, file=file, line=line)
+    return StageNode(
+        name=name, opcode="call_function", target=target, inputs=inputs, file=file, line=line
+    )
 
 
 def argument(name: str) -> StageNode:
@@ -36,12 +46,16 @@ def graph(stage: str, *nodes: StageNode, of: str | None = None, index: int = 0) 
 
 
 def code(**values: object) -> GeneratedCode:
-    return GeneratedCode(**{"compile_id": "0/0", "stage": "inference", "graph_index": 0, "code": CODE, **values})
+    return GeneratedCode(
+        **{"compile_id": "0/0", "stage": "inference", "graph_index": 0, "code": CODE, **values}
+    )
 
 
 def made(*graphs: StageGraph, generated: tuple[GeneratedCode, ...] = ()) -> GraphStages:
     files = (SourceText(file=factories.FILE, text="  y = norm(x)\nz = y + 1\n"),)
-    (found,) = graph_stages(factories.recording(), Picture(files=files, graphs=graphs, generated=generated), ROOT)
+    (found,) = graph_stages(
+        factories.recording(), Picture(files=files, graphs=graphs, generated=generated), ROOT
+    )
     return found
 
 
@@ -55,10 +69,14 @@ def said(found: GraphStages) -> Iterator[str]:
             yield f"    {one.count} times {one.before} -> {one.after} at {places}"
         facts = {
             "of the backward": each.of_backward,
-            "saved": each.saved and [(value.name, value.value, value.is_input) for value in each.saved],
+            "saved": each.saved
+            and [(value.name, value.value, value.is_input) for value in each.saved],
             "recomputed": each.recomputed,
             "kernels": each.kernels
-            and [(one.nodes, one.operations, [place.line for place in one.places]) for one in each.kernels],
+            and [
+                (one.nodes, one.operations, [place.line for place in one.places])
+                for one in each.kernels
+            ],
             "names of kernels": each.kernel_names,
             "unfused": each.unfused,
             "file": each.file,
@@ -69,20 +87,32 @@ def said(found: GraphStages) -> Iterator[str]:
 
 
 def trained() -> GraphStages:
-    """A joint graph whose backward computes ``erf`` again; the joint graph's copy of it is merged."""
+    """A joint graph whose backward computes ``erf`` again; the joint graph's copy of it is
+    merged."""
     ahead = (argument("w"), node("mm", "aten.mm"), node("erf", "aten.erf"), node("out", "aten.out"))
     back = (argument("w"), argument("mm"), node("erf", "aten.erf"), node("grad", "aten.grad"))
     return made(
-        graph("dynamo", node("linear", "torch.linear"), node("erf_", "torch.erf"), node("o", "torch.out")),
+        graph(
+            "dynamo",
+            node("linear", "torch.linear"),
+            node("erf_", "torch.erf"),
+            node("o", "torch.out"),
+        ),
         graph("joint", *ahead, node("erf_1", "aten.erf"), node("grad", "aten.grad")),
         graph("forward", *ahead),
         graph("backward", *back),
         graph("post_grad", *back, of="backward"),
-        generated=(code(stage="backward"), code(stage="forward", lowered_from={"linear": ("mm",), "erf_": ("erf",)})),
+        generated=(
+            code(stage="backward"),
+            code(stage="forward", lowered_from={"linear": ("mm",), "erf_": ("erf",)}),
+        ),
     )
 
 
-FUSED = (FusedKernel(name="cpp_0", nodes=("b", "a")), FusedKernel(name="extern_kernels.mm", nodes=("mm", "?")))
+FUSED = (
+    FusedKernel(name="cpp_0", nodes=("b", "a")),
+    FusedKernel(name="extern_kernels.mm", nodes=("mm", "?")),
+)
 CASES = {
     "torch's mapping says what came of two operations on one line": made(
         graph("dynamo", node("norm", "torch.nn.functional.layer_norm"), node("act", "torch._C._nn.gelu")),
@@ -134,7 +164,10 @@ CASES = {
 
 
 def test_what_became_of_each_graph(snapshot: SnapshotAssertion) -> None:
-    assert "\n".join(line for name, found in CASES.items() for line in (f"# {name}", *said(found))) == snapshot
+    assert (
+        "\n".join(line for name, found in CASES.items() for line in (f"# {name}", *said(found)))
+        == snapshot
+    )
 
 
 def test_some_stages_of_some_graphs():
@@ -171,18 +204,27 @@ def test_the_stages_of_a_real_program(tmp_path, run_cli):
         ("fusion", "backward"),
     ]
     assert stages["dynamo", None]["operations"] == 3
-    decomposed = {tuple(change["before"]): change["after"] for change in stages["joint", None]["changes"]}
+    decomposed = {
+        tuple(change["before"]): change["after"] for change in stages["joint", None]["changes"]
+    }
     assert decomposed["layer_norm",][0] == "var_mean"
     assert decomposed["layer_norm",].count("mul") == 2
-    assert [line["text"] for line in graph["lines"]] == ["y = self.norm(x)", "return torch.relu(self.up(y))"]
+    assert [line["text"] for line in graph["lines"]] == [
+        "y = self.norm(x)",
+        "return torch.relu(self.up(y))",
+    ]
     for of in ("forward", "backward"):
         fusion = stages["fusion", of]
         names = {kernel["name"] for kernel in fusion["kernels"]}
         # What the code itself runs, without what we read of it.
-        calls = re.findall(r"^\s+(?:\w+ = )?((?:cpp_fused\w+|extern_kernels\.\w+))\(", fusion["code"], re.MULTILINE)
+        calls = re.findall(
+            r"^\s+(?:\w+ = )?((?:cpp_fused\w+|extern_kernels\.\w+))\(", fusion["code"], re.MULTILINE
+        )
         assert sorted(calls) == sorted(kernel["name"] for kernel in fusion["kernels"]), of
         assert names == set(fusion["kernel_names"])
         assert all(kernel["nodes"] for kernel in fusion["kernels"])
-        assert {place["file"] for kernel in fusion["kernels"] for place in kernel["places"]} == {"model.py"}
+        assert {place["file"] for kernel in fusion["kernels"] for place in kernel["places"]} == {
+            "model.py"
+        }
     report = json.loads((tmp_path / "2.json").read_text())
     assert report["recording"]["target"]["compile_arguments"]["backend"] == "inductor"

@@ -15,14 +15,20 @@ from tests.factories import change, compiled, diagnosed, frame, recompiled
 FORWARD = frame()
 
 
-def again(number: int, *values: str, call: int | None = None, outcome: CompileOutcome = "compiled") -> Compile:
-    """The frame's recompile of this number, because values differ; of a repetition unless the call is named."""
+def again(
+    number: int, *values: str, call: int | None = None, outcome: CompileOutcome = "compiled"
+) -> Compile:
+    """The frame's recompile of this number, because values differ; of a repetition unless the call
+    is named."""
     changes = (change("module_number", value, "1", "2") for value in values)
     return recompiled(f"0/{number}", *changes, call=call, outcome=outcome)
 
 
 def called(*counts: int) -> tuple[Call, ...]:
-    return tuple(Call(index=index, outcome="ok", compile_count=count) for index, count in enumerate(counts, start=1))
+    return tuple(
+        Call(index=index, outcome="ok", compile_count=count)
+        for index, count in enumerate(counts, start=1)
+    )
 
 
 def run(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None = None) -> Diagnosis:
@@ -32,7 +38,11 @@ def run(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None =
 NEVER = Settling(
     compiles=(1, 1, 0),
     is_over_limit=True,
-    recompiles=(again(2, "self.seen", "self.other"), again(3, "self.seen"), again(4, "self.seen", outcome="limit")),
+    recompiles=(
+        again(2, "self.seen", "self.other"),
+        again(3, "self.seen"),
+        again(4, "self.seen", outcome="limit"),
+    ),
     frames=(FORWARD,),
 )
 
@@ -45,15 +55,26 @@ def script(*functions: WatchedFunction, limited: bool = False) -> Diagnosis:
 
 def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> WatchedFunction:
     return WatchedFunction(
-        compiled="f", calls=calls, watched_calls=0, last_compile=last_compile, compiling_calls=in_a_row
+        compiled="f",
+        calls=calls,
+        watched_calls=0,
+        last_compile=last_compile,
+        compiling_calls=in_a_row,
     )
 
 
 SEEN = [change("module_number", "self.seen", str(old), str(old + 1)) for old in range(2)]
 GRAD = change("requires_grad", "x.requires_grad", "False", "True")
-ALTERNATING = tuple(recompiled(f"0/{at}", found, call=None) for at, found in enumerate((SEEN[0], GRAD, SEEN[1], GRAD)))
+ALTERNATING = tuple(
+    recompiled(f"0/{at}", found, call=None)
+    for at, found in enumerate((SEEN[0], GRAD, SEEN[1], GRAD))
+)
 SHORT = Settling(compiles=(1, 1), recompiles=(again(1, "self.seen"),), frames=(FORWARD,))
-LIMITED = (compiled(), again(1, "self.seen", call=2), again(2, "self.seen", call=3, outcome="limit"))
+LIMITED = (
+    compiled(),
+    again(1, "self.seen", call=2),
+    again(2, "self.seen", call=3, outcome="limit"),
+)
 
 CASES = {
     "quiet when repeated": run(compiled(), calls=called(1), settling=Settling(compiles=(0,))),
@@ -62,13 +83,21 @@ CASES = {
     "the last call compiled something but not again": run(
         compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=Settling(compiles=(0,))
     ),
-    "differs in every recompile": run(compiled(), again(1, "self.seen", call=2), calls=called(1, 1), settling=NEVER),
+    "differs in every recompile": run(
+        compiled(), again(1, "self.seen", call=2), calls=called(1, 1), settling=NEVER
+    ),
     "new each time where another value alternates with it": run(
-        compiled(), calls=called(1), settling=Settling(compiles=(2, 2), recompiles=ALTERNATING, frames=(FORWARD,))
+        compiled(),
+        calls=called(1),
+        settling=Settling(compiles=(2, 2), recompiles=ALTERNATING, frames=(FORWARD,)),
     ),
     "short of the limit": run(compiled(), calls=called(1), settling=SHORT),
-    "torch doesn't say what differs": run(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 1))),
-    "calls that hit the limit": run(*LIMITED, calls=called(1, 1, 0), settling=Settling(compiles=(0,))),
+    "torch doesn't say what differs": run(
+        compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 1))
+    ),
+    "calls that hit the limit": run(
+        *LIMITED, calls=called(1, 1, 0), settling=Settling(compiles=(0,))
+    ),
     **{
         f"a recompile that ends {outcome}": run(
             compiled(), again(1, "self.n", call=2, outcome=outcome), calls=called(1, 0)
@@ -93,17 +122,31 @@ def test_whether_a_program_stops_compiling(snapshot: SnapshotAssertion) -> None:
         found = diagnosis.summary.steadiness
         lines += [f"# {name}: {found and found.state}", f"    {sentence(diagnosis)}"]
         if found is not None:
-            facts = (found.function, found.changing, found.compiles_to_limit, found.limit_call, compiles_text(found))
+            facts = (
+                found.function,
+                found.changing,
+                found.compiles_to_limit,
+                found.limit_call,
+                compiles_text(found),
+            )
             lines.append(f"    {facts}")
-        never = [(finding.count, finding.message) for finding in diagnosis.findings if finding.code == "GD217"]
+        never = [
+            (finding.count, finding.message)
+            for finding in diagnosis.findings
+            if finding.code == "GD217"
+        ]
         again = [report.compile_ids for report in diagnosis.recompiles]
-        lines.append(f"    {diagnosis.summary.recompiles} recompiles {again} {never or ''}".rstrip())
+        lines.append(
+            f"    {diagnosis.summary.recompiles} recompiles {again} {never or ''}".rstrip()
+        )
     assert "\n".join(lines) == snapshot
 
 
 def test_what_has_no_known_fix_comes_last_of_what_to_do() -> None:
     settling = Settling(
-        compiles=(1, 1), recompiles=(recompiled("0/1", change("keys", "the keys of d"), call=None),), frames=(FORWARD,)
+        compiles=(1, 1),
+        recompiles=(recompiled("0/1", change("keys", "the keys of d"), call=None),),
+        frames=(FORWARD,),
     )
     found = run(compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=settling)
     assert [finding.code for finding in found.findings] == ["GD217", "GD205"]

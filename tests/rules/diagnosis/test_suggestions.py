@@ -14,7 +14,18 @@ from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.suggestions import rewritten, setting, spliced
 from graphdoctor.views.words import place_text
 from tests.each import for_each
-from tests.factories import FILE, change, compiled, context, diagnosed, entry, frame, recompiled, record, recording
+from tests.factories import (
+    FILE,
+    change,
+    compiled,
+    context,
+    diagnosed,
+    entry,
+    frame,
+    recompiled,
+    record,
+    recording,
+)
 
 
 def site(statement: str, **changes: Any) -> BreakSite:
@@ -31,7 +42,9 @@ def test_code_has_its_place() -> None:
     fix = written("y = f(\n    x)", "y = torch.where(x, y, x)", readable=("f", "x", "y"))
     assert fix.title == "Do it"
     assert fix.snippet == "y = torch.where(x, y, x)"
-    assert fix.place == SnippetPlace(where="instead", function="Net.forward", file=FILE, line=8, end_line=9)
+    assert fix.place == SnippetPlace(
+        where="instead", function="Net.forward", file=FILE, line=8, end_line=9
+    )
 
 
 @for_each(
@@ -50,7 +63,9 @@ def test_code_has_its_place() -> None:
         ('f("""a\nb""", x)', "x", {}),
     ],
 )
-def test_what_cannot_be_pasted_is_said_in_words(statement: str, code: str, changes: dict[str, Any]) -> None:
+def test_what_cannot_be_pasted_is_said_in_words(
+    statement: str, code: str, changes: dict[str, Any]
+) -> None:
     fix = written(statement, code, **changes)
     assert (fix.snippet, fix.place) == (None, None)
     assert fix.title == "Do it in words"
@@ -61,7 +76,9 @@ def test_texts_next_to_each_other_do_not_prevent_code() -> None:
 
 
 def test_torch_has_the_name_of_the_file() -> None:
-    fix = written("y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th")
+    fix = written(
+        "y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th"
+    )
     assert fix.snippet == 'y = th.where(x, x, x) + th.relu(x)  # torch "é" torch'
 
 
@@ -72,7 +89,9 @@ def test_names_that_code_binds_itself_need_no_place() -> None:
 
 def test_a_package_s_line_gets_no_code() -> None:
     line = entry(8, "y = f(x)", origin="third_party", package="package")
-    foreign = BreakSite(entry=line, records=(record(line),), effects=Effects(), context=context(8, "y = f(x)"))
+    foreign = BreakSite(
+        entry=line, records=(record(line),), effects=Effects(), context=context(8, "y = f(x)")
+    )
     assert rewritten(foreign, "y = x", "Do it").snippet is None
 
 
@@ -87,7 +106,10 @@ def test_an_expression_is_replaced_within_its_statement() -> None:
 @for_each(
     "name, shown",
     [
-        ("torch._dynamo.config.capture_scalar_outputs", "torch.compiler.config.capture_scalar_outputs"),
+        (
+            "torch._dynamo.config.capture_scalar_outputs",
+            "torch.compiler.config.capture_scalar_outputs",
+        ),
         ("torch._dynamo.config.nested_graph_breaks", "torch._dynamo.config.nested_graph_breaks"),
         ("torch._inductor.config.recompile_limit", "torch._inductor.config.recompile_limit"),
     ],
@@ -115,8 +137,12 @@ def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:
     calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)
     for known, place in (((), None), (calls, ("train.py", 9)), ((*calls, *calls), ("train.py", 9))):
         shown = diagnosed(facts, compile_calls=known)
-        fix = next(fix for fix in shown.findings[0].fixes if fix.place and fix.place.where == "compile")
+        fix = next(
+            fix for fix in shown.findings[0].fixes if fix.place and fix.place.where == "compile"
+        )
         assert fix.place is not None
         assert fix.place.file == (place and place[0])
         assert fix.place.line == (place and place[1])
-        assert place_text(fix.place).endswith("`torch.compile`" if place is None else "at train.py:9")
+        assert place_text(fix.place).endswith(
+            "`torch.compile`" if place is None else "at train.py:9"
+        )

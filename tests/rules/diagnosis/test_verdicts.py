@@ -8,9 +8,21 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
 from graphdoctor.facts.run import Setting
-from tests.factories import change, compiled, context, diagnosed, entry, frame, recompiled, record, recording
+from tests.factories import (
+    change,
+    compiled,
+    context,
+    diagnosed,
+    entry,
+    frame,
+    recompiled,
+    record,
+    recording,
+)
 
-MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+MEASURES = Counts(
+    break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
+)
 FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
 
 
@@ -24,7 +36,9 @@ def setting_of(finding: Finding) -> Setting:
 
 
 def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
-    (finding,) = diagnosed(FACTS.replace(treatment=Treatment(tried=tried, before=MEASURES, gone=gone))).findings
+    (finding,) = diagnosed(
+        FACTS.replace(treatment=Treatment(tried=tried, before=MEASURES, gone=gone))
+    ).findings
     return finding
 
 
@@ -69,7 +83,9 @@ def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> 
     (finding,) = diagnosed(facts).findings
     lines = (finding.fixes[0].snippet or "").splitlines()
     assert len(lines) == 2
-    each = tuple(tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines)
+    each = tuple(
+        tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines
+    )
     (treated,) = diagnosed(facts.replace(treatment=Treatment(tried=each, before=MEASURES))).findings
     assert finding.fixes[0].snippet not in codes(treated.fixes)
 
@@ -98,10 +114,17 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
 
 
 def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
-    first, last = tried(kind="call", snippet="a()"), tried(kind="call", snippet="a()", verdict="no effect")
-    assert [fix.verdict for fix in with_trials(first, last).fixes if fix.snippet == "a()"] == ["no effect"]
+    first, last = (
+        tried(kind="call", snippet="a()"),
+        tried(kind="call", snippet="a()", verdict="no effect"),
+    )
+    assert [fix.verdict for fix in with_trials(first, last).fixes if fix.snippet == "a()"] == [
+        "no effect"
+    ]
     applied = first.replace(is_applied=True)
-    assert [fix.verdict for fix in with_trials(applied, last).fixes if fix.snippet == "a()"] == ["verified"]
+    assert [fix.verdict for fix in with_trials(applied, last).fixes if fix.snippet == "a()"] == [
+        "verified"
+    ]
 
 
 def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
@@ -110,9 +133,19 @@ def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
     other = tried(**of_another, sites_gone=(mine.site,), is_applied=True)
     found = with_trials(other, gone=(mine.fingerprint,)).goes_with
     assert found is not None
-    assert {"code": found.code, "fingerprint": found.fingerprint, "place": found.place} == of_another
-    # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a finding with its own fix.
-    for wrong in ({"sites_gone": ()}, {"is_applied": False}, {"verdict": "no effect"}, {"is_on_untouched": False}):
+    assert {
+        "code": found.code,
+        "fingerprint": found.fingerprint,
+        "place": found.place,
+    } == of_another
+    # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a
+    # finding with its own fix.
+    for wrong in (
+        {"sites_gone": ()},
+        {"is_applied": False},
+        {"verdict": "no effect"},
+        {"is_on_untouched": False},
+    ):
         assert with_trials(other.replace(**wrong), gone=(mine.fingerprint,)).goes_with is None
     assert with_trials(other).goes_with is None
     assert with_trials(other, tried(), gone=(mine.fingerprint,)).goes_with is None
@@ -122,11 +155,17 @@ def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnosed(known).findings
     assert next(fix for fix in bare.fixes if fix.kind == "code").snippet is not None
-    treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
+    treatment = Treatment(
+        tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"}
+    )
     (finding,) = diagnosed(known.replace(treatment=treatment)).findings
-    (untried,) = diagnosed(known.replace(declined=DeclinedEdits(reasons=treatment.declined))).findings
+    (untried,) = diagnosed(
+        known.replace(declined=DeclinedEdits(reasons=treatment.declined))
+    ).findings
     assert untried.fixes == finding.fixes
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)
     assert shown.reason == "no edit: the call's value is used"
-    assert [fix.snippet for fix in finding.fixes if fix.setting] == [fix.snippet for fix in bare.fixes if fix.setting]
+    assert [fix.snippet for fix in finding.fixes if fix.setting] == [
+        fix.snippet for fix in bare.fixes if fix.setting
+    ]

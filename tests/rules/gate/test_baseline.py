@@ -1,4 +1,5 @@
-"""The baseline file: what is written comes back, what changes is small, and a broken one is named."""
+"""The baseline file: what is written comes back, what changes is small, and a broken one is
+named."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ RUNS = st.builds(
 VERSIONS = st.from_regex(r"[2-3]\.[0-9]{1,2}\.[0-9]", fullmatch=True)
 BASELINES = st.builds(
     Baseline,
-    targets=st.dictionaries(WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3)),
+    targets=st.dictionaries(
+        WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3)
+    ),
     runs=st.dictionaries(WORDS, st.dictionaries(VERSIONS, RUNS, max_size=3)),
 )
 RUN = run_of(with_prints())
@@ -69,7 +72,8 @@ def test_what_is_written_comes_back_and_is_written_the_same(baseline):
     text = write_baseline(baseline)
     back = read_baseline(text.encode(), "b.json")
     assert {
-        name: {version: {*entries} for version, entries in versions.items()} for name, versions in back.targets.items()
+        name: {version: {*entries} for version, entries in versions.items()}
+        for name, versions in back.targets.items()
     } == {
         name: {version: {*entries} for version, entries in versions.items()}
         for name, versions in baseline.targets.items()
@@ -98,14 +102,23 @@ def test_no_line_number_is_in_it_and_a_moved_line_changes_nothing():
 
 
 def test_what_a_run_measured_is_in_it():
-    skips = with_prints((5, "a"), coverage=Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0))
-    text = write_baseline(updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None).baseline)
-    assert json.loads(text)["runs"] == {"m": {"2.13.0": {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}}}
+    skips = with_prints(
+        (5, "a"), coverage=Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0)
+    )
+    text = write_baseline(
+        updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None).baseline
+    )
+    assert json.loads(text)["runs"] == {
+        "m": {"2.13.0": {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}}
+    }
 
 
 def test_a_file_of_the_first_version_is_read_and_has_no_runs_and_no_effects():
     entry = plain(entries_of(with_prints((5, "a")).findings)[0])
-    old = {name: entry[name] for name in ("fingerprint", "code", "file", "function", "text", "count", "message")}
+    old = {
+        name: entry[name]
+        for name in ("fingerprint", "code", "file", "function", "text", "count", "message")
+    }
     content = json.dumps({"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [old]}}})
     baseline = read_baseline(content.encode(), "b.json")
     assert baseline.targets["m"]["2.13.0"][0].break_effects is None
@@ -142,7 +155,9 @@ def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
     (finding,) = with_prints((5, "a")).findings
     before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
     again = finding.replace(message="took 3.21 s", count=7)
-    (entry,) = updated(before, {"m": found([again])}, configured=None).baseline.targets["m"]["2.13.0"]
+    (entry,) = updated(before, {"m": found([again])}, configured=None).baseline.targets["m"][
+        "2.13.0"
+    ]
     assert (entry.message, entry.count) == (finding.message, 7)
 
 
@@ -150,17 +165,24 @@ def test_an_entry_that_stays_gets_its_new_effects():
     (finding,) = with_prints((5, "a")).findings
     worse = finding.replace(break_effects=("frame_skipped", "resumed"))
     before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
-    (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"]["2.13.0"]
+    (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"][
+        "2.13.0"
+    ]
     assert entry.break_effects == ("resumed", "frame_skipped")
 
 
 def test_a_target_that_is_no_longer_configured_loses_its_measurements():
     before = Baseline(targets={"gone": {"2.13.0": ()}}, runs={"gone": {"2.13.0": RUN}})
-    assert updated(before, {"m": found([])}, configured=["m"]).baseline.runs == {"m": {"2.13.0": RUN}}
+    assert updated(before, {"m": found([])}, configured=["m"]).baseline.runs == {
+        "m": {"2.13.0": RUN}
+    }
     assert updated(before, {"gone": found([])}, configured=None).before == {"gone": RUN}
 
 
-@for_each("torch, chosen", [("2.13.0", "2.13.0"), ("2.14.1", "2.13.0"), ("2.10.0", "2.9.0"), ("2.8.0", "2.9.0")])
+@for_each(
+    "torch, chosen",
+    [("2.13.0", "2.13.0"), ("2.14.1", "2.13.0"), ("2.10.0", "2.9.0"), ("2.8.0", "2.9.0")],
+)
 def test_the_nearest_release_is_compared(torch, chosen):
     baseline = Baseline(targets={"m": {"2.13.0": (), "2.9.0": ()}})
     found = baseline.entries("m", torch)
@@ -170,7 +192,8 @@ def test_the_nearest_release_is_compared(torch, chosen):
 
 
 @for_each(
-    "version, expected", [("2.13.0+cpu", "2.13.0"), ("2.15.0.dev20260101+cu1", "2.15.0"), ("2.13.0a0+git1", "2.13.0")]
+    "version, expected",
+    [("2.13.0+cpu", "2.13.0"), ("2.15.0.dev20260101+cu1", "2.15.0"), ("2.13.0a0+git1", "2.13.0")],
 )
 def test_a_release_has_no_build_tag(version, expected):
     assert release(version) == expected
@@ -179,8 +202,14 @@ def test_a_release_has_no_build_tag(version, expected):
 @for_each(
     "content, message",
     [
-        ('{"graphdoctor_baseline": "2.0", "targets": {}}', r"has schema version 2\.0; this graphdoctor reads 1\.x"),
-        ('{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}', "merge conflict markers, the first on line 2"),
+        (
+            '{"graphdoctor_baseline": "2.0", "targets": {}}',
+            r"has schema version 2\.0; this graphdoctor reads 1\.x",
+        ),
+        (
+            '{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}',
+            "merge conflict markers, the first on line 2",
+        ),
         ('{"graphdoctor_baseline": "1.0", "targets": {', "isn't valid JSON"),
         ("", "isn't valid JSON"),
         ('{"schema_version": "1.0"}', "isn't a baseline written by graphdoctor"),
@@ -191,8 +220,14 @@ def test_a_release_has_no_build_tag(version, expected):
             r"isn't a valid baseline \(schema version 1\.0\): targets\.m\.2\.13\.0\.0\.fingerprint: Field required",
         ),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": [1]}}', "isn't a valid baseline"),
-        ('{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}', "isn't a valid baseline"),
-        ('{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": 3}}', "isn't a valid baseline"),
+        (
+            '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}',
+            "isn't a valid baseline",
+        ),
+        (
+            '{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": 3}}',
+            "isn't a valid baseline",
+        ),
         (
             '{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": {"2.13.0": {"calls": 1}}}}',
             "graphs: Field required",
@@ -208,5 +243,7 @@ def test_a_file_that_is_no_baseline_is_named(content, message):
 
 def test_a_later_minor_version_may_have_more():
     entry = {**plain(entries_of(with_prints((5, "a")).findings)[0]), "owner": "ann"}
-    content = json.dumps({"graphdoctor_baseline": "1.7", "targets": {"m": {"2.13.0": [entry]}}, "more": 1})
+    content = json.dumps(
+        {"graphdoctor_baseline": "1.7", "targets": {"m": {"2.13.0": [entry]}}, "more": 1}
+    )
     assert read_baseline(content.encode(), "b.json").targets["m"]["2.13.0"][0].code == "GD101"

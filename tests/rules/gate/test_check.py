@@ -26,18 +26,24 @@ ONE = with_prints((5, "a"))
 
 def judged(diagnosis, baseline=None, comments=None, **policy):
     policy = Policy(baseline=baseline, **policy)
-    return check_target(diagnosis, name="m", target="model.py", comments=comments or {}, policy=policy)
+    return check_target(
+        diagnosis, name="m", target="model.py", comments=comments or {}, policy=policy
+    )
 
 
 def checked(diagnosis, *, known=None, torch="2.13.0", **given):
     """A verdict with a baseline of findings alone."""
-    entries = None if known is None else Baseline(targets={"m": {torch: entries_of(known.findings)}})
+    entries = (
+        None if known is None else Baseline(targets={"m": {torch: entries_of(known.findings)}})
+    )
     return judged(diagnosis, entries, **given)
 
 
 def against(known, diagnosis, **given):
     """A verdict with a baseline that holds what its run measured too."""
-    baseline = Baseline(targets={"m": {"2.13.0": entries_of(known.findings)}}, runs={"m": {"2.13.0": run_of(known)}})
+    baseline = Baseline(
+        targets={"m": {"2.13.0": entries_of(known.findings)}}, runs={"m": {"2.13.0": run_of(known)}}
+    )
     return judged(diagnosis, baseline, **given)
 
 
@@ -47,7 +53,10 @@ def said(verdict) -> Iterator[str]:
         "new": [f"{found.code} {found.severity} {found.location.line}" for found in verdict.new],
         "known": [found.location.line for found in verdict.known],
         "grown": [found.count for found in verdict.grown],
-        "worse than": [worse.before.count if worse.is_rise else worse.before.break_effects for worse in verdict.worse],
+        "worse than": [
+            worse.before.count if worse.is_rise else worse.before.break_effects
+            for worse in verdict.worse
+        ],
         "fixed": [entry.text for entry in verdict.fixed],
         "newly eager": verdict.newly_eager,
         "coverage lost": verdict.has_lost_coverage,
@@ -75,7 +84,11 @@ def in_calls(count):
 
 def risen(known):
     """A baseline whose only entry may happen any number of times."""
-    return Baseline(targets={"m": {"2.13.0": [entry.replace(may_rise=True) for entry in entries_of(known.findings)]}})
+    return Baseline(
+        targets={
+            "m": {"2.13.0": [entry.replace(may_rise=True) for entry in entries_of(known.findings)]}
+        }
+    )
 
 
 def with_effects(*effects, skipped=(), rest_eager=(), **facts):
@@ -87,19 +100,27 @@ def with_effects(*effects, skipped=(), rest_eager=(), **facts):
 def ops(graph_ops, eager_ops, *breaks):
     return with_prints(
         *breaks or ((5, "a"),),
-        coverage=Coverage(graph_ops=graph_ops, eager_ops=eager_ops, extra_calls=1, extra_compiles=0),
+        coverage=Coverage(
+            graph_ops=graph_ops, eager_ops=eager_ops, extra_calls=1, extra_compiles=0
+        ),
     )
 
 
 def eager(outcome):
     return with_prints(
-        (5, "a"), frames=(frame(), frame(1, function="helper")), compiles=(compiled(), compiled("1/0", outcome=outcome))
+        (5, "a"),
+        frames=(frame(), frame(1, function="helper")),
+        compiles=(compiled(), compiled("1/0", outcome=outcome)),
     )
 
 
 def refusing(eager="ok", breaks=((5, "a"),)):
     error = CallError(
-        type="torch._dynamo.exc.Unsupported", message="x", traceback="", eager=eager, from_compiler=eager == "ok"
+        type="torch._dynamo.exc.Unsupported",
+        message="x",
+        traceback="",
+        eager=eager,
+        from_compiler=eager == "ok",
     )
     diagnosis = with_prints(
         *breaks,
@@ -107,7 +128,9 @@ def refusing(eager="ok", breaks=((5, "a"),)):
         exit=ProbeExit(status=1, reason="error", message="Refused.", hint="Look."),
         is_partial=True,
     )
-    return diagnosis.replace(findings=tuple(found.replace(severity="error") for found in diagnosis.findings))
+    return diagnosis.replace(
+        findings=tuple(found.replace(severity="error") for found in diagnosis.findings)
+    )
 
 
 def old_entry(diagnosis):
@@ -137,8 +160,20 @@ OFF = [
     ({"kind": "replacement", "value": "<lambda> (m.py:2)"}, NOTHING),
 ]
 
-SEVERITIES = (("warning", "warning"), ("warning", "error"), ("info", "warning"), ("info", "info"), ("error", "never"))
-LIMITS = (("max-breaks", 0), ("max-breaks", 1), ("max-graphs", 0), ("max-recompiles", 0), ("min-coverage", 1.0))
+SEVERITIES = (
+    ("warning", "warning"),
+    ("warning", "error"),
+    ("info", "warning"),
+    ("info", "info"),
+    ("error", "never"),
+)
+LIMITS = (
+    ("max-breaks", 0),
+    ("max-breaks", 1),
+    ("max-graphs", 0),
+    ("max-recompiles", 0),
+    ("min-coverage", 1.0),
+)
 
 VERDICTS = {
     "without findings": checked(CLEAN),
@@ -154,8 +189,12 @@ VERDICTS = {
     "worse: more is skipped": against(SKIPPED, MORE_SKIPPED),
     "better: not skipped": against(SKIPPED, REST),
     "better: resumed": against(MORE_SKIPPED, RESUMED),
-    "worse: more is eager": against(REST, with_effects("rest_eager", rest_eager=("Net.forward", "main"))),
-    "worse: one of two": against(RESUMED, with_effects("resumed", "frame_skipped", skipped=("main",))),
+    "worse: more is eager": against(
+        REST, with_effects("rest_eager", rest_eager=("Net.forward", "main"))
+    ),
+    "worse: one of two": against(
+        RESUMED, with_effects("resumed", "frame_skipped", skipped=("main",))
+    ),
     "worse: raised": against(RESUMED, with_effects("raised")),
     "worse, but below what fails": against(RESUMED, SKIPPED, fail_on="error"),
     "worse, and nothing fails": against(RESUMED, SKIPPED, fail_on="never"),
@@ -180,7 +219,10 @@ VERDICTS = {
     "eager for another reason": against(eager("limit"), eager("skipped")),
     "eager now, and nothing fails": against(eager("compiled"), eager("limit"), fail_on="never"),
     "eager, as a new finding says": against(
-        CLEAN, with_effects("frame_skipped", skipped=("Net.forward",), compiles=(compiled(outcome="skipped"),))
+        CLEAN,
+        with_effects(
+            "frame_skipped", skipped=("Net.forward",), compiles=(compiled(outcome="skipped"),)
+        ),
     ),
     "nothing compiled": checked(EMPTY),
     "nothing compiled any more": against(ONE, EMPTY, fail_on="never"),
@@ -188,28 +230,41 @@ VERDICTS = {
     "nothing compiled, as a finding says": checked(EMPTY_BUT_ONE, known=ONE),
     "nothing compiled any more, as a finding says": against(ONE, EMPTY_BUT_ONE),
     **{
-        f"off: {switch}": against(ONE, with_prints(switches=(CompileSwitch(**switch),), **facts), fail_on="never")
+        f"off: {switch}": against(
+            ONE, with_prints(switches=(CompileSwitch(**switch),), **facts), fail_on="never"
+        )
         for switch, facts in OFF
     },
     **{
-        f"on in spite of a {kind}": checked(with_prints(switches=(CompileSwitch(kind=kind, value="x"),)))
+        f"on in spite of a {kind}": checked(
+            with_prints(switches=(CompileSwitch(kind=kind, value="x"),))
+        )
         for kind in ("stance", "replacement")
     },
     **{
-        f"{severity} with fail-on {fail_on}": checked(changed(ONE, severity=severity), fail_on=fail_on)
+        f"{severity} with fail-on {fail_on}": checked(
+            changed(ONE, severity=severity), fail_on=fail_on
+        )
         for severity, fail_on in SEVERITIES
     },
     "nine times as often": checked(changed(ONE, count=9), known=ONE),
     "ten times as often": checked(changed(ONE, count=10), known=ONE),
     "ten times as often, in ten times the calls": against(ONE, changed(in_calls(10), count=10)),
-    "a hundred times as often, in ten times the calls": against(ONE, changed(in_calls(10), count=100)),
+    "a hundred times as often, in ten times the calls": against(
+        ONE, changed(in_calls(10), count=100)
+    ),
     "ten times as often, as the baseline allows": judged(changed(ONE, count=10), risen(ONE)),
-    "ten times as often, and nothing fails": checked(changed(ONE, count=10), known=ONE, fail_on="never"),
+    "ten times as often, and nothing fails": checked(
+        changed(ONE, count=10), known=ONE, fail_on="never"
+    ),
     "ignored by a comment": checked(ONE, comments=IGNORE, known=ONE),
     "not selected": checked(ONE, known=ONE, selection=Selection(select=("GD2",))),
     "a baseline of another torch": checked(with_prints((6, "b")), known=ONE, torch="2.12.0"),
     "a baseline of this torch": checked(TAGGED, known=ONE, torch="2.12.0"),
-    **{f"{name} of {limit}": checked(ONE, known=ONE, limits={name: limit}) for name, limit in LIMITS},
+    **{
+        f"{name} of {limit}": checked(ONE, known=ONE, limits={name: limit})
+        for name, limit in LIMITS
+    },
     "not kept by a hair": checked(ops(8996, 1004), known=ONE, limits={"min-coverage": 0.9}),
     "just kept": checked(ops(9000, 1000), known=ONE, limits={"min-coverage": 0.9}),
     "a budget for what is unknown": checked(UNKNOWN, known=ONE, limits={"min-coverage": 0.0}),
@@ -232,7 +287,14 @@ def test_verdicts(snapshot: SnapshotAssertion) -> None:
     "facts, error",
     [
         (
-            {"exit": ProbeExit(status=-9, reason="timeout", message="Stopped after 3 s.", hint="Raise --timeout.")},
+            {
+                "exit": ProbeExit(
+                    status=-9,
+                    reason="timeout",
+                    message="Stopped after 3 s.",
+                    hint="Raise --timeout.",
+                )
+            },
             "Stopped",
         ),
         ({"exit": ProbeExit(status=-9, reason="killed", message=None)}, "ended early"),
@@ -240,17 +302,32 @@ def test_verdicts(snapshot: SnapshotAssertion) -> None:
         ({"calls": (Call(index=1),)}, "Call 1"),
         ({"calls": ()}, "No call"),
         ({"environment": Environment()}, "which version of torch"),
-        ({"gaps": (CaptureGap(code="GD902", kind="unreadable_record", message="2 are unread."),)}, "2 are unread"),
+        (
+            {
+                "gaps": (
+                    CaptureGap(code="GD902", kind="unreadable_record", message="2 are unread."),
+                )
+            },
+            "2 are unread",
+        ),
     ],
 )
 def test_what_was_not_run_to_its_end_is_crashed_whatever_allows_it(facts, error):
     diagnosis = with_prints((5, "a"), **facts)
     verdict = checked(diagnosis, known=ONE, fail_on="never")
-    assert (verdict.state, verdict.new, verdict.budgets, verdict.diagnosis) == ("crashed", (), (), diagnosis)
+    assert (verdict.state, verdict.new, verdict.budgets, verdict.diagnosis) == (
+        "crashed",
+        (),
+        (),
+        diagnosis,
+    )
     assert error in (verdict.error or "")
 
 
-@for_each("states, code", [([], 0), (["passed"], 0), (["passed", "failed"], 1), (["failed", "crashed"], 2)])
+@for_each(
+    "states, code",
+    [([], 0), (["passed"], 0), (["passed", "failed"], 1), (["failed", "crashed"], 2)],
+)
 def test_the_exit_code_is_that_of_the_worst_target(states, code):
     targets = tuple(checked(CLEAN).replace(state=state) for state in states)
     assert CheckReport(graphdoctor_version="1", targets=targets).exit_code == code

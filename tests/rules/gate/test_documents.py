@@ -59,8 +59,14 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
         (changed()[:5000], "a.json isn't valid JSON"),
         (b"[]", "a.json isn't a diagnosis written by graphdoctor"),
         (b'{"schema_version": 1}', "isn't a diagnosis written by graphdoctor"),
-        (orjson.dumps({"schema_version": SCHEMA_VERSION}), "isn't a diagnosis written by graphdoctor"),
-        (changed(schema_version="1.0"), "a.json has schema version 1.0; this graphdoctor reads 2.x"),
+        (
+            orjson.dumps({"schema_version": SCHEMA_VERSION}),
+            "isn't a diagnosis written by graphdoctor",
+        ),
+        (
+            changed(schema_version="1.0"),
+            "a.json has schema version 1.0; this graphdoctor reads 2.x",
+        ),
         (changed(summary={}), "(schema version 2.0): summary.compiles: Field required"),
         (changed(summary={"later": 1}), "summary.compiles: Field required"),
         (changed(findings="none"), "findings: Input should be a valid array"),

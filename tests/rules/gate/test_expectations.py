@@ -1,4 +1,5 @@
-"""What a test expects of a diagnosis: what breaks an expectation, and what keeps it from being judged at all."""
+"""What a test expects of a diagnosis: what breaks an expectation, and what keeps it from being
+judged at all."""
 
 from __future__ import annotations
 
@@ -66,7 +67,11 @@ def test_fullgraph_is_one_graph_for_each_compile(values, found):
     [
         ({"recompiles": 2}, 2, None),
         ({"recompiles": 2}, 1, "2"),
-        ({"recompiles": 0, "frames_over_limit": 1}, 9, "0, and 1 function over torch's recompile limit"),
+        (
+            {"recompiles": 0, "frames_over_limit": 1},
+            9,
+            "0, and 1 function over torch's recompile limit",
+        ),
     ],
 )
 def test_recompiles_are_counted_and_the_limit_of_torch_always_breaks_it(values, limit, found):
@@ -85,7 +90,9 @@ def test_recompiles_are_counted_and_the_limit_of_torch_always_breaks_it(values, 
 )
 def test_a_coverage_below_the_limit_never_reads_as_the_limit(eager, limit, found):
     detail = Coverage(graph_ops=10000 - eager, eager_ops=eager, extra_calls=1, extra_compiles=0)
-    broken = expectations.coverage(counts(coverage=detail.share, coverage_detail=detail), limit=limit)
+    broken = expectations.coverage(
+        counts(coverage=detail.share, coverage_detail=detail), limit=limit
+    )
     assert (broken and broken.found) == found
 
 
@@ -115,7 +122,13 @@ def test_an_unknown_coverage_breaks_the_expectation_and_says_why():
 )
 def test_a_gap_is_judged_by_its_kind(code, kind, is_lost, is_empty):
     broken = expectations.breaks(with_gap(code, kind), limit=0, own_code=False)
-    found = "a recording with missing records" if is_lost else "that nothing was compiled" if is_empty else None
+    found = (
+        "a recording with missing records"
+        if is_lost
+        else "that nothing was compiled"
+        if is_empty
+        else None
+    )
     assert (broken and broken.found) == found
 
 
@@ -124,7 +137,10 @@ def test_a_run_that_ended_early_or_a_log_that_is_cut_holds_nothing():
     broken = expectations.fullgraph(early)
     assert broken is not None
     assert (broken.found, broken.hint) == ("a recording that ended early", "It failed.")
-    assert expectations.recompiles(with_prints(is_partial=True), limit=0, is_empty_allowed=True) is not None
+    assert (
+        expectations.recompiles(with_prints(is_partial=True), limit=0, is_empty_allowed=True)
+        is not None
+    )
 
 
 def test_nothing_compiled_is_allowed_where_a_warm_program_is_expected():

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gate.ignores import PathIgnore, comments_in, ignored_by, read_comments, unused_ignores
+from graphdoctor.rules.gate.ignores import (
+    PathIgnore,
+    comments_in,
+    ignored_by,
+    read_comments,
+    unused_ignores,
+)
 from tests.each import for_each
 from tests.rules.gate.diagnoses import with_prints
 
@@ -48,12 +54,18 @@ def test_a_comment_that_can_match_nothing_ignores_nothing_and_says_why(comment, 
     assert why in (only(text).why_void or "")
     diagnosis = with_prints((5, "a"))
     comments = read_comments({"model.py": text})
-    assert ignored_by(diagnosis.findings[0], comments=comments, paths=(), selection=Selection()) is None
+    assert (
+        ignored_by(diagnosis.findings[0], comments=comments, paths=(), selection=Selection())
+        is None
+    )
     (unused,) = unused_ignores([(comments, diagnosis.findings)], (), pyproject="p")
     assert why in (unused.why or "")
 
 
-@for_each("text", ["# graphdoctor: ignored\n", "# graphdoctor: ignore-me\n", "# graphdoctor says ignore\n"])
+@for_each(
+    "text",
+    ["# graphdoctor: ignored\n", "# graphdoctor: ignore-me\n", "# graphdoctor says ignore\n"],
+)
 def test_other_words_are_no_ignore(text):
     assert comments_in(text) == ()
 
@@ -65,9 +77,10 @@ def test_a_string_is_no_comment():
 def test_a_comment_covers_the_lines_above_that_can_have_none():
     text = 'a = 1\nb = f("""\n{x}\n""", 1)  # graphdoctor: ignore\nc = 1 + \\\n    2  # graphdoctor: ignore\n'
     assert [(comment.first_line, comment.line) for comment in comments_in(text)] == [(2, 4), (5, 6)]
-    assert [(found.first_line, found.line) for found in comments_in("f(\n  a,\n  b)  # graphdoctor: ignore\n")] == [
-        (3, 3)
-    ]
+    assert [
+        (found.first_line, found.line)
+        for found in comments_in("f(\n  a,\n  b)  # graphdoctor: ignore\n")
+    ] == [(3, 3)]
 
 
 def test_a_file_that_cannot_be_taken_apart_gives_what_stands_before():
@@ -121,7 +134,9 @@ def test_a_pattern_covers_paths_as_people_expect(pattern, path, covers):
 
 def test_a_finding_is_ignored_by_comment_path_and_setting_in_this_order():
     (finding,) = with_prints((5, "a")).findings
-    comments = read_comments({"model.py": f"{LINE_FIVE}print()  # graphdoctor: ignore[GD1] on purpose\n"})
+    comments = read_comments(
+        {"model.py": f"{LINE_FIVE}print()  # graphdoctor: ignore[GD1] on purpose\n"}
+    )
     paths, selection = (PathIgnore("*.py", ("GD101",)),), Selection(ignore=("GD1",))
 
     def by(comments, paths, selection):

@@ -1,4 +1,5 @@
-"""Which targets a file can reach: compared with what Python itself imports, and open wherever that cannot be told."""
+"""Which targets a file can reach: compared with what Python itself imports, and open wherever that
+cannot be told."""
 
 from __future__ import annotations
 
@@ -50,9 +51,12 @@ def test_what_python_imports_is_reached(tmp_path: Path) -> None:
         "files = [getattr(m, '__file__', None) or '' for m in list(sys.modules.values())]; "
         "print(*(file for file in files if 'src' in file), sep='\\n')"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     imported = {
-        Path(tmp_path, line).resolve().relative_to(tmp_path.resolve()).as_posix() for line in done.stdout.split()
+        Path(tmp_path, line).resolve().relative_to(tmp_path.resolve()).as_posix()
+        for line in done.stdout.split()
     }
     assert len(imported) == 9
     assert names("src/net/model.py:Net", tmp_path) == imported == names("net.model:Net", tmp_path)
@@ -71,7 +75,12 @@ def test_imports_under_conditions_and_in_functions_count(tmp_path: Path) -> None
 
 
 def test_namespace_packages_and_cycles(tmp_path: Path) -> None:
-    tree(tmp_path, space__one="from space.two import b\n", space__two="from space import one\nb = 1\n", space__three="")
+    tree(
+        tmp_path,
+        space__one="from space.two import b\n",
+        space__two="from space import one\nb = 1\n",
+        space__three="",
+    )
     assert names("space.one:f", tmp_path) == {"space/one.py", "space/two.py"}
 
 
@@ -84,7 +93,12 @@ def test_the_packages_around_a_file_run_too_and_what_they_import_counts(tmp_path
 def test_a_star_takes_every_module_of_a_package(tmp_path: Path) -> None:
     package(tmp_path, "parts")
     tree(tmp_path, model="from parts import *\n", parts__a="", parts__b="")
-    assert names("model.py", tmp_path) == {"model.py", "parts/__init__.py", "parts/a.py", "parts/b.py"}
+    assert names("model.py", tmp_path) == {
+        "model.py",
+        "parts/__init__.py",
+        "parts/a.py",
+        "parts/b.py",
+    }
 
 
 @pytest.mark.parametrize(
@@ -111,15 +125,32 @@ def test_a_target_that_is_not_there_reaches_everything(tmp_path: Path) -> None:
 
 
 def test_a_package_installed_from_the_repository_is_reached_by_its_name(tmp_path: Path) -> None:
-    tree(tmp_path, model="import kernels.fast\n", libs__kernels__source__kernels__fast="", libs__plots__plots__draw="")
+    tree(
+        tmp_path,
+        model="import kernels.fast\n",
+        libs__kernels__source__kernels__fast="",
+        libs__plots__plots__draw="",
+    )
     reach = reached_by("model.py", tmp_path)
     assert reach.reaches(tmp_path / "libs/kernels/source/kernels/fast.py")
     assert not reach.reaches(tmp_path / "libs/plots/plots/draw.py")
 
 
 def test_targets_are_split_by_the_given_files(tmp_path: Path) -> None:
-    tree(tmp_path, one="import common\n", two="import common\nimport own\n", three="", common="", own="", inputs="")
-    targets = {"first": ["one.py:Net"], "second": ["two.py:Net"], "third": ["three.py", "inputs.py:make"]}
+    tree(
+        tmp_path,
+        one="import common\n",
+        two="import common\nimport own\n",
+        three="",
+        common="",
+        own="",
+        inputs="",
+    )
+    targets = {
+        "first": ["one.py:Net"],
+        "second": ["two.py:Net"],
+        "third": ["three.py", "inputs.py:make"],
+    }
 
     def run(*files: str) -> tuple[str, ...]:
         return select_targets(targets, [Path(file) for file in files], tmp_path)

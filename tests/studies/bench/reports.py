@@ -36,7 +36,9 @@ H100 = Environment(
     platform="Linux-6.1-x86_64",
     device_name="NVIDIA H100 80GB HBM3",
 )
-CPU = Environment(python="3.11.7", torch="2.13.0+cpu", torch_build="CPU", platform="Linux-6.1-x86_64")
+CPU = Environment(
+    python="3.11.7", torch="2.13.0+cpu", torch_build="CPU", platform="Linux-6.1-x86_64"
+)
 EXACT = Correctness(
     is_bitwise_equal=True,
     is_eager_repeatable=True,
@@ -66,7 +68,13 @@ def finding(code: str, message: str, *, call_us: float | None = None, **more: An
         rule="rule",
         severity="info",
         message=message,
-        location=Location(file="model.py", line=14, function="Attention.forward", text="w = q @ k.mT / d", indent=8),
+        location=Location(
+            file="model.py",
+            line=14,
+            function="Attention.forward",
+            text="w = q @ k.mT / d",
+            indent=8,
+        ),
         count=1,
         cost=None if call_us is None else Cost(call_us=call_us, call_from="fix"),
         fingerprint=f"{abs(hash(message)):016x}"[:16],
@@ -78,7 +86,13 @@ def calls(median_us: float, spread: float = 0.01) -> CallTimes:
     """Calls whose quartiles are ``spread`` of their median apart."""
     low, high = median_us * (1 - spread / 2), median_us * (1 + spread / 2)
     return CallTimes(
-        median=median_us, q1=low, q3=high, min=low * 0.99, max=high * 1.3, mean=median_us * 1.01, count=640
+        median=median_us,
+        q1=low,
+        q3=high,
+        min=low * 0.99,
+        max=high * 1.3,
+        mean=median_us * 1.01,
+        count=640,
     )
 
 
@@ -112,7 +126,10 @@ def variant(
     judged: Judgement = judgement or ("faster" if low > 1 else "slower" if high < 1 else "same")
     key, _, value = name.partition("=")
     warm_s = None if cold_s is None else cold_s / 4
-    cold, warm = _break_even(eager_us, low, ratio, high, cold_s), _break_even(eager_us, low, ratio, high, warm_s)
+    cold, warm = (
+        _break_even(eager_us, low, ratio, high, cold_s),
+        _break_even(eager_us, low, ratio, high, warm_s),
+    )
     values: dict[str, Any] = {
         "arguments": {key: value} if value else {},
         "status": "ok",
@@ -137,10 +154,15 @@ def variant(
     return Variant(name=name, **values | more)
 
 
-def _break_even(eager_us: float, low: float, ratio: float, high: float, compile_s: float | None) -> BreakEven | None:
+def _break_even(
+    eager_us: float, low: float, ratio: float, high: float, compile_s: float | None
+) -> BreakEven | None:
     if compile_s is None:
         return None
-    counts = [round(compile_s * 1e6 / (eager_us * (1 - 1 / each))) if each > 1 else None for each in (ratio, high, low)]
+    counts = [
+        round(compile_s * 1e6 / (eager_us * (1 - 1 / each))) if each > 1 else None
+        for each in (ratio, high, low)
+    ]
     if counts[0] is None or counts[1] is None:
         return None
     return BreakEven(calls=counts[0], low=counts[1], high=counts[2])
@@ -149,15 +171,21 @@ def _break_even(eager_us: float, low: float, ratio: float, high: float, compile_
 def ended(name: str, status: str, reason: str, **more: Any) -> Variant:
     """A variant that didn't give times."""
     key, _, value = name.partition("=")
-    return Variant(name=name, arguments={key: value} if value else {}, status=status, reason=reason, **more)
+    return Variant(
+        name=name, arguments={key: value} if value else {}, status=status, reason=reason, **more
+    )
 
 
-def report(*variants: Variant, text: str = "The answer.", best: str | None = EAGER, **more: Any) -> BenchReport:
+def report(
+    *variants: Variant, text: str = "The answer.", best: str | None = EAGER, **more: Any
+) -> BenchReport:
     """A report of ``model.py:Net``."""
     values: dict[str, Any] = {
         "graphdoctor_version": "0",
         "environment": H100,
-        "target": TargetInfo(text="model.py:Net", name="Net", kind="module class", class_name="Net"),
+        "target": TargetInfo(
+            text="model.py:Net", name="Net", kind="module class", class_name="Net"
+        ),
         "verdict": BenchVerdict(text=text, best=best),
         "call": "f32[32, 3, 224, 224] cuda",
         "throughput": Throughput(items=32, unit="samples"),
@@ -194,9 +222,13 @@ LIBRARY = finding(
     fixes=(FIX,),
 )
 OVERHEAD = finding(
-    "GD402", "running 9 graphs takes 31% of a steady call; the kernels themselves take 52%", call_us=160.0
+    "GD402",
+    "running 9 graphs takes 31% of a steady call; the kernels themselves take 52%",
+    call_us=160.0,
 )
-SKIPPED = finding("GD504", "torch skipped CUDA graphs for 1 graph: `model.py:22` writes to an input", call_us=40.0)
+SKIPPED = finding(
+    "GD504", "torch skipped CUDA graphs for 1 graph: `model.py:22` writes to an input", call_us=40.0
+)
 
 
 def mobilenet() -> BenchReport:
@@ -216,7 +248,9 @@ def mobilenet() -> BenchReport:
             "mode=max-autotune-no-cudagraphs",
             3410.0,
             cold_s=214.0,
-            cache=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("custom pass without a uuid",)),
+            cache=CacheUse(
+                hits=0, misses=1, bypasses=1, bypass_reasons=("custom pass without a uuid",)
+            ),
         ),
         text=(
             "mode=reduce-overhead is fastest: 2.69× (2.66 to 2.72) over eager, pays off after 10,000 calls; "
@@ -229,7 +263,9 @@ def mobilenet() -> BenchReport:
 def attention() -> BenchReport:
     """A network that gets slower."""
     reason = "skipping cudagraphs due to mutated inputs (1 instances)"
-    skip = CudaGraphSkip(kind="mutation", reason=reason, compile_id="0/0", file="/project/model.py", line=22)
+    skip = CudaGraphSkip(
+        kind="mutation", reason=reason, compile_id="0/0", file="/project/model.py", line=22
+    )
     return report(
         eager(508.0),
         variant(median_us=578.0, eager_us=508.0, findings=(LIBRARY, OVERHEAD)),
@@ -255,7 +291,9 @@ def troubled() -> BenchReport:
             StageResult(name="eager", outcome="ok"),
             StageResult(name="aot_eager", outcome="ok"),
             StageResult(name="aot_eager_decomp_partition", outcome="ok"),
-            StageResult(name="inductor", outcome="failed", reason="CppCompileError: C++ compile error"),
+            StageResult(
+                name="inductor", outcome="failed", reason="CppCompileError: C++ compile error"
+            ),
         ),
         first="inductor",
         part="fusion",
@@ -265,9 +303,15 @@ def troubled() -> BenchReport:
         results=(
             StageResult(name="eager", outcome="ok"),
             StageResult(name="aot_eager", outcome="ok"),
-            StageResult(name="aot_eager_decomp_partition", outcome="wrong", reason="outputs[0] differs by 0.413"),
             StageResult(
-                name="aot_eager_decomp_partition", without=("the decomposition of aten.gelu.default",), outcome="ok"
+                name="aot_eager_decomp_partition",
+                outcome="wrong",
+                reason="outputs[0] differs by 0.413",
+            ),
+            StageResult(
+                name="aot_eager_decomp_partition",
+                without=("the decomposition of aten.gelu.default",),
+                outcome="ok",
             ),
         ),
         first="aot_eager_decomp_partition",
@@ -282,7 +326,14 @@ def troubled() -> BenchReport:
     return report(
         eager(90_300.0, launches=None, throughput=354.0),
         ended("default", "failed", "CppCompileError: C++ compile error", stages=stages),
-        variant("backend=aot_eager", 96_000.0, eager_us=90_300.0, cold_s=3.2, launches=None, correctness=EXACT),
+        variant(
+            "backend=aot_eager",
+            96_000.0,
+            eager_us=90_300.0,
+            cold_s=3.2,
+            launches=None,
+            correctness=EXACT,
+        ),
         variant(
             "mode=max-autotune",
             45_000.0,
@@ -295,7 +346,9 @@ def troubled() -> BenchReport:
             launches=None,
             cuda_graphs=None,
         ),
-        ended("mode=reduce-overhead", "skipped", "there is no CUDA device, and CUDA graphs need one"),
+        ended(
+            "mode=reduce-overhead", "skipped", "there is no CUDA device, and CUDA graphs need one"
+        ),
         environment=CPU,
         noise=NOISY,
         text=(
@@ -304,7 +357,8 @@ def troubled() -> BenchReport:
         ),
         gaps=(
             CaptureGap(
-                code="GD900", message="Kernels of a call are unknown: this torch's profiler was built without CUPTI."
+                code="GD900",
+                message="Kernels of a call are unknown: this torch's profiler was built without CUPTI.",
             ),
         ),
     )
@@ -313,11 +367,17 @@ def troubled() -> BenchReport:
 def swept() -> BenchReport:
     """Several sizes, the largest of which doesn't fit."""
     points = []
-    for size, eager_us, default_us, graphs_us in ((1, 3900, 4200, 1100), (8, 4000, 3900, 1300), (32, 5220, 3560, 1940)):
+    for size, eager_us, default_us, graphs_us in (
+        (1, 3900, 4200, 1100),
+        (8, 4000, 3900, 1300),
+        (32, 5220, 3560, 1940),
+    ):
         variants = (
             eager(float(eager_us), throughput=size * 1e6 / eager_us),
             variant(median_us=float(default_us), eager_us=float(eager_us), spread=0.03),
-            variant("mode=reduce-overhead", float(graphs_us), eager_us=float(eager_us), cold_s=33.1),
+            variant(
+                "mode=reduce-overhead", float(graphs_us), eager_us=float(eager_us), cold_s=33.1
+            ),
         )
         points.append(SweepPoint(size=size, variants=variants, noise=QUIET))
     reason = "out of memory: tried to allocate 18.4 GiB"
@@ -343,7 +403,9 @@ def waiting(*more: Variant, untried: str | None = "mode=reduce-overhead") -> Ben
     """A network whose calls wait for their host, whose speed changes."""
     noise = Noise(ratio=None, spread=0.31, is_noisy=True)
     slow = in_best_rounds(eager(5900.0), 4700.0, 2100.0)
-    default = in_best_rounds(variant(median_us=3900.0, cold_s=None, alone_us=calls(4010.0)), 3100.0, 1620.0)
+    default = in_best_rounds(
+        variant(median_us=3900.0, cold_s=None, alone_us=calls(4010.0)), 3100.0, 1620.0
+    )
     text = (
         "default is fastest: 1.52× (1.50 to 1.55) over eager in the best rounds, but when that pays off is unknown. "
         "default waits for its host: its kernels alone take 1.62 ms of 3.10 ms per call, so CUDA graphs allow at most "
@@ -353,7 +415,9 @@ def waiting(*more: Variant, untried: str | None = "mode=reduce-overhead") -> Ben
     return report(slow, default, *more, verdict=verdict, noise=noise, measured=())
 
 
-def in_best_rounds(one: Variant, best_us: float, device_us: float, eager_us: float = 4700.0) -> Variant:
+def in_best_rounds(
+    one: Variant, best_us: float, device_us: float, eager_us: float = 4700.0
+) -> Variant:
     """A variant whose speed-up is that of its best rounds, because a call waits for its host."""
     ratio = eager_us / best_us
     found = Speedup(ratio=ratio, low=ratio * 0.99, high=ratio * 1.02, rounds=32, is_of_best=True)

@@ -84,7 +84,16 @@ def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
     texts = ("dynamic=true", "fullgraph=true", "mode=reduce-overhead backend=inductor", "mode=fast")
     variants = [part for text in texts for part in ("--variant", text)]
     process = run_command(
-        *("bench", "napping.py:Broken", "--backend", "aot_eager", *variants, "--thorough", "--format", "json"),
+        *(
+            "bench",
+            "napping.py:Broken",
+            "--backend",
+            "aot_eager",
+            *variants,
+            "--thorough",
+            "--format",
+            "json",
+        ),
         cwd=folder,
         status=0,
     )
@@ -97,19 +106,49 @@ def test_the_document_has_what_it_promises(benched):
     assert {"text", "best"} <= document["verdict"].keys()
     assert document["variants"][0]["name"] == "eager"
     keys = {
-        *("name", "arguments", "status", "reason", "correct", "compile_cold_s", "compile_warm_s", "call_us", "speedup"),
-        *("break_even_calls", "throughput", "peak_memory_bytes", "graphs", "break_sites", "recompiles", "launches"),
+        *(
+            "name",
+            "arguments",
+            "status",
+            "reason",
+            "correct",
+            "compile_cold_s",
+            "compile_warm_s",
+            "call_us",
+            "speedup",
+        ),
+        *(
+            "break_even_calls",
+            "throughput",
+            "peak_memory_bytes",
+            "graphs",
+            "break_sites",
+            "recompiles",
+            "launches",
+        ),
         "cuda_graphs",
     }
     for variant in document["variants"]:
         assert keys <= variant.keys()
-    assert {"median", "q1", "q3", "min", "max", "mean", "count"} <= document["variants"][0]["call_us"].keys()
+    assert {"median", "q1", "q3", "min", "max", "mean", "count"} <= document["variants"][0][
+        "call_us"
+    ].keys()
     assert read_fact(BenchReport, document).verdict.text == document["verdict"]["text"]
 
 
 def test_times_are_those_of_the_calls(benched):
-    eager, default = benched.variant("eager")["call_us"], benched.variant("backend=aot_eager")["call_us"]
-    assert napping.LONG_MS * 1000 <= eager["min"] <= eager["q1"] <= eager["median"] <= eager["q3"] <= eager["max"]
+    eager, default = (
+        benched.variant("eager")["call_us"],
+        benched.variant("backend=aot_eager")["call_us"],
+    )
+    assert (
+        napping.LONG_MS * 1000
+        <= eager["min"]
+        <= eager["q1"]
+        <= eager["median"]
+        <= eager["q3"]
+        <= eager["max"]
+    )
     assert eager["q1"] < 1.5 * napping.LONG_MS * 1000
     assert default["min"] >= napping.SHORT_MS * 1000
     assert default["q1"] < 2 * napping.SHORT_MS * 1000
@@ -157,7 +196,10 @@ def test_compiling_pays_after_as_many_calls_as_it_says(benched):
 
 def test_times_agree_with_torch_s_own_benchmark(benched):
     independent = eval(plain(_INDEPENDENT, benched.folder))
-    (first, _, third), mine = (seconds * 1e6 for seconds in independent["eager"]), benched.variant("eager")["call_us"]
+    (first, _, third), mine = (
+        (seconds * 1e6 for seconds in independent["eager"]),
+        benched.variant("eager")["call_us"],
+    )
     assert mine["q1"] <= 1.2 * third
     assert first <= 1.2 * mine["q3"]
 
@@ -172,7 +214,16 @@ def plain(script: str, folder: Path, **values: Any) -> str:
 def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(
-        *("bench", "napping.py:Faster", "--backend", "aot_eager", "--sweep", "x.shape[0]=4,128", "--format", "json"),
+        *(
+            "bench",
+            "napping.py:Faster",
+            "--backend",
+            "aot_eager",
+            "--sweep",
+            "x.shape[0]=4,128",
+            "--format",
+            "json",
+        ),
         cwd=tmp_path,
         is_brief=True,
         status=0,
@@ -188,7 +239,14 @@ def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
 def test_a_size_of_no_argument_is_refused_by_name(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(
-        "bench", "napping.py:Faster", "--backend", "aot_eager", "--sweep", "y.shape[0]=4", cwd=tmp_path, status=2
+        "bench",
+        "napping.py:Faster",
+        "--backend",
+        "aot_eager",
+        "--sweep",
+        "y.shape[0]=4",
+        cwd=tmp_path,
+        status=2,
     )
     assert "L['y'] isn't an argument of the call" in " ".join(process.stdout.split())
 
@@ -211,7 +269,9 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Benched:
     """The same program, as the command measures by default."""
     folder = tmp_path_factory.mktemp("quick")
     (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = run_command(*QUICK, "--variant", "fullgraph=true", "--format", "json", cwd=folder, status=0)
+    process = run_command(
+        *QUICK, "--variant", "fullgraph=true", "--format", "json", cwd=folder, status=0
+    )
     return Benched(json.loads(process.stdout), folder)
 
 
@@ -233,7 +293,9 @@ def test_what_was_not_asked_for_is_unknown_and_said_to_be_so(quick):
     assert quick.document["measured"] == []
     for name in ("backend=aot_eager", "dynamic=true"):
         found = quick.variant(name)
-        assert (found["compile_cold_s"], found["correct"], found["kernels"], found["launches"]) == (None,) * 4
+        assert (found["compile_cold_s"], found["correct"], found["kernels"], found["launches"]) == (
+            None,
+        ) * 4
     assert quick.variant("dynamic=true")["graphs"] is None
     assert quick.variant("dynamic=true")["speedup"]["ratio"] > 1.5
     text = run_command("bench", cwd=quick.folder).stdout
@@ -267,14 +329,18 @@ def test_each_part_can_be_asked_for_alone(tmp_path, option, part, known):
 
 
 @for_each("command", ["bench", "profile"])
-def test_a_program_that_fails_is_told_as_explain_tells_it_and_no_study_of_it_is_kept(command, tmp_path):
+def test_a_program_that_fails_is_told_as_explain_tells_it_and_no_study_of_it_is_kept(
+    command, tmp_path
+):
     (tmp_path / "failing.py").write_text(
         "import torch\n\n\ndef model(x):\n    return x @ x\n\n\ndef example_inputs():\n    return torch.ones(2, 3)\n"
     )
     process = run_command(command, "failing.py", cwd=tmp_path, status=2)
     assert "mat1 and mat2 shapes cannot be multiplied" in " ".join(process.stderr.split())
     assert not process.stdout
-    assert f"holds no {command}" in " ".join(run_command(command, cwd=tmp_path, status=2).stderr.split())
+    assert f"holds no {command}" in " ".join(
+        run_command(command, cwd=tmp_path, status=2).stderr.split()
+    )
 
 
 @pytest.mark.nightly
@@ -283,22 +349,37 @@ def test_two_benches_on_a_busy_machine_do_not_contradict_each_other(tmp_path):
         "import torch\nfrom torch import nn\n\nlayers = nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)\n"
         "model = nn.Sequential(*layers)\n\n\ndef example_inputs():\n    return torch.randn(32, 64)\n"
     )
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
     try:
-        runs = [run_command("bench", "model.py", "--format", "json", cwd=tmp_path, status=0) for _ in range(3)]
+        runs = [
+            run_command("bench", "model.py", "--format", "json", cwd=tmp_path, status=0)
+            for _ in range(3)
+        ]
     finally:
         for process in spinning:
             process.kill()
             process.wait()
-    assert not {"faster", "slower"} <= {json.loads(run.stdout)["variants"][1]["judgement"] for run in runs}
+    assert not {"faster", "slower"} <= {
+        json.loads(run.stdout)["variants"][1]["judgement"] for run in runs
+    }
 
 
 def test_an_interrupt_is_said_and_leaves_no_process(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    printed, said = interrupted(*QUICK, cwd=tmp_path, once=".graphdoctor/*/bench/eager-timed/probe.jsonl")
+    printed, said = interrupted(
+        *QUICK, cwd=tmp_path, once=".graphdoctor/*/bench/eager-timed/probe.jsonl"
+    )
     assert printed == ""
     assert said.endswith("Interrupted.\n")
     begun = [path.read_text().splitlines() for path in tmp_path.rglob("probe.jsonl")]
-    processes = [event["pid"] for lines in begun for event in map(json.loads, lines) if event["event"] == "process"]
+    processes = [
+        event["pid"]
+        for lines in begun
+        for event in map(json.loads, lines)
+        if event["event"] == "process"
+    ]
     assert processes
     assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]

@@ -111,7 +111,9 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
     replays = Replays(request, folder / "bench", Setup(python=str(probe_python())))
     try:
         reference = Reference(replays, Program(), on_phase=lambda _text: None)
-        return reference.judge(reference.replay(Program(), "default"), Program(), "default"), replays.count
+        return reference.judge(
+            reference.replay(Program(), "default"), Program(), "default"
+        ), replays.count
     finally:
         replays.close()
 
@@ -127,7 +129,9 @@ def test_rounding_is_measured_as_plain_torch_measures_it(program: str, tmp_path:
     assert (verdict.correct, verdict.reason) == (True, None)
     found = correctness_of(verdict)
     assert (found.is_bitwise_equal, found.is_eager_repeatable, found.note) == (False, True, None)
-    plain = json.loads(run_script(PLAIN, tmp_path / "model.py", cwd=tmp_path, env=clean_environment()).stdout)
+    plain = json.loads(
+        run_script(PLAIN, tmp_path / "model.py", cwd=tmp_path, env=clean_environment()).stdout
+    )
     assert {error.kind for error in found.errors} == set(plain)
     for error in found.errors:
         assert (error.variant, error.eager) == pytest.approx(plain[error.kind], rel=0.01)
@@ -150,11 +154,16 @@ def test_random_numbers_are_compared_under_eager_mode_s_own(tmp_path: Path) -> N
     verdict, count = judged(tmp_path, DROPOUT)
     assert (verdict.correct, count) == (True, 5)
     found = correctness_of(verdict)
-    assert found.note == "torch.compile draws other random numbers by design; with eager mode's, results agree"
+    assert (
+        found.note
+        == "torch.compile draws other random numbers by design; with eager mode's, results agree"
+    )
     assert {error.kind for error in found.errors} == {"outputs", "gradients", "state"}
 
 
-def test_a_model_of_integers_that_writes_to_its_input_is_compared_bit_by_bit(tmp_path: Path) -> None:
+def test_a_model_of_integers_that_writes_to_its_input_is_compared_bit_by_bit(
+    tmp_path: Path,
+) -> None:
     verdict, _ = judged(tmp_path, INTEGERS)
     found = correctness_of(verdict)
     assert (verdict.correct, found.is_bitwise_equal, found.errors) == (True, True, ())

@@ -17,7 +17,9 @@ from tests.factories import recording
 ERROR = ResultError(kind="outputs", variant=2e-7, eager=1e-7)
 
 
-def difference(kind: ResultKind = "outputs", largest: float | None = 0.5, **more: Any) -> Difference:
+def difference(
+    kind: ResultKind = "outputs", largest: float | None = 0.5, **more: Any
+) -> Difference:
     return Difference(kind=kind, where="call 1, output", largest=largest, **more)
 
 
@@ -28,26 +30,40 @@ def replayed(
     note: str | None = None,
     **more: Any,
 ) -> Recording:
-    compared = Comparison(kinds=tuple(kinds), differences=differences, is_bitwise_equal=is_bitwise_equal, note=note)
+    compared = Comparison(
+        kinds=tuple(kinds), differences=differences, is_bitwise_equal=is_bitwise_equal, note=note
+    )
     replay = Replay(**{"compared": {"eager": compared}, "errors": (ERROR,), **more})
     return recording().replace(replay=replay)
 
 
-FAILED = recording(ended=ProbeExit(status=1, reason="error", message="The program failed in call 1: RuntimeError: no."))
+FAILED = recording(
+    ended=ProbeExit(
+        status=1, reason="error", message="The program failed in call 1: RuntimeError: no."
+    )
+)
 
 
 class Scripted:
     """Replays whose recordings are known."""
 
     def __init__(self, shaken: Sequence[Recording] = (), **recordings: Recording) -> None:
-        self.recordings = {"eager": replayed(), "eager_again": replayed(is_bitwise_equal=True), "float64": replayed()}
+        self.recordings = {
+            "eager": replayed(),
+            "eager_again": replayed(is_bitwise_equal=True),
+            "float64": replayed(),
+        }
         self.recordings |= recordings
         self.shaken = list(shaken)
         self.asked: dict[str, dict[str, Any]] = {}
 
     def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
         self.asked[name] = asked
-        assert _program == Program().changed(EAGER_NUMBERS) if name == "variant-eager-numbers" else Program()
+        assert (
+            _program == Program().changed(EAGER_NUMBERS)
+            if name == "variant-eager-numbers"
+            else Program()
+        )
         if "shaken" in name:
             assert asked["rounding"].others[-1] == name
             return self.shaken.pop(0)
@@ -55,7 +71,10 @@ class Scripted:
 
 
 def judged(
-    variant: Recording, repeated: Recording | None = None, shaken: Sequence[Recording] = (), **recordings: Recording
+    variant: Recording,
+    repeated: Recording | None = None,
+    shaken: Sequence[Recording] = (),
+    **recordings: Recording,
 ) -> Verdict:
     """The verdict.
 
@@ -79,14 +98,19 @@ def judged(
 def beside_shaken(*differences: Difference) -> Recording:
     """A run of eager mode with other last digits, beside which a variant has differences."""
     earlier = Comparison(kinds=("outputs",), differences=differences)
-    return replayed(compared={"earlier": earlier, "eager": Comparison(kinds=("outputs",), differences=())})
+    return replayed(
+        compared={"earlier": earlier, "eager": Comparison(kinds=("outputs",), differences=())}
+    )
 
 
 def test_equal_results_are_correct_and_come_with_their_errors() -> None:
     verdict = judged(replayed())
     assert (verdict.correct, verdict.reason) == (True, None)
     assert (verdict.correctness.errors, verdict.correctness.note) == ((ERROR,), None)
-    assert (verdict.correctness.is_bitwise_equal, verdict.correctness.is_eager_repeatable) == (False, True)
+    assert (verdict.correctness.is_bitwise_equal, verdict.correctness.is_eager_repeatable) == (
+        False,
+        True,
+    )
 
 
 def test_other_results_are_wrong() -> None:
@@ -118,7 +142,10 @@ def test_a_difference_that_no_last_digits_make_is_wrong() -> None:
 def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
     small = difference(largest=2e-5, may_be_rounding=True)
     verdict = judged(replayed(small), float64=FAILED, shaken=[beside_shaken(small)] * 6)
-    assert (verdict.correct, verdict.reason) == (None, "call 1, output differs by 2e-05, which may be rounding")
+    assert (verdict.correct, verdict.reason) == (
+        None,
+        "call 1, output differs by 2e-05, which may be rounding",
+    )
     assert verdict.correctness.note == (
         "the program doesn't run in float64: The program failed in call 1: RuntimeError: no"
     )
@@ -127,7 +154,9 @@ def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
 
 
 @for_each("kind, correct", [("outputs", None), ("gradients", False)])
-def test_what_differs_from_run_to_run_decides_nothing(kind: ResultKind, correct: bool | None) -> None:
+def test_what_differs_from_run_to_run_decides_nothing(
+    kind: ResultKind, correct: bool | None
+) -> None:
     verdict = judged(replayed(difference(kind)), eager_again=replayed(difference("outputs")))
     assert verdict.correct is correct
     if correct is None:
@@ -157,11 +186,16 @@ def test_other_random_numbers_are_by_design_if_results_agree_with_eager_mode_s()
 def test_nothing_is_compared_with_a_program_that_fails(failing: str) -> None:
     verdict = judged(replayed(), **{failing: FAILED})
     assert (verdict.correct, verdict.correctness) == (None, None)
-    assert verdict.reason == "the program fails without torch.compile: The program failed in call 1: RuntimeError: no"
+    assert (
+        verdict.reason
+        == "the program fails without torch.compile: The program failed in call 1: RuntimeError: no"
+    )
 
 
 def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
-    verdict = judged(replayed(kinds=("state",), note="from call 1 on, values are too large to compare"))
+    verdict = judged(
+        replayed(kinds=("state",), note="from call 1 on, values are too large to compare")
+    )
     assert (verdict.correct, verdict.reason) == (None, "its outputs are too large to compare")
 
 
@@ -169,7 +203,10 @@ def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
     "more, note",
     [
         ({"errors": ()}, "no result is a floating-point number"),
-        ({"kinds_apart": ("outputs", "state")}, "in float64, outputs and state are computed in another way"),
+        (
+            {"kinds_apart": ("outputs", "state")},
+            "in float64, outputs and state are computed in another way",
+        ),
     ],
 )
 def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> None:

@@ -12,7 +12,15 @@ QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
 
 
 def times(median: float = 1000.0, *, q1: float | None = None, q3: float | None = None) -> CallTimes:
-    return CallTimes(median=median, q1=q1 or median, q3=q3 or median, min=median, max=median, mean=median, count=100)
+    return CallTimes(
+        median=median,
+        q1=q1 or median,
+        q3=q3 or median,
+        min=median,
+        max=median,
+        mean=median,
+        count=100,
+    )
 
 
 def ratio(middle: float, low: float, high: float, *, is_of_best: bool = False) -> Speedup:
@@ -31,20 +39,32 @@ def ratio(middle: float, low: float, high: float, *, is_of_best: bool = False) -
         (ratio(1.10, 1.08, 1.12), None, "faster"),
         (ratio(1.10, 1.08, 1.12), Noise(ratio=None, spread=0.02, is_noisy=False), "faster"),
         (ratio(1.32, 1.18, 1.51), Noise(ratio=1.01, spread=0.9, is_noisy=True), "same"),
-        (ratio(1.32, 1.31, 1.35, is_of_best=True), Noise(ratio=1.01, spread=0.9, is_noisy=True), "faster"),
-        (ratio(1.32, 1.31, 1.35, is_of_best=True), Noise(ratio=1.4, spread=0.9, is_noisy=True), "same"),
+        (
+            ratio(1.32, 1.31, 1.35, is_of_best=True),
+            Noise(ratio=1.01, spread=0.9, is_noisy=True),
+            "faster",
+        ),
+        (
+            ratio(1.32, 1.31, 1.35, is_of_best=True),
+            Noise(ratio=1.4, spread=0.9, is_noisy=True),
+            "same",
+        ),
         (ratio(2.5, 2.4, 2.6), Noise(ratio=1.01, spread=0.9, is_noisy=True), "faster"),
         (ratio(0.4, 0.3, 0.5), Noise(ratio=None, spread=8.8, is_noisy=True), "same"),
         (ratio(1.10, 1.08, 1.12), Noise(ratio=1.0, spread=0.15, is_noisy=False), "faster"),
         (None, QUIET, "unknown"),
     ],
 )
-def test_a_difference_counts_if_it_is_certain_and_more_than_two_equal_processes_differ(speedup, noise, expected):
+def test_a_difference_counts_if_it_is_certain_and_more_than_two_equal_processes_differ(
+    speedup, noise, expected
+):
     assert judged(speedup, noise) == expected
 
 
 def test_a_machine_is_noisy_if_equal_processes_differ_or_calls_scatter():
-    assert noise_of(times(), ratio(1.01, 1.0, 1.02)) == Noise(ratio=1.01, spread=0.0, is_noisy=False)
+    assert noise_of(times(), ratio(1.01, 1.0, 1.02)) == Noise(
+        ratio=1.01, spread=0.0, is_noisy=False
+    )
     apart = noise_of(times(), ratio(1.2, 1.1, 1.3))
     scattered = noise_of(times(q1=800.0, q3=1200.0), ratio(1.0, 0.9, 1.1))
     assert apart.is_noisy

@@ -21,7 +21,9 @@ from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
 from tests.factories import diagnosed
 
-KERNELS = KernelShare(call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1)
+KERNELS = KernelShare(
+    call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1
+)
 
 
 def finding(code: str, *, call_us: float | None = None, **values: Any) -> Finding:
@@ -32,7 +34,10 @@ def finding(code: str, *, call_us: float | None = None, **values: Any) -> Findin
 
 
 def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
-    return [found.code for found in reasons(diagnosed(guards=guards).replace(findings=findings), KERNELS)]
+    return [
+        found.code
+        for found in reasons(diagnosed(guards=guards).replace(findings=findings), KERNELS)
+    ]
 
 
 def test_what_takes_most_of_a_call_comes_first() -> None:
@@ -53,16 +58,15 @@ def test_guard_checks_stand_where_their_share_puts_them() -> None:
 def test_what_runs_eagerly_comes_before_what_may_cost_nothing() -> None:
     skipped = finding("GD111", effects=Effects(skipped_frames=("forward",)))
     compiling = finding("GD202").replace(cost=Cost(compile_s=2.0))
-    assert ordered(compiling, finding("GD504", severity="info"), skipped, finding("GD402", call_us=30.0)) == [
-        "GD402",
-        "GD111",
-        "GD504",
-        "GD202",
-    ]
+    assert ordered(
+        compiling, finding("GD504", severity="info"), skipped, finding("GD402", call_us=30.0)
+    ) == ["GD402", "GD111", "GD504", "GD202"]
 
 
 def test_what_nobody_can_see_in_the_time_of_a_call_is_no_reason() -> None:
-    assert ordered(finding("GD101", call_us=5.0), finding("GD904"), finding("GD102", call_us=11.0)) == ["GD102"]
+    assert ordered(
+        finding("GD101", call_us=5.0), finding("GD904"), finding("GD102", call_us=11.0)
+    ) == ["GD102"]
 
 
 def test_five_are_enough() -> None:
@@ -94,15 +98,23 @@ def example_inputs():
 def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SLOW)
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
-    with Replays(Request.of(spec), tmp_path / "replays", Setup(probe_python(), timeout_s=300)) as replays:
-        reference = Reference(replays, Program(), on_phase=str, measured=Measured(kernels=True), is_judging=False)
+    with Replays(
+        Request.of(spec), tmp_path / "replays", Setup(probe_python(), timeout_s=300)
+    ) as replays:
+        reference = Reference(
+            replays, Program(), on_phase=str, measured=Measured(kernels=True), is_judging=False
+        )
         eager = reference.eager.kernels
         assert eager is not None
         # As if eager mode were much faster.
         times = {name: (getattr(eager, name) or 0.0) / 100 for name in ("library_us", "copy_us")}
-        look = look_at(reference, Program(), "way", {}, tmp_path / "replays", beside=eager.replace(**times))
+        look = look_at(
+            reference, Program(), "way", {}, tmp_path / "replays", beside=eager.replace(**times)
+        )
     (slower,) = [found.message for found in look.findings if found.code == "GD506"]
     own, others = slower.partition("only compiled code has ")[2].split("; only eager mode has ")
-    assert re.fullmatch(r"`graph_0_cpp_fused_cos_\w+` \(\d+ µs, model\.py:\d and model\.py:\d\)", own), slower
+    assert re.fullmatch(
+        r"`graph_0_cpp_fused_cos_\w+` \(\d+ µs, model\.py:\d and model\.py:\d\)", own
+    ), slower
     for kernel, line in (("cos", 5), ("sum", 5), (r"\w+", 9)):
         assert re.search(rf"`aten::{kernel}` \([^`]+model\.py:{line}\)", others), slower

@@ -43,7 +43,10 @@ class Process:
 
 
 def timed(
-    *processes: Process, is_precise: bool = True, told: list[int] | None = None, is_on_gpu: bool = False
+    *processes: Process,
+    is_precise: bool = True,
+    told: list[int] | None = None,
+    is_on_gpu: bool = False,
 ) -> dict[str, Turns]:
     probes: Any = {process.name: process for process in processes}
     rounds = [] if told is None else told
@@ -86,14 +89,25 @@ def test_timing_ends_early_once_all_ratios_are_precise():
 def test_timing_ends_where_it_is_known_which_is_faster_unless_precision_is_asked_for():
     log: list[str] = []
     told: list[int] = []
-    timed(Process("a", log, 1000.0, noise=0.3), Process("b", log, 400.0, noise=0.3), is_precise=False, told=told)
+    timed(
+        Process("a", log, 1000.0, noise=0.3),
+        Process("b", log, 400.0, noise=0.3),
+        is_precise=False,
+        told=told,
+    )
     assert told == list(range(1, 9))
     log.clear()
-    found = timed(Process("a", log, 1000.0, noise=0.3), Process("b", log, 1000.0, noise=0.3), is_precise=False)
+    found = timed(
+        Process("a", log, 1000.0, noise=0.3), Process("b", log, 1000.0, noise=0.3), is_precise=False
+    )
     assert len(found["b"].medians_us) > 8
     log.clear()
     # One that is as fast, for certain, needs no more either.
-    found = timed(Process("a", log, 1000.0, noise=0.001), Process("b", log, 1001.0, noise=0.001), is_precise=False)
+    found = timed(
+        Process("a", log, 1000.0, noise=0.001),
+        Process("b", log, 1001.0, noise=0.001),
+        is_precise=False,
+    )
     assert len(found["b"].medians_us) == 8
 
 
@@ -112,7 +126,12 @@ def test_on_a_gpu_the_shortest_rounds_must_agree_because_the_host_holds_calls_up
 def test_on_a_gpu_timing_ends_where_the_shortest_rounds_never_agree():
     log: list[str] = []
     held_up = [1.1**number for number in range(100, 0, -1)]
-    found = timed(Process("a", log, 1.0, held_up=held_up), Process("b", log, 1.0), is_precise=False, is_on_gpu=True)
+    found = timed(
+        Process("a", log, 1.0, held_up=held_up),
+        Process("b", log, 1.0),
+        is_precise=False,
+        is_on_gpu=True,
+    )
     assert len(found["a"].medians_us) <= 64
 
 
@@ -137,7 +156,9 @@ def test_long_calls_get_two_rounds_at_least():
 
 def test_a_process_that_ends_leaves_the_others_to_go_on_and_without_the_reference_timing_ends():
     log: list[str] = []
-    found = timed(Process("a", log, 1000.0), Process("b", log, 500.0, turns=3), Process("c", log, 700.0))
+    found = timed(
+        Process("a", log, 1000.0), Process("b", log, 500.0, turns=3), Process("c", log, 700.0)
+    )
     assert len(found["b"].medians_us) == 3
     assert len(found["c"].medians_us) == 8
     found = timed(Process("a", log, 1000.0, turns=1), Process("b", log, 500.0))

@@ -18,7 +18,14 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
-from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
+from graphdoctor.studies.bench.switches import (
+    DECOMPOSED,
+    INDUCTOR,
+    Switch,
+    change_of,
+    lines_of,
+    named,
+)
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.program import Program, RunChange
 from tests.each import for_each
@@ -49,7 +56,9 @@ class Compiler:
         error_type: What it raises.
     """
 
-    def __init__(self, *bugs: set[str], outcome: str = "wrong", error_type: str | None = None) -> None:
+    def __init__(
+        self, *bugs: set[str], outcome: str = "wrong", error_type: str | None = None
+    ) -> None:
         self.bugs = bugs
         self.outcome = outcome
         self.error_type = error_type
@@ -63,19 +72,31 @@ class Compiler:
         found = {stage, *stages_of(stage)}
         for kind in USED.get(stage, ()):
             names = without.get(kind, ())
-            found |= {name for name in NAMES[kind] if names is not None and name not in names and name not in text}
+            found |= {
+                name
+                for name in NAMES[kind]
+                if names is not None and name not in names and name not in text
+            }
         if stage in USED:
             found |= {name for name, line in SETTINGS.items() if line not in text}
-        return found | ({"dynamic"} if not any("dynamic" in switch.spec for switch in switches) else set())
+        return found | (
+            {"dynamic"} if not any("dynamic" in switch.spec for switch in switches) else set()
+        )
 
     def run(self, stage: str, switches: Sequence[Switch]) -> Recording:
         """One replay."""
         self.count += 1
         self.is_wrong = any(bug <= self.in_use(stage, switches) for bug in self.bugs)
-        parts = [CompilerPart(kind=kind, name=name) for kind in USED.get(stage, ()) for name in NAMES[kind]]
+        parts = [
+            CompilerPart(kind=kind, name=name)
+            for kind in USED.get(stage, ())
+            for name in NAMES[kind]
+        ]
         ended = ProbeExit(status=0, reason="finished")
         if self.is_wrong and self.outcome == "failed":
-            ended = ProbeExit(status=1, reason="error", message="It raised.", error_type=self.error_type)
+            ended = ProbeExit(
+                status=1, reason="error", message="It raised.", error_type=self.error_type
+            )
         return recording().replace(exit=ended, replay=Replay(parts=tuple(parts)))
 
 
@@ -85,7 +106,9 @@ class Simulated(Subject):
 
     compiler: Compiler = field(default_factory=Compiler)
 
-    def replay(self, stage: str, switches: Sequence[Switch], _name: str, _change: RunChange) -> Recording:
+    def replay(
+        self, stage: str, switches: Sequence[Switch], _name: str, _change: RunChange
+    ) -> Recording:
         return self.compiler.run(stage, switches)
 
 
@@ -112,13 +135,17 @@ def variant_on(compiler: Compiler, **spec: Any) -> Subject:
     )
 
 
-def followed(compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()) -> Stages:
+def followed(
+    compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()
+) -> Stages:
     return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, known=known)
 
 
 @for_each("stage", stages_of(INDUCTOR))
 @for_each("outcome", ["wrong", "failed"])
-def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(stage: str, outcome: str) -> None:
+def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(
+    stage: str, outcome: str
+) -> None:
     found = followed(Compiler({stage}, outcome=outcome))
     assert found.first == stage
     plain = [result for result in found.results if not result.without and result.name != CROSSREF]
@@ -160,7 +187,9 @@ def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
 
 
 @for_each("name", ["vectorization", "fusion"])
-def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_well(name: str) -> None:
+def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_well(
+    name: str,
+) -> None:
     found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
     assert found.part == name
     assert found.note == "leaving out the lowering of prims.op4.default helps, too"
@@ -180,30 +209,51 @@ def test_two_bugs_are_both_named() -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.sets(st.sampled_from([*itertools.chain(*NAMES.values()), *SETTINGS]), min_size=1), min_size=1))
-def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(bugs: list[set[str]]) -> None:
+@given(
+    st.lists(
+        st.sets(st.sampled_from([*itertools.chain(*NAMES.values()), *SETTINGS]), min_size=1),
+        min_size=1,
+    )
+)
+def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(
+    bugs: list[set[str]],
+) -> None:
     compiler = Compiler(*({INDUCTOR, *bug} for bug in bugs))
     found = followed(compiler)
     if found.first is None:
         return
     assert found.first == INDUCTOR
-    compiler.run(INDUCTOR, [Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)])
+    compiler.run(
+        INDUCTOR, [Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)]
+    )
     assert not compiler.is_wrong
 
 
 def test_a_fake_kernel_is_blamed_only_for_the_error_of_the_stage_that_compares_it() -> None:
-    lies = Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="torch._subclasses.MetadataMismatchError")
+    lies = Compiler(
+        {INDUCTOR},
+        {CROSSREF},
+        outcome="failed",
+        error_type="torch._subclasses.MetadataMismatchError",
+    )
     found = followed(lies)
     note = "an operator's fake kernel says something else than its kernel"
     assert (found.first, found.part, found.note) == (INDUCTOR, None, note)
-    early = Compiler({"eager"}, {CROSSREF}, outcome="failed", error_type="torch._subclasses.MetadataMismatchError")
+    early = Compiler(
+        {"eager"},
+        {CROSSREF},
+        outcome="failed",
+        error_type="torch._subclasses.MetadataMismatchError",
+    )
     assert (followed(early).first, followed(early).note) == ("eager", note)
     other = followed(Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="RuntimeError"))
     assert (other.first, other.part) == (INDUCTOR, None)
     assert other.note == "it stays so without every part that can be left out"
 
 
-@for_each("bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}])
+@for_each(
+    "bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}]
+)
 def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
     compiler = Compiler(bug)
     first = followed(compiler)
@@ -211,10 +261,16 @@ def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
     compiler.count = 0
     again = followed(compiler, known=known)
     assert compiler.count == 2
-    assert (again.first, again.part, again.workaround) == (first.first, first.part, first.workaround)
-    assert [result.outcome for result in again.results if result.name == first.first and not result.without] == [
-        "wrong"
-    ]
+    assert (again.first, again.part, again.workaround) == (
+        first.first,
+        first.part,
+        first.workaround,
+    )
+    assert [
+        result.outcome
+        for result in again.results
+        if result.name == first.first and not result.without
+    ] == ["wrong"]
     assert again.results[-1].outcome == "ok"
 
 
@@ -222,7 +278,9 @@ def test_what_helps_another_variant_but_not_this_one_is_no_answer() -> None:
     one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
     found = followed(other, known=[(variant_on(one, mode="max-autotune"), followed(one))])
     assert found.part == "the pass pass_3"
-    assert [result.name for result in found.results if not result.without] == list(stages_of(INDUCTOR))
+    assert [result.name for result in found.results if not result.without] == list(
+        stages_of(INDUCTOR)
+    )
     dynamic = [(variant_on(one, dynamic=True), followed(one))]
     one.count = 0
     followed(one, known=dynamic)

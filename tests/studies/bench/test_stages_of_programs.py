@@ -1,4 +1,5 @@
-"""Programs that go wrong at one stage of torch.compile: the stage is named, and what of it, by running them."""
+"""Programs that go wrong at one stage of torch.compile: the stage is named, and what of it, by
+running them."""
 
 from __future__ import annotations
 
@@ -73,10 +74,14 @@ def subject(folder: Path, program: str) -> Subject:
     """The program as the default variant."""
     (folder / "model.py").write_text(program)
     base = RunSpec(target=f"{folder}/model.py:forward")
-    replays = Replays(Request.of(base), folder / "bench", Setup(python=str(probe_python()), timeout_s=300))
+    replays = Replays(
+        Request.of(base), folder / "bench", Setup(python=str(probe_python()), timeout_s=300)
+    )
     reference = Reference(replays, Program(), on_phase=lambda _phase: None)
     changes = {"backend": INDUCTOR}
-    return Subject(replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default")
+    return Subject(
+        replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default"
+    )
 
 
 def followed(folder: Path, program: str, *, is_minified: bool = False) -> Stages:
@@ -86,18 +91,29 @@ def followed(folder: Path, program: str, *, is_minified: bool = False) -> Stages
         stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
         if not is_minified:
             return stages
-        return minified(found, stages, folder / "minified", timeout_s=300, on_phase=lambda _phase: None)
+        return minified(
+            found, stages, folder / "minified", timeout_s=300, on_phase=lambda _phase: None
+        )
 
 
 @pytest.mark.nightly
-def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_inductor_writes_is_found_and_made_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     monkeypatch.chdir(theirs)
     stages = followed(tmp_path, KERNEL, is_minified=True)
-    assert (stages.first, stages.part, stages.note) == (INDUCTOR, "the lowering of aten.relu.default", None)
+    assert (stages.first, stages.part, stages.note) == (
+        INDUCTOR,
+        "the lowering of aten.relu.default",
+        None,
+    )
     lowering = "torch._inductor.lowering"
-    lines = (f"import {lowering}", f"{lowering}.make_fallback(torch.ops.aten.relu.default, override_decomp=True)")
+    lines = (
+        f"import {lowering}",
+        f"{lowering}.make_fallback(torch.ops.aten.relu.default, override_decomp=True)",
+    )
     assert stages.workaround == Workaround(lines=lines)
     assert stages.results[3].outcome == "wrong"
     assert stages.reproducer == str(tmp_path / "minified" / "repro.py")
@@ -109,9 +125,15 @@ def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, m
 
 def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Path) -> None:
     stages = followed(tmp_path, DECOMPOSITION)
-    assert (stages.first, stages.part) == (DECOMPOSED, "the decomposition of aten.hardswish.default")
+    assert (stages.first, stages.part) == (
+        DECOMPOSED,
+        "the decomposition of aten.hardswish.default",
+    )
     table = "torch._inductor.decomposition"
-    lines = (f"import {table}", f"{table}.decompositions.pop(torch.ops.aten.hardswish.default, None)")
+    lines = (
+        f"import {table}",
+        f"{table}.decompositions.pop(torch.ops.aten.hardswish.default, None)",
+    )
     assert stages.workaround == Workaround(lines=lines)
     assert INDUCTOR not in {result.name for result in stages.results}
 

@@ -10,7 +10,14 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
 from graphdoctor.studies.bench.rounds import Turns
-from graphdoctor.studies.bench.timings import NEEDS_CUDA, Measured, Timing, Timings, throughput_of, variant_of
+from graphdoctor.studies.bench.timings import (
+    NEEDS_CUDA,
+    Measured,
+    Timing,
+    Timings,
+    throughput_of,
+    variant_of,
+)
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from tests.each import for_each
@@ -40,7 +47,9 @@ def turns(us: float) -> Turns:
 
 def eager(**more: Any) -> Measured:
     spec = VariantSpec("eager", is_eager=True)
-    return Measured(spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more)
+    return Measured(
+        spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more
+    )
 
 
 def shown(one: Measured, reference: Measured | None = None) -> Any:
@@ -48,7 +57,13 @@ def shown(one: Measured, reference: Measured | None = None) -> Any:
 
 
 def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mode():
-    one = Measured(VariantSpec("default"), cold=start(10.5), warm=start(3.5), turns=turns(500.0), beside=turns(1000.0))
+    one = Measured(
+        VariantSpec("default"),
+        cold=start(10.5),
+        warm=start(3.5),
+        turns=turns(500.0),
+        beside=turns(1000.0),
+    )
     found = shown(one)
     assert (found.compile_cold_s, found.compile_warm_s) == (10.0, 3.0)
     assert (found.break_even_calls, found.break_even_warm.calls) == (20_000, 6_000)
@@ -58,14 +73,22 @@ def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mo
 
 def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
     cached = start(3.5, cache={"hits": 2, "misses": 1, "bypasses": 0})
-    found = shown(Measured(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0)))
+    found = shown(
+        Measured(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0))
+    )
     assert (found.compile_cold_s, found.compile_warm_s, found.compile_s) == (None, 3.0, 3.0)
     assert (found.break_even_cold, found.break_even_calls) == (None, 6_000)
     assert (found.cache.hits, found.cache.misses) == (2, 1)
 
 
 def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_nothing():
-    one = Measured(VariantSpec("default"), cold=start(0.4), warm=start(0.4), turns=turns(2000.0), beside=turns(1000.0))
+    one = Measured(
+        VariantSpec("default"),
+        cold=start(0.4),
+        warm=start(0.4),
+        turns=turns(2000.0),
+        beside=turns(1000.0),
+    )
     found = shown(one)
     assert (found.judgement, found.break_even_calls, found.compile_cold_s) == ("slower", None, 0.0)
 
@@ -80,7 +103,8 @@ def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_noth
         ),
         (
             Measured(
-                VariantSpec("default"), ended=ProbeExit(status=None, reason="timeout", message="Stopped after 600 s.")
+                VariantSpec("default"),
+                ended=ProbeExit(status=None, reason="timeout", message="Stopped after 600 s."),
             ),
             "failed",
             "Stopped after 600 s",
@@ -95,12 +119,18 @@ def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_noth
 )
 def test_a_variant_without_times_says_why(one, status, reason):
     found = shown(one)
-    assert (found.status, found.reason, found.call_us, found.judgement) == (status, reason, None, "unknown")
+    assert (found.status, found.reason, found.call_us, found.judgement) == (
+        status,
+        reason,
+        None,
+        "unknown",
+    )
 
 
 def test_without_eager_mode_nothing_can_be_compared():
     failed = Measured(
-        VariantSpec("eager", is_eager=True), ended=ProbeExit(status=None, reason="error", message="It raised.")
+        VariantSpec("eager", is_eager=True),
+        ended=ProbeExit(status=None, reason="error", message="It raised."),
     )
     one = Measured(VariantSpec("default"))
     assert shown(failed, failed).status == "failed"
@@ -111,7 +141,9 @@ def test_without_eager_mode_nothing_can_be_compared():
     )
 
 
-@for_each("reason, was_stopped", [("timeout", True), ("killed", True), ("error", False), (None, False)])
+@for_each(
+    "reason, was_stopped", [("timeout", True), ("killed", True), ("error", False), (None, False)]
+)
 def test_what_was_stopped_is_not_run_again(reason, was_stopped):
     ended = None if reason is None else ProbeExit(status=None, reason=reason)
     assert Measured(VariantSpec("x"), ended=ended).was_stopped is was_stopped
@@ -127,7 +159,9 @@ class Devices:
         one.warm = start(3.5, uses_cuda=True)
 
     def compare(self, eager: Measured, others: Sequence[Measured], _program: Program) -> None:
-        eager.turns = Turns(medians_us=[4700.0, 4750.0, 4800.0, *[7000.0] * 5], times_us=[7000.0] * 8, call_count=8)
+        eager.turns = Turns(
+            medians_us=[4700.0, 4750.0, 4800.0, *[7000.0] * 5], times_us=[7000.0] * 8, call_count=8
+        )
         for one in others:
             one.turns, one.beside = turns(3100.0), eager.turns
 
@@ -148,7 +182,9 @@ class Devices:
         (None, None, False, [False, False]),
     ],
 )
-def test_where_a_call_waits_for_its_host_the_best_rounds_count(eager_us, compiled_us, is_of_best, waiting):
+def test_where_a_call_waits_for_its_host_the_best_rounds_count(
+    eager_us, compiled_us, is_of_best, waiting
+):
     eager = Measured(VariantSpec("eager", is_eager=True), warm=start(uses_cuda=True))
     ways: Any = Devices(eager=eager_us, default=compiled_us)
     timing = Timing(ways, BASE, Program(), 12, is_cold=False, is_precise=False)
@@ -156,7 +192,9 @@ def test_where_a_call_waits_for_its_host_the_best_rounds_count(eager_us, compile
     variants = [variant_of(one, timings, BASE) for one in (timings.eager, *timings.others)]
     assert [one.waits_for_host for one in variants] == waiting
     assert [one.device_us for one in variants] == [eager_us, compiled_us]
-    assert [one.time_us for one in variants] == ([4750.0, 3100.0] if is_of_best else [7000.0, 3100.0])
+    assert [one.time_us for one in variants] == (
+        [4750.0, 3100.0] if is_of_best else [7000.0, 3100.0]
+    )
     assert variants[1].speedup.is_of_best is is_of_best
     assert variants[1].speedup.ratio == (4750 / 3100 if is_of_best else 7000 / 3100)
     # What is won back is counted in the same times.

@@ -20,17 +20,36 @@ def names(*texts: str, base: RunSpec = BASE, is_all: bool = False) -> list[str]:
 
 def test_without_a_variant_there_are_eager_mode_and_the_user_s_own():
     assert names() == ["eager", "default"]
-    own = RunSpec(target="model.py", backend="inductor", mode="reduce-overhead", dynamic=True, options={"a.b": 1})
+    own = RunSpec(
+        target="model.py",
+        backend="inductor",
+        mode="reduce-overhead",
+        dynamic=True,
+        options={"a.b": 1},
+    )
     assert names(base=own) == ["eager", "mode=reduce-overhead dynamic=true option.a.b=1"]
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else():
-    base = RunSpec(target="model.py", backend="inductor", dynamic=False, config={"cache_size_limit": 3})
-    *_, variant = variants_of(["mode=max-autotune, config.assume_static_by_default=false regional"], base, is_all=False)
+    base = RunSpec(
+        target="model.py", backend="inductor", dynamic=False, config={"cache_size_limit": 3}
+    )
+    *_, variant = variants_of(
+        ["mode=max-autotune, config.assume_static_by_default=false regional"], base, is_all=False
+    )
     spec = variant.spec(base)
-    assert (spec.mode, spec.dynamic, spec.backend, spec.regional) == ("max-autotune", False, "inductor", True)
+    assert (spec.mode, spec.dynamic, spec.backend, spec.regional) == (
+        "max-autotune",
+        False,
+        "inductor",
+        True,
+    )
     assert spec.config == {"cache_size_limit": 3, "assume_static_by_default": False}
-    assert variant.arguments(base) == {"mode": "max-autotune", "dynamic": False, "assume_static_by_default": False}
+    assert variant.arguments(base) == {
+        "mode": "max-autotune",
+        "dynamic": False,
+        "assume_static_by_default": False,
+    }
 
 
 def test_another_backend_takes_no_mode_along():
@@ -70,7 +89,9 @@ def test_all_has_regional_compilation_where_blocks_repeat():
 
 
 def test_what_needs_cuda_is_known_before_it_is_run():
-    needing = [variant.name for variant in variants_of([], BASE, is_all=True) if variant.needs_cuda(BASE)]
+    needing = [
+        variant.name for variant in variants_of([], BASE, is_all=True) if variant.needs_cuda(BASE)
+    ]
     assert needing == ["mode=reduce-overhead", "mode=max-autotune", "backend=cudagraphs"]
 
 
@@ -107,11 +128,17 @@ def test_a_regional_run_is_named_so_beside_the_whole() -> None:
         (False, ("model = torch.compile(model, mode='max-autotune')",)),
     ],
 )
-def test_lines_that_compile_a_model_name_what_repeats(regional: bool, lines: tuple[str, ...]) -> None:
+def test_lines_that_compile_a_model_name_what_repeats(
+    regional: bool, lines: tuple[str, ...]
+) -> None:
     paths = ("layers.0", "layers.1", "layers.2")
-    layers = RepeatedBlocks(class_name="Layer", paths=paths, kinds=1, compiled_as="module", container="layers")
+    layers = RepeatedBlocks(
+        class_name="Layer", paths=paths, kinds=1, compiled_as="module", container="layers"
+    )
     changes = {"mode": "max-autotune", "regional": regional}
-    assert compile_lines(changes, RunSpec(target="model.py", backend="inductor"), (layers,)) == lines
+    assert (
+        compile_lines(changes, RunSpec(target="model.py", backend="inductor"), (layers,)) == lines
+    )
 
 
 # Sizes to run it with.

@@ -37,16 +37,18 @@ RECOMPILES = finding("GD212", "recompiled once").replace(changes=(change(),))
 EAGER_NOW = finding("GD201", "`forward` runs eagerly").replace(
     changes=(change(),), effects=Effects(skipped_frames=("forward",))
 )
-OVER = finding("GD201", "`Net.forward` is no longer compiled for new values from call 9 on").replace(
-    cost=Cost(compile_s=12.0)
-)
+OVER = finding(
+    "GD201", "`Net.forward` is no longer compiled for new values from call 9 on"
+).replace(cost=Cost(compile_s=12.0))
 WRONG = variant("c", 2000.0, status="wrong", correct=False)
 FAILED, SKIPPED = (
     ended("default", "failed", "RuntimeError: no kernel."),
     ended("b", "skipped", "there is no CUDA device"),
 )
 IN_GRAPHS = in_best_rounds(variant("mode=reduce-overhead", 2200.0), 2150.0, 1900.0)
-SKIP = CudaGraphSkip(kind="mutation", reason="mutated inputs", compile_id="0/0", file="/project/model.py", line=22)
+SKIP = CudaGraphSkip(
+    kind="mutation", reason="mutated inputs", compile_id="0/0", file="/project/model.py", line=22
+)
 NOT_IN_GRAPHS = in_best_rounds(variant("mode=reduce-overhead", 3900.0), 3100.0, 1620.0)
 UNTIMED = variant(call_us=None, speedup=None, judgement="unknown")
 
@@ -64,52 +66,90 @@ ANSWERS: dict[str, Sequence[Variant]] = {
     "none is faster": attention().variants,
     "the reason is the first of the variant nearest to eager": (
         *(eager(), variant("a", 6000.0, findings=(LIBRARY, OVERHEAD))),
-        variant("b", 9000.0, findings=(finding("GD301", "guards take a third of a call", call_us=900.0),)),
+        variant(
+            "b",
+            9000.0,
+            findings=(finding("GD301", "guards take a third of a call", call_us=900.0),),
+        ),
     ),
     "what eager mode does too is no reason": (eager(), slow(PRODUCTS)),
     "compile time is no reason for slow calls": (eager(), slow(COMPILES)),
     "nor are recompiles": (eager(), slow(RECOMPILES)),
     "the first that is one": (eager(), slow(COMPILES, RECOMPILES, OVERHEAD)),
     "a recompile that leaves a function eager is one": (eager(), slow(EAGER_NOW)),
-    "so is a function over its limit, although its cost is compile time": (eager(), slow(OVER, median_us=9000.0)),
+    "so is a function over its limit, although its cost is compile time": (
+        eager(),
+        slow(OVER, median_us=9000.0),
+    ),
     "no measurable difference": (eager(), variant(median_us=5200.0), variant("b", 5230.0)),
     "the judgement counts, not the interval": (eager(), variant(judgement="same")),
     "two that can't be told apart, one compiles faster": (
         *(eager(), close("b", 2050.0, 8.0), close("a", 2000.0, 60.0), variant("c", 3000.0)),
     ),
-    "compile times that hardly differ": (eager(), close("a", 2000.0, 60.0), close("b", 2050.0, 58.0)),
+    "compile times that hardly differ": (
+        eager(),
+        close("a", 2000.0, 60.0),
+        close("b", 2050.0, 58.0),
+    ),
     "of two that can't be told apart, the one that changes least": (
         eager(4850.0),
         variant("default", 3310.0, eager_us=4850.0, cold_s=11.1, spread=0.04),
-        variant("mode=max-autotune-no-cudagraphs", 3270.0, eager_us=4850.0, cold_s=10.5, spread=0.04),
+        variant(
+            "mode=max-autotune-no-cudagraphs", 3270.0, eager_us=4850.0, cold_s=10.5, spread=0.04
+        ),
     ),
-    "an unknown compile time": (eager(), variant("a", 2000.0, cold_s=None), variant("b", 2010.0, cold_s=8.0)),
+    "an unknown compile time": (
+        eager(),
+        variant("a", 2000.0, cold_s=None),
+        variant("b", 2010.0, cold_s=8.0),
+    ),
     "it pays after hours": (eager(), variant(median_us=4999.0, cold_s=2000.0)),
     "it pays at once": (eager(), variant(median_us=2610.0, cold_s=0.002)),
     "it pays soon": (eager(), variant(median_us=2610.0, cold_s=0.1)),
     "it pays after seconds": (eager(), variant(median_us=2610.0, cold_s=40.0)),
     "it pays after days": (eager(), variant(median_us=5100.0, cold_s=90_000.0)),
-    "a slower one that pays off much sooner": (eager(), variant("a", 2000.0, cold_s=900.0), variant(cold_s=3.0)),
+    "a slower one that pays off much sooner": (
+        eager(),
+        variant("a", 2000.0, cold_s=900.0),
+        variant(cold_s=3.0),
+    ),
     "a wrong one is faster": (eager(), variant("a", 3000.0), WRONG),
     "a wrong one is all there is": (eager(), WRONG),
-    "a wrong one is slower": (eager(), variant("a", 3000.0), variant("c", 4000.0, status="wrong", correct=False)),
+    "a wrong one is slower": (
+        eager(),
+        variant("a", 3000.0),
+        variant("c", 4000.0, status="wrong", correct=False),
+    ),
     "results in doubt": (
-        *(eager(), variant(correct=None, correctness=None, reason="the program draws random numbers")),
+        *(
+            eager(),
+            variant(correct=None, correctness=None, reason="the program draws random numbers"),
+        ),
     ),
     "some failed": troubled().variants,
     "all failed": (eager(), FAILED, SKIPPED),
     "all were skipped": (eager(), SKIPPED),
     "many failed": (eager(), *(ended(f"v{number}", "failed", "x") for number in range(5))),
-    "a long reason": (eager(), ended("default", "failed", f"CppCompileError: {'x' * 300}\n\nint main() {{}}")),
+    "a long reason": (
+        eager(),
+        ended("default", "failed", f"CppCompileError: {'x' * 300}\n\nint main() {{}}"),
+    ),
     "eager mode failed": (ended(EAGER, "failed", "ValueError: bad shape"), variant()),
     "eager mode alone": (eager(),),
     "without times": (eager(), UNTIMED),
     "a call waits for its host": waiting().variants,
-    "nor is one faster that does": (waiting().variants[0], in_best_rounds(variant(), 4680.0, 1620.0)),
+    "nor is one faster that does": (
+        waiting().variants[0],
+        in_best_rounds(variant(), 4680.0, 1620.0),
+    ),
     "with CUDA graphs none waits": waiting(IN_GRAPHS).variants,
     "it waits although it asks for CUDA graphs": waiting(NOT_IN_GRAPHS).variants,
-    "torch skipped them": waiting(NOT_IN_GRAPHS.replace(cuda_graphs=CudaGraphs(captured=0, skipped=(SKIP,)))).variants,
-    "outputs await their backward pass": waiting(NOT_IN_GRAPHS.replace(awaits_backward=True)).variants,
+    "torch skipped them": waiting(
+        NOT_IN_GRAPHS.replace(cuda_graphs=CudaGraphs(captured=0, skipped=(SKIP,)))
+    ).variants,
+    "outputs await their backward pass": waiting(
+        NOT_IN_GRAPHS.replace(awaits_backward=True)
+    ).variants,
     "CUDA graphs failed": waiting(ended("mode=reduce-overhead", "failed", "x")).variants,
     "nothing was compiled": (eager(), variant("default", 5230.0, judgement="same", graphs=0)),
 }
@@ -137,7 +177,9 @@ def test_a_call_that_waits_names_what_was_not_measured_with_cuda_graphs(argument
     assert verdict((slow, default.replace(arguments=arguments)), QUIET).untried == untried
     if untried is not None:
         parsed = parse_variant(untried, RunSpec(**{"backend": "inductor", **arguments}))
-        assert asks_for_cuda_graphs(parsed.arguments(RunSpec(**{"backend": "inductor", **arguments})))
+        assert asks_for_cuda_graphs(
+            parsed.arguments(RunSpec(**{"backend": "inductor", **arguments}))
+        )
 
 
 def test_compiling_that_costs_nothing_pays_off_after_a_call() -> None:
@@ -152,8 +194,12 @@ def test_a_noisy_machine_is_said() -> None:
 def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Sweep:
     """Sizes, each with the time of a call of ``default``; None if eager mode fails there."""
     failed = (ended(EAGER, "failed", "out of memory"),)
-    found = ((size, failed if us is None else (eager(), variant(median_us=us))) for size, us in speeds)
-    points = tuple(SweepPoint(size=size, variants=variants, noise=noise) for size, variants in found)
+    found = (
+        (size, failed if us is None else (eager(), variant(median_us=us))) for size, us in speeds
+    )
+    points = tuple(
+        SweepPoint(size=size, variants=variants, noise=noise) for size, variants in found
+    )
     return Sweep(sources=("x.shape[0]",), points=points)
 
 
@@ -175,7 +221,15 @@ def test_a_sweep_says_where_it_begins_to_pay_and_its_best_is_that_of_the_largest
 
 def test_a_wide_interval_says_nothing_of_a_variant() -> None:
     wide = variant(median_us=5000.0, spread=0.4)
-    assert verdict([eager(), wide], QUIET).text == "Too noisy to say whether default is faster than eager."
-    assert verdict([eager(), wide], NOISY).text == "Too noisy to say whether default is faster than eager."
+    assert (
+        verdict([eager(), wide], QUIET).text
+        == "Too noisy to say whether default is faster than eager."
+    )
+    assert (
+        verdict([eager(), wide], NOISY).text
+        == "Too noisy to say whether default is faster than eager."
+    )
     both = verdict([eager(), wide, variant("b", 6000.0)], QUIET).text
-    assert both.startswith("No variant is measurably faster than eager: default: too noisy to say, b ")
+    assert both.startswith(
+        "No variant is measurably faster than eager: default: too noisy to say, b "
+    )

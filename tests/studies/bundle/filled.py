@@ -11,7 +11,8 @@ Model = TypeVar("Model", bound=Fact)
 
 
 def filled(model: type[Model], text: str) -> Model:
-    """An instance with this text in every field that takes any text, and one item in every collection."""
+    """An instance with this text in every field that takes any text, and one item in every
+    collection."""
     return model(**{name: _value(kind, text) for name, kind in field_types(model).items()})
 
 

@@ -87,7 +87,9 @@ def write_program(folder: Path) -> tuple[Path, dict[str, str]]:
     program.write_text(PROGRAM)
     (home / "qzsecrethomefile.py").write_text(HOME_FILE)
     variables = {"HOME": str(home), "QZSECRETVARIABLE": "qzsecretenvironment"}
-    return program, variables | {"TORCHINDUCTOR_AUTOHEURISTIC_LOG_PATH": str(folder / "qzsecretcache")}
+    return program, variables | {
+        "TORCHINDUCTOR_AUTOHEURISTIC_LOG_PATH": str(folder / "qzsecretcache")
+    }
 
 
 def texts_of(bundle: Path) -> dict[str, str]:
@@ -97,6 +99,8 @@ def texts_of(bundle: Path) -> dict[str, str]:
         for name in archive.namelist():
             text = archive.read(name).decode("utf-8", "replace")
             found[name] = (name + text).lower()
-            for blob, packed in re.findall(r'<script type="application/octet-stream" id="(.+?)">(.+?)</script>', text):
+            for blob, packed in re.findall(
+                r'<script type="application/octet-stream" id="(.+?)">(.+?)</script>', text
+            ):
                 found[f"{name}#{blob}"] = gzip.decompress(base64.b64decode(packed)).decode().lower()
     return found

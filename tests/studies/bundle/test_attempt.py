@@ -16,16 +16,26 @@ FINISHED = ProbeExit(status=0, reason="finished")
 
 
 def run(*prints: str, file: str = "/run/reproduce.py", **facts: Any) -> Recording:
-    breaks = tuple(record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints))
+    breaks = tuple(
+        record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints)
+    )
     return recording(breaks=breaks).replace(**{"exit": FINISHED, **facts})
 
 
 def failing(name: str) -> ProbeExit:
-    return ProbeExit(status=1, reason="error", message=f"The program failed: {name}: x", error_type=name)
+    return ProbeExit(
+        status=1, reason="error", message=f"The program failed: {name}: x", error_type=name
+    )
 
 
 def failing_call(name: str) -> tuple[Call, ...]:
-    return (Call(index=1, outcome="error", error=CallError(type=name, message="x", traceback="", from_compiler=True)),)
+    return (
+        Call(
+            index=1,
+            outcome="error",
+            error=CallError(type=name, message="x", traceback="", from_compiler=True),
+        ),
+    )
 
 
 def test_the_same_breaks_are_the_same_in_whichever_file_they_lie():
@@ -43,10 +53,25 @@ def test_a_missing_break_and_another_one_are_named():
 @for_each(
     "before, after, is_same, words",
     [
-        ({"exit": failing("ValueError")}, {"exit": failing("ValueError")}, True, "fails with ValueError as recorded"),
-        ({"calls": failing_call("a.b.Unsupported")}, {"exit": failing("Unsupported")}, True, "fails with Unsupported"),
+        (
+            {"exit": failing("ValueError")},
+            {"exit": failing("ValueError")},
+            True,
+            "fails with ValueError as recorded",
+        ),
+        (
+            {"calls": failing_call("a.b.Unsupported")},
+            {"exit": failing("Unsupported")},
+            True,
+            "fails with Unsupported",
+        ),
         # The name of one is in the other's message.
-        ({"calls": failing_call("Error")}, {"exit": failing("ValueError")}, False, "doesn't fail with Error"),
+        (
+            {"calls": failing_call("Error")},
+            {"exit": failing("ValueError")},
+            False,
+            "doesn't fail with Error",
+        ),
         ({"exit": failing("ValueError")}, {}, False, "doesn't fail with ValueError"),
         (
             {},
@@ -73,5 +98,7 @@ def test_a_file_of_the_project_that_the_script_still_needs_is_named():
     outside = tuple(found.replace(file="/project/layers.py") for found in after.frames)
     within = tuple(found.replace(file="/run/reproduce.py") for found in after.frames)
     assert outside
-    words = [compared(run("a"), run("a", frames=frames), FOLDER).words for frames in (outside, within)]
+    words = [
+        compared(run("a"), run("a", frames=frames), FOLDER).words for frames in (outside, within)
+    ]
     assert ["layers.py" in text for text in words] == [True, False]

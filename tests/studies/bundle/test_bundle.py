@@ -1,4 +1,5 @@
-"""``graphdoctor bundle``: what is in the zip, what is not when it is redacted, and what it says of bad input."""
+"""``graphdoctor bundle``: what is in the zip, what is not when it is redacted, and what it says of
+bad input."""
 
 from __future__ import annotations
 
@@ -33,7 +34,12 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which a program full of marks was recorded, its last call failing."""
     program, variables = write_program(tmp_path_factory.mktemp("marked"))
     process = run_command(
-        "explain", program.name, "--format", "json", cwd=program.parent, env=clean_environment(**variables)
+        "explain",
+        program.name,
+        "--format",
+        "json",
+        cwd=program.parent,
+        env=clean_environment(**variables),
     )
     assert "qzsecretmessage" in process.stderr
     return program.parent
@@ -52,12 +58,22 @@ def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here)
     (log,) = (work / ".graphdoctor").glob("*/trace/*.log")
     names = names_in(work / "bundle.zip")
     assert f"recording/trace/{log.name}" in names
-    assert names[:6] == ["README.md", "issue.md", "diagnosis.json", "report.html", "environment.txt", "reproduce.py"]
+    assert names[:6] == [
+        "README.md",
+        "issue.md",
+        "diagnosis.json",
+        "report.html",
+        "environment.txt",
+        "reproduce.py",
+    ]
     (work / "unzipped").mkdir()
     with zipfile.ZipFile(work / "bundle.zip") as archive:
         archive.extractall(work / "unzipped")
     report = run_here("report", "unzipped/recording", "--format", "json")
-    again, written = json.loads(report.stdout), json.loads((work / "unzipped" / "diagnosis.json").read_text())
+    again, written = (
+        json.loads(report.stdout),
+        json.loads((work / "unzipped" / "diagnosis.json").read_text()),
+    )
     assert again["summary"] == written["summary"]
     read_fact(Diagnosis, written)
     assert "It was not run (--no-try)." in (work / "unzipped" / "issue.md").read_text()
@@ -75,16 +91,26 @@ def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here)
     # The script needs nothing but torch.
     code = "import sys, runpy; runpy.run_path('reproduce.py', run_name='__main__'); print('graphdoctor' in sys.modules)"
     process = subprocess.run(
-        [sys.executable, "-c", code], cwd=work / "unzipped", capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code],
+        cwd=work / "unzipped",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert process.stdout == "False\n", process.stderr
 
 
 @pytest.mark.slow
 def test_the_script_is_run_and_shows_what_the_recording_shows(marked, tmp_path):
-    variables = {"HOME": str(marked.parent / "qzsecretuser"), "QZSECRETVARIABLE": "qzsecretenvironment"}
+    variables = {
+        "HOME": str(marked.parent / "qzsecretuser"),
+        "QZSECRETVARIABLE": "qzsecretenvironment",
+    }
     output = tmp_path / "bundle.zip"
-    process = run_command("bundle", "-o", output, cwd=marked, env=clean_environment(**variables), status=0)
+    process = run_command(
+        "bundle", "-o", output, cwd=marked, env=clean_environment(**variables), status=0
+    )
     found = texts_of(output)
     assert "it has the same" in process.stderr
     assert "fails with valueerror as recorded" in found["issue.md"]
@@ -99,8 +125,12 @@ def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
     output = tmp_path / "bundle.zip"
     run_command("bundle", "--redact", "-o", output, cwd=marked, status=0)
     found = texts_of(output)
-    assert {"report.html#data-graphs", "report.html#data-guards", "recording/probe.jsonl"} < set(found)
-    assert not [name for name in found if name.startswith(("reproduce", "modules", "recording/request"))]
+    assert {"report.html#data-graphs", "report.html#data-guards", "recording/probe.jsonl"} < set(
+        found
+    )
+    assert not [
+        name for name in found if name.startswith(("reproduce", "modules", "recording/request"))
+    ]
     for name, text in found.items():
         for mark in (MARK, NUMBER, OTHER_NUMBER, str(marked).lower()):
             assert mark not in text, f"{mark} in {name}"
@@ -132,7 +162,9 @@ TOKENS = ("kept-", "it'", "it\\'", "it\\\\'")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_bundle_has_the_values_of_guarded_environment_variables_only_when_asked(tmp_path, run_here, packed):
+def test_a_bundle_has_the_values_of_guarded_environment_variables_only_when_asked(
+    tmp_path, run_here, packed
+):
     (tmp_path / "train.py").write_text(READS_THE_ENVIRONMENT)
     run_here("run", "train.py", status=0)
     (place,) = (path for path in (tmp_path / ".graphdoctor").iterdir() if path.is_dir())
@@ -144,12 +176,17 @@ def test_a_bundle_has_the_values_of_guarded_environment_variables_only_when_aske
 
     assert "left out: The values of 2 environment variables that torch guards" in process.stderr
     found = evidence_in(tmp_path / "bundle.zip")
-    assert any('== "in the source"' in text for name, text in found.items() if name.endswith(".log"))
-    assert not [(name, token) for name, text in found.items() for token in TOKENS if f"b'{token}" in text]
+    assert any(
+        '== "in the source"' in text for name, text in found.items() if name.endswith(".log")
+    )
+    assert not [
+        (name, token) for name, text in found.items() for token in TOKENS if f"b'{token}" in text
+    ]
     with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
         archive.extractall(tmp_path / "unzipped")
     again, before = (
-        json.loads(run_here("report", folder, "--format", "json").stdout) for folder in ("unzipped/recording", place)
+        json.loads(run_here("report", folder, "--format", "json").stdout)
+        for folder in ("unzipped/recording", place)
     )
     assert again["summary"] == before["summary"]
     assert again["recording"]["gaps"] == before["recording"]["gaps"]
@@ -199,7 +236,8 @@ def test_a_launcher_s_console_is_read_again(tmp_path, run_here, options):
     with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
         archive.extractall(tmp_path / "unzipped")
     again, before = (
-        json.loads(run_here("report", folder, "--format", "json").stdout) for folder in ("unzipped/recording", "job")
+        json.loads(run_here("report", folder, "--format", "json").stdout)
+        for folder in ("unzipped/recording", "job")
     )
     assert again["summary"] == before["summary"]
     assert again["summary"]["break_sites"] == 1

@@ -1,4 +1,5 @@
-"""Nothing of a recording is run that somebody else could have written: ``bundle``, the one command that runs any."""
+"""Nothing of a recording is run that somebody else could have written: ``bundle``, the one command
+that runs any."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ CODE = "import os\nos.system('touch ran-by-code')\ndef build():\n    return abs\
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A recording whose interpreter writes a file when it is started, in a project's own folder for recordings."""
+    """A recording whose interpreter writes a file when it is started, in a project's own folder for
+    recordings."""
     folder = tmp_path / ".graphdoctor" / "20260101-000000-000000-item"
     shutil.copytree(REPOSITORY / "tests" / "recordings" / "2.13.0" / "item", folder)
     interpreter = tmp_path / "python"
@@ -33,11 +35,15 @@ def hostile(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_recording_from_elsewhere_is_bundled_without_running_anything(hostile, tmp_path, run_here):
+def test_a_recording_from_elsewhere_is_bundled_without_running_anything(
+    hostile, tmp_path, run_here
+):
     process = run_here("bundle", status=0)
     assert not (tmp_path / "ran").exists()
     assert "It was not run: nothing shows that the recording was made by you" in process.stderr
-    assert f"hint: bundle --run shows its code and runs it with {tmp_path}/python." in process.stderr
+    assert (
+        f"hint: bundle --run shows its code and runs it with {tmp_path}/python." in process.stderr
+    )
     with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
         assert "ran-by-code" in archive.read("reproduce.py").decode()
         assert "It was not run" in archive.read("issue.md").decode()
@@ -60,7 +66,9 @@ def test_a_signature_without_the_key_is_none(hostile, tmp_path, run_here, signat
 @pytest.mark.slow
 def test_other_commands_on_it_run_nothing(hostile, tmp_path, run_here):
     for command in ("report", "recompiles", "guards", "lint"):
-        run_here(command, *([hostile] if command in ("report", "recompiles", "guards") else [tmp_path]))
+        run_here(
+            command, *([hostile] if command in ("report", "recompiles", "guards") else [tmp_path])
+        )
     run_here("recompiles", hostile, "--what-if")
     run_here("recompiles", "--what-if")
     run_here("fix", hostile)
@@ -69,12 +77,16 @@ def test_other_commands_on_it_run_nothing(hostile, tmp_path, run_here):
 
 
 @pytest.mark.slow
-def test_a_recording_that_was_made_here_is_run_and_a_changed_or_moved_one_is_not(recorded, tmp_path, run_cli):
+def test_a_recording_that_was_made_here_is_run_and_a_changed_or_moved_one_is_not(
+    recorded, tmp_path, run_cli
+):
     work = tmp_path / "work"
     shutil.copytree(recorded, work, ignore=shutil.ignore_patterns(".graphdoctor"))
     assert run_cli("explain", "clean.py", "-q", cwd=work).returncode == 0
     assert "On its own, it has no graph break, as recorded" in run_cli("bundle", cwd=work).stderr
-    other_user = run_cli("bundle", "-o", "b.zip", cwd=work, env=clean_environment(XDG_STATE_HOME=str(tmp_path / "x")))
+    other_user = run_cli(
+        "bundle", "-o", "b.zip", cwd=work, env=clean_environment(XDG_STATE_HOME=str(tmp_path / "x"))
+    )
     assert "It was not run" in other_user.stderr
     shutil.copytree(work, tmp_path / "moved")
     assert "It was not run" in run_cli("bundle", "-o", "c.zip", cwd=tmp_path / "moved").stderr

@@ -1,4 +1,5 @@
-"""Links in a recording are not followed: it can come from anywhere, and a bundle goes to everybody."""
+"""Links in a recording are not followed: it can come from anywhere, and a bundle goes to
+everybody."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def recording(tmp_path: Path) -> Path:
 
 def replaced_by_link(path: Path, outside: Path) -> None:
     """The file lies elsewhere now, with a secret in it."""
-    outside.write_bytes(path.read_bytes() + f"\n{SECRET}\n".encode() if path.exists() else SECRET.encode())
+    outside.write_bytes(
+        path.read_bytes() + f"\n{SECRET}\n".encode() if path.exists() else SECRET.encode()
+    )
     path.unlink(missing_ok=True)
     path.symlink_to(outside)
 
@@ -44,7 +47,10 @@ def test_a_file_that_is_a_link_is_left_out(recording, tmp_path, run_here, name):
 def test_a_log_and_a_recording_that_are_links_are_none(recording, tmp_path, run_here, command):
     replaced_by_link(next((recording / "trace").glob("*.log")), tmp_path / "log")
     process = run_here(command, recording)
-    assert (process.returncode, "can't be read: it's a symbolic link" in process.stderr) == (2, True)
+    assert (process.returncode, "can't be read: it's a symbolic link" in process.stderr) == (
+        2,
+        True,
+    )
     assert SECRET not in process.stdout + process.stderr
     recording.rename(tmp_path / "outside")
     recording.symlink_to(tmp_path / "outside")

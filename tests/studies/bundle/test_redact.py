@@ -1,4 +1,5 @@
-"""What a redaction lets through: nothing but what a table names, and that only where it is torch's or Python's own."""
+"""What a redaction lets through: nothing but what a table names, and that only where it is torch's
+or Python's own."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ ENVIRONMENT = Environment(
     stdlib_root="/usr/lib/python3.11",
     site_roots=("/venv/lib/python3.11/site-packages",),
 )
-MARKS = ("qzsecret", "/home/qzsecret/qzsecret.py", "qzsecret: qzsecret 'qzsecret' == 5", "QZSECRET", "L['qzsecret'].x")
+MARKS = (
+    "qzsecret",
+    "/home/qzsecret/qzsecret.py",
+    "qzsecret: qzsecret 'qzsecret' == 5",
+    "QZSECRET",
+    "L['qzsecret'].x",
+)
 
 
 def redaction() -> Redaction:
@@ -58,7 +65,8 @@ def _marked(value: Any, mark: str) -> Any:
     """JSON with every text replaced; keys, and what tells records apart, stay."""
     if isinstance(value, dict):
         return {
-            key: item if key in ("encoding", "opcode", "kind") else _marked(item, mark) for key, item in value.items()
+            key: item if key in ("encoding", "opcode", "kind") else _marked(item, mark)
+            for key, item in value.items()
         }
     if isinstance(value, list):
         return [_marked(item, mark) for item in value]
@@ -75,9 +83,14 @@ def test_no_text_of_any_record_goes_through_unread(log, mark):
             try:
                 payload = json.dumps(_marked(json.loads(payload or ""), mark))
             except ValueError:
-                payload = payload and f'{mark}\n  File "{mark}", line 1, in {mark}\n    {mark}\n{mark}: {mark}'
+                payload = (
+                    payload
+                    and f'{mark}\n  File "{mark}", line 1, in {mark}\n    {mark}\n{mark}: {mark}'
+                )
             value = _marked(record.value, mark)
-            changed = Record(record.kind, record.is_artifact, value, record.metadata | {"stack": mark}, payload)
+            changed = Record(
+                record.kind, record.is_artifact, value, record.metadata | {"stack": mark}, payload
+            )
             redacted = redactor.record(changed)
             count += redacted is not None
             assert "qzsecret" not in json.dumps(redacted).lower(), record.kind
@@ -91,7 +104,14 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     known = [
         {"event": "config", "values": {"torch._dynamo.config.x": mark, mark: "True"}},
         {"event": "gap", "kind": mark, "message": mark},
-        {"event": "call_failed", "index": 1, "type": mark, "message": mark, "traceback": mark, "eager": mark},
+        {
+            "event": "call_failed",
+            "index": 1,
+            "type": mark,
+            "message": mark,
+            "traceback": mark,
+            "eager": mark,
+        },
         {"event": "error", "type": mark, "message": mark, "hint": mark, "traceback": mark},
         {"event": "variation", "expression": mark},
         {"event": mark},
@@ -106,7 +126,14 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     assert "qzsecret" not in json.dumps([shown_events, redaction().meta(meta)]).lower()
 
 
-@for_each("text", [*STATE_NAMES, expression("L['self'].forward.__closure__[0].cell_contents"), expression("___stack1")])
+@for_each(
+    "text",
+    [
+        *STATE_NAMES,
+        expression("L['self'].forward.__closure__[0].cell_contents"),
+        expression("___stack1"),
+    ],
+)
 def test_our_own_words_for_what_changed_stay(text):
     assert shown().expression(text) == text
 
@@ -130,9 +157,21 @@ def test_a_phase_is_told_unless_it_has_values_in_it(phase, told):
 
 
 def test_a_traceback_of_the_program_keeps_places_and_types_and_nothing_that_it_says():
-    lines = ("Traceback (most recent call last):", '  File "/project/model.py", line 3, in forward', "    raise error")
-    message = ("ValueError: input type is not a list", '  File "/project/model.py", line 3', "    None")
-    told = ("Traceback (most recent call last):", '  File "file1.py", line 3, in forward', "ValueError")
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/project/model.py", line 3, in forward',
+        "    raise error",
+    )
+    message = (
+        "ValueError: input type is not a list",
+        '  File "/project/model.py", line 3',
+        "    None",
+    )
+    told = (
+        "Traceback (most recent call last):",
+        '  File "file1.py", line 3, in forward',
+        "ValueError",
+    )
     assert shown().traceback("\n".join((*lines, *message))) == "\n".join(told)
 
 
@@ -152,10 +191,21 @@ def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
 
 
 def test_events_keep_counts_times_and_public_names():
-    measured = {"extra_calls": 1, "extra_compiles": 0, "eager_op_names": {"aten::add": 1, "qzsecret::f": 1}}
+    measured = {
+        "extra_calls": 1,
+        "extra_compiles": 0,
+        "eager_op_names": {"aten::add": 1, "qzsecret::f": 1},
+    }
     events = [
-        {"event": "environment", "torch": "2.13.0", "packages": {"numpy": "2.1.0", "qzsecret": "1.0"}},
-        {"event": "config", "values": {"torch._dynamo.config.recompile_limit": "2", "qzsecret": "True"}},
+        {
+            "event": "environment",
+            "torch": "2.13.0",
+            "packages": {"numpy": "2.1.0", "qzsecret": "1.0"},
+        },
+        {
+            "event": "config",
+            "values": {"torch._dynamo.config.recompile_limit": "2", "qzsecret": "True"},
+        },
         {"event": "coverage", "graph_ops": 3, "eager_ops": 2, **measured},
         {
             "event": "lane",
@@ -166,19 +216,41 @@ def test_events_keep_counts_times_and_public_names():
     environment, config, coverage, lane = redaction().events(events)
     assert (environment["torch"], environment["packages"]) == ("2.13.0", {"numpy": "2.1.0"})
     assert config["values"] == {"torch._dynamo.config.recompile_limit": "2"}
-    assert (coverage["graph_ops"], coverage["eager_ops"], sum(coverage["eager_op_names"].values())) == (3, 2, 2)
+    assert (
+        coverage["graph_ops"],
+        coverage["eager_ops"],
+        sum(coverage["eager_op_names"].values()),
+    ) == (3, 2, 2)
     assert coverage["eager_op_names"]["aten::add"] == 1
-    assert lane["segments"] == [["eager", 0.0, 1.0, {"aten::add": 1}, 1], ["compile", 1.0, 2.0, "0/1", 0]]
+    assert lane["segments"] == [
+        ["eager", 0.0, 1.0, {"aten::add": 1}, 1],
+        ["compile", 1.0, 2.0, "0/1", 0],
+    ]
 
 
 def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_programs():
-    values = {"timeout_s": 3, "phase": "call 2", "python": "qzsecret", "near": ["qzsecret"], "qzsecret": 1}
+    values = {
+        "timeout_s": 3,
+        "phase": "call 2",
+        "python": "qzsecret",
+        "near": ["qzsecret"],
+        "qzsecret": 1,
+    }
     kept = {"timeout_s": 3, "phase": "call 2", "python": "…", "near": []}
-    ended = {"reason": "timeout", "hint_code": "timeout", "hint_values": values, "error_type": "my.QzsecretError"}
+    ended = {
+        "reason": "timeout",
+        "hint_code": "timeout",
+        "hint_values": values,
+        "error_type": "my.QzsecretError",
+    }
     (event,) = redaction().events([{"event": "error", "code": "timeout", "values": values}])
     assert event == {"event": "error", "code": "timeout", "values": kept}
     meta = redaction().meta({"exit": ended})["exit"]
-    assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == ("timeout", kept, "name1.name2")
+    assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == (
+        "timeout",
+        kept,
+        "name1.name2",
+    )
     before = read_recording(RECORDINGS / "2.13.0" / "item")
     diagnosis = diagnosed(before, root=Path("/"), exit=ProbeExit(status=1, **ended))
     assert redaction().redacted(diagnosis).recording.exit.hint_values == kept
@@ -194,7 +266,9 @@ def _read(content: bytes) -> Recording:
 @for_each("log", LOGS)
 def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
     before = read_recording(log)
-    ((_, content),) = Redaction(before.environment, Path("/")).files([(f"recording/trace/{log.name}", log)], [])
+    ((_, content),) = Redaction(before.environment, Path("/")).files(
+        [(f"recording/trace/{log.name}", log)], []
+    )
     after = _read(content)
     assert not [gap for gap in after.gaps if gap.code == "GD902"]
     old, new = (diagnosed(found, root=Path("/")) for found in (before, after))
@@ -241,8 +315,14 @@ def test_a_name_has_one_pseudonym_wherever_it_stands():
 @for_each(
     "path, told",
     [
-        ("/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "/site-packages/torch/nn/modules/linear.py"),
-        ("/other/site-packages/transformers/models/gpt2.py", "/site-packages/transformers/models/gpt2.py"),
+        (
+            "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py",
+            "/site-packages/torch/nn/modules/linear.py",
+        ),
+        (
+            "/other/site-packages/transformers/models/gpt2.py",
+            "/site-packages/transformers/models/gpt2.py",
+        ),
         ("/venv/lib/python3.11/site-packages/qzsecret/core.py", "/site-packages/package/file1.py"),
         ("/usr/lib/python3.11/json/decoder.py", "/lib/python3.0/json/decoder.py"),
         ("/home/me/lib/python3.11/qzsecret.py", "file1.py"),
@@ -289,7 +369,11 @@ def test_arguments_keep_dtype_and_shape(text, told):
         (public.printed_value, "True", "True"),
         (public.printed_value, "12", "12"),
         (public.printed_value, "'qzsecret'", "…"),
-        (public.config_name, "torch._dynamo.config.recompile_limit", "torch._dynamo.config.recompile_limit"),
+        (
+            public.config_name,
+            "torch._dynamo.config.recompile_limit",
+            "torch._dynamo.config.recompile_limit",
+        ),
         (public.config_name, "qzsecret.config.x", None),
         (public.backend, "inductor", "inductor"),
         (public.backend, "qzsecret", "…"),
@@ -324,24 +408,44 @@ def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
 def test_a_package_outside_site_packages_is_known_by_the_folders_of_the_environment():
     environment = Environment(torch_root="/opt/build/torch", site_roots=("/opt/packages",))
     there = Public(environment, Path("/project"))
-    assert there.file("/opt/build/torch/nn/modules/linear.py") == "/site-packages/torch/nn/modules/linear.py"
+    assert (
+        there.file("/opt/build/torch/nn/modules/linear.py")
+        == "/site-packages/torch/nn/modules/linear.py"
+    )
     assert there.file("/opt/packages/numpy/core.py") == "/site-packages/numpy/core.py"
     assert there.file("/opt/packagesqzsecret/numpy/core.py") == "file1.py"
 
 
 def test_the_registry_tells_which_words_are_torchs():
     words = BreakWords(None)
-    printed = "Dynamo does not know how to trace builtin operator `print` with argument types ['str']"
+    printed = (
+        "Dynamo does not know how to trace builtin operator `print` with argument types ['str']"
+    )
     assert words.kept(printed, "GB0059") == printed
-    assert words.kept("User-inserted graph break. Message: launch Monday", "GB0025").endswith("Message: …")
+    assert words.kept("User-inserted graph break. Message: launch Monday", "GB0025").endswith(
+        "Message: …"
+    )
     assert words.kept("  in forward, code: if y.sum() > 3:", "GB0170") == "  …"
     assert "Failed to trace builtin operator" in words.types
 
 
 def test_the_target_s_event_hides_nothing_that_recording_json_says() -> None:
-    blocks = [{"class_name": "Block", "paths": ["layers.0", "qzsecret.1"], "kinds": 1, "compiled_as": "module"}]
+    blocks = [
+        {
+            "class_name": "Block",
+            "paths": ["layers.0", "qzsecret.1"],
+            "kinds": 1,
+            "compiled_as": "module",
+        }
+    ]
     blocks[0]["container"] = "qzsecret.layers"
-    event = {"event": "target", "name": "Net", "kind": "module", "class_name": "Net", "blocks": blocks}
+    event = {
+        "event": "target",
+        "name": "Net",
+        "kind": "module",
+        "class_name": "Net",
+        "blocks": blocks,
+    }
     (redacted,) = redaction().events([event])
     assert redacted.keys() == event.keys()
     (found,) = redacted["blocks"]

@@ -37,7 +37,12 @@ HELPER = "import math\n\n\ndef double(x):\n    return x * 2\n"
 
 
 def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) -> Recording:
-    info = {"name": "Net", "kind": "module class", "file": FILE, "inputs_from": INPUTS_FROM_OPTIONS} | target
+    info = {
+        "name": "Net",
+        "kind": "module class",
+        "file": FILE,
+        "inputs_from": INPUTS_FROM_OPTIONS,
+    } | target
     return Recording(
         environment=Environment(),
         target=TargetInfo(**info),
@@ -49,7 +54,9 @@ def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) ->
         graphs=(),
         breaks=(),
         coverage=None,
-        picture=Picture(files=tuple(SourceText(file=file, text=text) for file, text in files.items())),
+        picture=Picture(
+            files=tuple(SourceText(file=file, text=text) for file, text in files.items())
+        ),
         gaps=(),
     )
 
@@ -90,14 +97,23 @@ def test_random_numbers_are_seeded_before_the_file_and_before_the_calls():
     text = script(seed=7)
     assert "torch.manual_seed(7)" in text
     first, second = (index for index in range(len(text)) if text.startswith("_seed()\n", index))
-    assert text.index("def _seed():") < first < text.index("class Net") < second < text.index("torch.compile(")
+    assert (
+        text.index("def _seed():")
+        < first
+        < text.index("class Net")
+        < second
+        < text.index("torch.compile(")
+    )
 
 
 def test_a_factory_that_gives_its_arguments_is_called_once_for_both():
     factory = "def make():\n    return Net(), torch.ones(2)\n"
     made = write_script(
         recording(
-            {FILE: TEXT.replace("import helper\n", "") + factory}, name="make", kind="factory", inputs_from="make()"
+            {FILE: TEXT.replace("import helper\n", "") + factory},
+            name="make",
+            kind="factory",
+            inputs_from="make()",
         ),
         request(inputs=None),
     )
@@ -109,7 +125,11 @@ def test_a_factory_that_gives_its_arguments_is_called_once_for_both():
 
 def test_arguments_and_config_are_those_of_the_recording():
     text = script(
-        dynamic=True, fullgraph=True, mode=None, options={}, config={"torch._dynamo.config.recompile_limit": 2}
+        dynamic=True,
+        fullgraph=True,
+        mode=None,
+        options={},
+        config={"torch._dynamo.config.recompile_limit": 2},
     )
     assert "torch.compile(target, backend='eager', dynamic=True, fullgraph=True)" in text
     assert "import torch._dynamo.config\ntorch._dynamo.config.recompile_limit = 2\n" in text
@@ -143,7 +163,12 @@ def test_a_module_beside_the_target_comes_along():
         ({FILE: TEXT}, {}, {"kind": "script"}, "a whole program"),
         ({FILE: TEXT}, {}, {"name": None}, "ended before the target was created"),
         ({FILE: TEXT}, {"file": None, "module": "pack.model"}, {}, "a module in a package"),
-        ({FILE: "from . import near\n" + TEXT[TEXT.index("import torch") :]}, {}, {}, "imports from its own package"),
+        (
+            {FILE: "from . import near\n" + TEXT[TEXT.index("import torch") :]},
+            {},
+            {},
+            "imports from its own package",
+        ),
         ({FILE: TEXT, "/nowhere/helper.py": None}, {}, {}, "doesn't have the text of helper.py"),
         (
             {FILE: "import own\n", "/elsewhere/own/layers.py": "x = 1\n"},
@@ -198,9 +223,16 @@ def test_a_dtype_and_a_batch_size_are_those_of_the_recording(monkeypatch):
         "batch.x": "(('item', 0), ('item', 0), ('attribute', 'x'))",
         "batch.sizes[0]": "(('item', 0), ('item', 0), ('attribute', 'sizes'), ('item', 0))",
     }
-    batched = tuple(BatchedTensor(expression=expression, path=path) for expression, path in places.items())
+    batched = tuple(
+        BatchedTensor(expression=expression, path=path) for expression, path in places.items()
+    )
     known = recording(
-        {FILE: CHANGED}, name="double", kind="function", inputs_from="example_inputs()", calls=4, batched=batched
+        {FILE: CHANGED},
+        name="double",
+        kind="function",
+        inputs_from="example_inputs()",
+        calls=4,
+        batched=batched,
     )
     made = write_script(known, request(inputs=None, dtype="bfloat16", batch=3, calls=2))
     assert made.text is not None, made.reason

@@ -10,14 +10,19 @@ from graphdoctor.studies.bundle.reproduce import Script
 from graphdoctor.studies.bundle.texts import environment_text, fenced, issue_text, readme_text
 from tests.rules.gate.diagnoses import with_prints
 
-KNOWN = Environment(python="3.11.7", torch="2.13.0+cpu", platform="Linux-6.1-x86_64", packages={"numpy": "2.1.0"})
+KNOWN = Environment(
+    python="3.11.7", torch="2.13.0+cpu", platform="Linux-6.1-x86_64", packages={"numpy": "2.1.0"}
+)
 SCRIPT = Script("import torch\n")
 
 
-def test_the_environment_has_what_was_recorded_and_says_what_was_not(snapshot: SnapshotAssertion) -> None:
+def test_the_environment_has_what_was_recorded_and_says_what_was_not(
+    snapshot: SnapshotAssertion,
+) -> None:
     config = {"torch._dynamo.config.recompile_limit": "2"}
     found = (
-        environment_text(*known, graphdoctor="1.2.3") for known in ((KNOWN, config), (KNOWN, {}), (Environment(), None))
+        environment_text(*known, graphdoctor="1.2.3")
+        for known in ((KNOWN, config), (KNOWN, {}), (Environment(), None))
     )
     assert "\n---\n".join(found) == snapshot
 
@@ -25,13 +30,19 @@ def test_the_environment_has_what_was_recorded_and_says_what_was_not(snapshot: S
 def test_an_issue_has_each_finding_its_place_torch_s_words_and_the_script_or_why_there_is_none(
     snapshot: SnapshotAssertion,
 ) -> None:
-    error = CallError(type="ValueError", message="x", traceback="Traceback: x\n", from_compiler=False)
+    error = CallError(
+        type="ValueError", message="x", traceback="Traceback: x\n", from_compiler=False
+    )
     failed = with_prints(calls=(Call(index=1, outcome="error", error=error),))
     # Only the first findings are in it; a long script is named and not quoted.
     many = with_prints(*((line, f"text {line}") for line in range(5, 18)))
     found = (
-        issue_text(with_prints((5, "a")), SCRIPT, Attempt(True, "On its own, it has the same graph break.")),
-        issue_text(failed, Script(None, reason="the log was not recorded by graphdoctor explain"), None),
+        issue_text(
+            with_prints((5, "a")), SCRIPT, Attempt(True, "On its own, it has the same graph break.")
+        ),
+        issue_text(
+            failed, Script(None, reason="the log was not recorded by graphdoctor explain"), None
+        ),
         issue_text(many, Script("x = 1\n" * 200, {"helper.py": ""}), None),
     )
     assert "\n---\n".join(found) == snapshot
@@ -52,5 +63,7 @@ def test_the_readme_lists_what_is_in_the_bundle_what_was_left_out_and_what_redac
     snapshot: SnapshotAssertion,
 ) -> None:
     names = ["issue.md", "reproduce.py", "recording/trace/a.log"]
-    whole = readme_text("model.py:Net", names, ["`big.log`: too large (300 MiB)."], is_redacted=False)
+    whole = readme_text(
+        "model.py:Net", names, ["`big.log`: too large (300 MiB)."], is_redacted=False
+    )
     assert f"{whole}\n---\n{readme_text('a run', ['issue.md'], [], is_redacted=True)}" == snapshot

@@ -11,7 +11,11 @@ from tests.studies.bench.reports import eager, report, variant
 
 def step(name: str, outcome: Any, ratio: float | None = None, **more: Any) -> CureStep:
     """One thing that was tried."""
-    speedup = None if ratio is None else Speedup(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02, rounds=16)
+    speedup = (
+        None
+        if ratio is None
+        else Speedup(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02, rounds=16)
+    )
     return CureStep(name=name, outcome=outcome, speedup=speedup, **more)
 
 

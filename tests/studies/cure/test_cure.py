@@ -20,7 +20,17 @@ def cure(folder: Path, target: str, *options: str) -> tuple[dict[str, Any], str]
     """The JSON document and what was said meanwhile."""
     (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(
-        *("cure", f"napping.py:{target}", "--backend", "aot_eager", "--budget", "600", "--format", "json", *options),
+        *(
+            "cure",
+            f"napping.py:{target}",
+            "--backend",
+            "aot_eager",
+            "--budget",
+            "600",
+            "--format",
+            "json",
+            *options,
+        ),
         cwd=folder,
         timeout=600,
         is_brief=True,
@@ -63,7 +73,10 @@ def test_where_eager_mode_is_fastest_it_says_so_and_writes_nothing(tmp_path):
 def test_a_budget_that_is_used_up_leaves_the_rest_untried(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(
-        *("cure", "napping.py:Slower", "--budget", "0.01", "--format", "json"), cwd=tmp_path, timeout=600, is_brief=True
+        *("cure", "napping.py:Slower", "--budget", "0.01", "--format", "json"),
+        cwd=tmp_path,
+        timeout=600,
+        is_brief=True,
     )
     document = json.loads(process.stdout)
     assert [(step["outcome"], step["is_late"]) for step in document["steps"]] == [("skipped", True)]
@@ -74,7 +87,8 @@ def test_what_must_not_be_written_is_refused_before_the_search(tmp_path):
     program.write_bytes(PROGRAM.read_bytes())
     program.chmod(0o444)
     process = run_command(
-        *("cure", "napping.py:Skipped", "--backend", "aot_eager", "--unsafe-fixes", "--apply"), cwd=tmp_path
+        *("cure", "napping.py:Skipped", "--backend", "aot_eager", "--unsafe-fixes", "--apply"),
+        cwd=tmp_path,
     )
     assert (process.returncode, process.stdout) == (2, "")
     assert "is read-only." in process.stderr

@@ -17,10 +17,22 @@ HAD, CURE = variant(AS_IT_WAS, 3560.0), variant(CURED, 1940.0, cold_s=33.0)
 def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> None:
     wrong = variant(AS_IT_WAS, 2000.0, status="wrong", reason="outputs differ")
     cases = {
-        "what was found, with what it costs": (eager(), variant(AS_IT_WAS, 4800.0), CURE, [step("fixes", "kept")], 2),
+        "what was found, with what it costs": (
+            eager(),
+            variant(AS_IT_WAS, 4800.0),
+            CURE,
+            [step("fixes", "kept")],
+            2,
+        ),
         "nothing helped": (eager(), HAD, None, [step("regional", "no gain", 1.0)], 1),
         "eager is fastest": (
-            *(eager(), variant(AS_IT_WAS, 6000.0, findings=(LIBRARY,)), None, [step("fixes", "slower", 0.9)], 1),
+            *(
+                eager(),
+                variant(AS_IT_WAS, 6000.0, findings=(LIBRARY,)),
+                None,
+                [step("fixes", "slower", 0.9)],
+                1,
+            ),
         ),
         "eager is about as fast": (eager(), variant(AS_IT_WAS, 5200.0), None, [], 1),
         "too noisy to say": (eager(), variant(AS_IT_WAS, 4800.0, spread=0.5), None, [], 1),

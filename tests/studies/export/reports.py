@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding, Fix, Location
-from graphdoctor.facts.export import DynamicShapes, ExportBlocker, ExportDim, ExportReport, ExportWay
+from graphdoctor.facts.export import (
+    DynamicShapes,
+    ExportBlocker,
+    ExportDim,
+    ExportReport,
+    ExportWay,
+)
 from graphdoctor.facts.fixes import TriedFix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
 from tests.studies.bench.reports import EXACT, report
@@ -27,7 +33,9 @@ def branch(line: int = 7) -> Finding:
         rule="data-dependent-branch",
         severity="error",
         message="the branch depends on a tensor's value: `y.sum() > 0`",
-        location=Location(file="model.py", line=line, function="Net.forward", text="if y.sum() > 0:", column=12),
+        location=Location(
+            file="model.py", line=line, function="Net.forward", text="if y.sum() > 0:", column=12
+        ),
         count=1,
         torch_reason="Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).",
         fixes=(Fix(title="Choose `y` with `torch.where`", kind="code"),),
@@ -76,7 +84,11 @@ def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
         message="Could not guard on data-dependent expression Eq(u0, 1)",
         tried=(tried(),),
     )
-    given: dict[str, Any] = {"status": "blocked", "reason": "Could not guard", "blockers": (blocker,)}
+    given: dict[str, Any] = {
+        "status": "blocked",
+        "reason": "Could not guard",
+        "blockers": (blocker,),
+    }
     return ExportWay(is_strict=is_strict, **given | more)
 
 
@@ -87,13 +99,24 @@ def dims() -> DynamicShapes:
         origin="option",
         status="exported",
         dims=(
-            ExportDim(source="x", dim=0, size=3, is_dynamic=True, expression="s77", low=2, high=4, other_sizes=(4,)),
+            ExportDim(
+                source="x",
+                dim=0,
+                size=3,
+                is_dynamic=True,
+                expression="s77",
+                low=2,
+                high=4,
+                other_sizes=(4,),
+            ),
             ExportDim(
                 source="x",
                 dim=1,
                 size=4,
                 is_dynamic=False,
-                location=Location(file="model.py", line=9, function="Net.forward", text="y = self.lin(x)"),
+                location=Location(
+                    file="model.py", line=9, function="Net.forward", text="y = self.lin(x)"
+                ),
             ),
         ),
         line='from torch.export import Dim\nprogram = torch.export.export(model, (x,), dynamic_shapes={"x": '

@@ -1,4 +1,5 @@
-"""``graphdoctor export`` on programs: what torch takes, what blocks it, which sizes stay dynamic."""
+"""``graphdoctor export`` on programs: what torch takes, what blocks it, which sizes stay
+dynamic."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ def example_inputs():
 def export(folder: Path, program: str, *options: str) -> dict[str, Any]:
     """The JSON document."""
     (folder / "model.py").write_text(program)
-    done = run_command("export", "model.py", "--format", "json", *options, cwd=folder, timeout=600, status=0)
+    done = run_command(
+        "export", "model.py", "--format", "json", *options, cwd=folder, timeout=600, status=0
+    )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -96,8 +99,14 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     assert loose["blockers"][1]["finding"]["location"]["line"] == 10
     assert not loose["is_cured"]
     # Dynamo follows it.
-    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == ["GD102", "GD107", "GD119"]
-    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == ["verified"] * 3
+    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == [
+        "GD102",
+        "GD107",
+        "GD119",
+    ]
+    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == [
+        "verified"
+    ] * 3
     assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True, True]
     assert "torch._check(kept.shape[0] > 2)" in strict["diff"]
     assert strict["is_cured"]
@@ -146,7 +155,11 @@ def test_a_function_is_wrapped_and_torch_says_which_sizes_it_makes_constants(tmp
     document = export(tmp_path, SPECIAL, "--dynamic")
     assert document["is_wrapped"]
     dims = {(one["source"], one["dim"]): one for one in document["dynamic"]["dims"]}
-    assert [dims[key]["is_dynamic"] for key in (("x", 0), ("x", 1), ("y", 0))] == [True, False, False]
+    assert [dims[key]["is_dynamic"] for key in (("x", 0), ("x", 1), ("y", 0))] == [
+        True,
+        False,
+        False,
+    ]
     # Of other sizes, one that the program takes: it was exported for an odd one.
     assert (dims["x", 0]["other_sizes"], document["dynamic"]["status"]) == ([7], "exported")
     assert dims["y", 0]["location"]["text"] == "if y.shape[0] == 3:"
@@ -186,7 +199,9 @@ def test_the_pages_of_what_only_export_finds_hold(tmp_path):
     }
     (tmp_path / "pages.json").write_text(json.dumps(pages))
     (tmp_path / "pages.py").write_text(PAGES)
-    found = json.loads(run_script(tmp_path / "pages.py", cwd=tmp_path, env=clean_environment()).stdout)
+    found = json.loads(
+        run_script(tmp_path / "pages.py", cwd=tmp_path, env=clean_environment()).stdout
+    )
     assert set(found) == {"GD600_Exa", "GD601_Exa"}
     for name, message in found.items():
         assert finding_of(tmp_path, message)[0].code == name[:5]

@@ -21,11 +21,25 @@ GUARD = (
     "Caused by: (_export/non_strict_utils.py:1205 in __torch_function__)\n"
     'For more information, run with TORCH_LOGS="dynamic"\n'
 )
-USER = {"file": "/project/model.py", "function": "forward", "indent": 8, "text": "if x.sum() > 0:", "line": 7}
+USER = {
+    "file": "/project/model.py",
+    "function": "forward",
+    "indent": 8,
+    "text": "if x.sum() > 0:",
+    "line": 7,
+}
 
 
-def event(message: str, *, is_truth: bool = False, is_at_line: bool = True, classes: tuple[dict, ...] = ()) -> dict:
-    inside = {"file": "/torch/_export/utils.py", "line": 3, "function": "run", "indent": 0, "text": "x"}
+def event(
+    message: str, *, is_truth: bool = False, is_at_line: bool = True, classes: tuple[dict, ...] = ()
+) -> dict:
+    inside = {
+        "file": "/torch/_export/utils.py",
+        "line": 3,
+        "function": "run",
+        "indent": 0,
+        "text": "x",
+    }
     return {
         "event": "export",
         "is_strict": False,
@@ -60,7 +74,11 @@ def finding_of(tmp_path, *args, **more):
     [
         (GUARD + ADVICE, True, "GD102"),
         (GUARD + ADVICE, False, "GD119"),
-        ("Unsupported input type <class 'model.Out'>. Export only supports pytree containers", False, "GD601"),
+        (
+            "Unsupported input type <class 'model.Out'>. Export only supports pytree containers",
+            False,
+            "GD601",
+        ),
         (".numpy() is not supported for tensor subclasses." + ADVICE, False, "GD600"),
     ],
 )
@@ -83,7 +101,9 @@ def test_an_error_that_is_about_no_line_has_no_advice_for_one(tmp_path):
 
 def test_a_dataclass_that_torch_names_can_be_registered(tmp_path):
     named = {"name": "Out", "module": "model", "is_dataclass": True}
-    finding, _ = finding_of(tmp_path, "Unsupported input type <class 'model.Out'>.", classes=(named,))
+    finding, _ = finding_of(
+        tmp_path, "Unsupported input type <class 'model.Out'>.", classes=(named,)
+    )
     assert finding.message == "torch.export can't take `Out` apart"
     assert finding.fixes[0].snippet == "from model import Out\ntorch.export.register_dataclass(Out)"
 

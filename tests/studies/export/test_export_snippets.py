@@ -35,13 +35,19 @@ def edited(where: Where, line: int, end_line: int, program: str = PROGRAM) -> st
 
 
 def test_a_line_comes_before_a_statement_with_its_indentation():
-    assert edited("before", 2, 3) == PROGRAM.replace("    if n", "    torch._check(n > 2)\n    if n")
-    assert edited("before", 8, 8) == PROGRAM.replace("    return", "    torch._check(n > 2)\n    return")
+    assert edited("before", 2, 3) == PROGRAM.replace(
+        "    if n", "    torch._check(n > 2)\n    if n"
+    )
+    assert edited("before", 8, 8) == PROGRAM.replace(
+        "    return", "    torch._check(n > 2)\n    return"
+    )
 
 
 def test_a_statement_is_replaced_with_all_of_its_lines():
     after = edited("instead", 4, 6)
-    assert after == PROGRAM.replace("    y = (\n        x * 2\n    )\n", "    torch._check(n > 2)\n")
+    assert after == PROGRAM.replace(
+        "    y = (\n        x * 2\n    )\n", "    torch._check(n > 2)\n"
+    )
 
 
 @for_each("line, end_line", [(7, 7), (5, 5), (2, 2), (99, 99)])
@@ -51,7 +57,9 @@ def test_what_has_no_lines_of_its_own_is_left_alone(line, end_line):
 
 def test_the_ends_of_lines_stay():
     crlf = PROGRAM.replace("\n", "\r\n")
-    assert edited("before", 8, 8, crlf) == crlf.replace("    return", "    torch._check(n > 2)\r\n    return")
+    assert edited("before", 8, 8, crlf) == crlf.replace(
+        "    return", "    torch._check(n > 2)\r\n    return"
+    )
 
 
 def test_a_suggestion_for_another_place_is_no_edit():

@@ -6,7 +6,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.export import answer, best_of
-from graphdoctor.studies.export.view import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
+from graphdoctor.studies.export.view import (
+    blocked_groups,
+    cured_groups,
+    dim_text,
+    left_out_texts,
+    to_paste,
+)
 from tests.studies.export.reports import EDIT, dims, exported, made, refused
 
 
@@ -27,14 +33,20 @@ def test_the_way_to_take_and_the_answer(snapshot: SnapshotAssertion) -> None:
         "one works with fixes": (refused(is_strict=False, is_cured=True), strict),
         "one fails": (loose, failed),
     }
-    assert {name: (best_of(ways), answer(ways, best_of(ways))) for name, ways in reports.items()} == snapshot
+    assert {
+        name: (best_of(ways), answer(ways, best_of(ways))) for name, ways in reports.items()
+    } == snapshot
 
 
 def test_ways_that_stop_for_the_same_reasons_are_shown_once():
     report = exported(refused(is_strict=False), refused(), best=None)
     assert [len(group) for group in blocked_groups(report)] == [2]
     assert cured_groups(report) == []
-    report = exported(refused(is_strict=False, is_cured=True, diff=EDIT), refused(is_cured=True, diff=EDIT), best=None)
+    report = exported(
+        refused(is_strict=False, is_cured=True, diff=EDIT),
+        refused(is_cured=True, diff=EDIT),
+        best=None,
+    )
     assert [len(group) for group in cured_groups(report)] == [2]
 
 

@@ -35,7 +35,9 @@ def operation(name: str, line: int | None = 1, **more: Any) -> InductorOperation
 def code(name: str, *operations: int, **more: Any) -> InductorKernel:
     """A call in generated code."""
     kind = "library" if "." in name else "pointwise"
-    return InductorKernel(**{"name": name, "kind": kind, "operations": operations, "bytes": 800, "flops": None} | more)
+    return InductorKernel(
+        **{"name": name, "kind": kind, "operations": operations, "bytes": 800, "flops": None} | more
+    )
 
 
 def graph(
@@ -43,7 +45,9 @@ def graph(
 ) -> InductorGraph:
     """A graph for which code was generated."""
     given: dict[str, Any] = {"graph": 0, "phase": "forward", "compile_id": "0/0"}
-    return InductorGraph(**given | {"kernels": tuple(kernels), "operations": tuple(operations)} | more)
+    return InductorGraph(
+        **given | {"kernels": tuple(kernels), "operations": tuple(operations)} | more
+    )
 
 
 def ran(name: str, us: float = 10.0, operation: str | None = None, **more: Any) -> KernelRun:
@@ -57,9 +61,17 @@ def profiled(
     kernels: Sequence[KernelRun], *graphs: InductorGraph, runs: Sequence[InductorRun] | None = None
 ) -> Profiled:
     """A call of 100 µs; by default each graph ran once."""
-    made = [InductorRun(graph=each.graph, phase=each.phase, us=90.0) for each in graphs] if runs is None else runs
+    made = (
+        [InductorRun(graph=each.graph, phase=each.phase, us=90.0) for each in graphs]
+        if runs is None
+        else runs
+    )
     call = ProfiledCall(
-        device="cuda", times_us=(100.0, 101.0), profiled_us=120.0, runs=tuple(made), kernels=tuple(kernels)
+        device="cuda",
+        times_us=(100.0, 101.0),
+        profiled_us=120.0,
+        runs=tuple(made),
+        kernels=tuple(kernels),
     )
     return Profiled(call=call, graphs=graphs, matched=tuple(matched_runs(call, graphs)))
 
@@ -67,6 +79,10 @@ def profiled(
 def names_of(found: Profiled) -> list[tuple[str, str | None, float]]:
     """Each matched run's name, its call in the code, and its time."""
     return [
-        (found.call.kernels[each.run].name, pair[1].name if (pair := found.code_of(each)) else None, each.us)
+        (
+            found.call.kernels[each.run].name,
+            pair[1].name if (pair := found.code_of(each)) else None,
+            each.us,
+        )
         for each in found.matched
     ]

@@ -49,19 +49,37 @@ def kernel(name: str, us: float, *lines: int, **more: Any) -> ProfiledKernel:
         "graph": 0,
     }
     places = tuple(CodeLine(file=FILE, line=line) for line in lines)
-    return ProfiledKernel(**{"name": name, "time_us": us, "share": us / 1000, "lines": places} | given | more)
+    return ProfiledKernel(
+        **{"name": name, "time_us": us, "share": us / 1000, "lines": places} | given | more
+    )
 
 
 def profiled(**more: Any) -> ProfileReport:
     """A call of 1 ms of which 800 µs are in three kernels."""
     bench = bench_report()
-    library: dict[str, Any] = {"kind": "library", "operations": ("aten.addmm",), "operation_count": 1}
+    library: dict[str, Any] = {
+        "kind": "library",
+        "operations": ("aten.addmm",),
+        "operation_count": 1,
+    }
     kernels = (
-        kernel("extern_kernels.addmm", 500.0, 12, **library, flops=67_108_864, bound_by="compute", compute_share=0.7),
+        kernel(
+            "extern_kernels.addmm",
+            500.0,
+            12,
+            **library,
+            flops=67_108_864,
+            bound_by="compute",
+            compute_share=0.7,
+        ),
         kernel("triton_poi_fused_gelu_mul_0", 200.0, 13, 14),
         kernel("triton_red_fused_sum_1", 100.0, 13, kind="reduction", phase="backward"),
     )
-    linear, gelu, scale = entry(12, "y = self.a(x)"), entry(13, "y = gelu(y)"), entry(14, "return y * 2")
+    linear, gelu, scale = (
+        entry(12, "y = self.a(x)"),
+        entry(13, "y = gelu(y)"),
+        entry(14, "return y * 2"),
+    )
     given: dict[str, Any] = {
         "graphdoctor_version": "0",
         "environment": bench.environment,
@@ -136,7 +154,8 @@ PACKAGE_FILE = "/home/me/env/lib/python3.12/site-packages/transformers/models/gp
 
 
 def trained() -> ProfileReport:
-    """A training step with fourteen kernels, most of them at lines of a package, and something in every field."""
+    """A training step with fourteen kernels, most of them at lines of a package, and something in
+    every field."""
     entries = [
         StackEntry(
             file=PACKAGE_FILE, line=240 + number, function="forward", text=f"hidden_states = self.part{number}(x)",
@@ -145,7 +164,14 @@ def trained() -> ProfileReport:
         for number in range(13)
     ]  # fmt: skip
     fused = "triton_red_fused__to_copy_add_native_dropout_native_layer_norm_native_layer_norm_backward_view"
-    names = ("aten.add", "aten.native_dropout", "aten.native_layer_norm", "aten._to_copy", "aten.view", "aten.mul")
+    names = (
+        "aten.add",
+        "aten.native_dropout",
+        "aten.native_layer_norm",
+        "aten._to_copy",
+        "aten.view",
+        "aten.mul",
+    )
     kernels = tuple(
         kernel(
             f"{fused}_{number}", 60.0 - 4 * number, kind="reduction", operations=names, operation_count=9,
@@ -153,8 +179,13 @@ def trained() -> ProfileReport:
         ).replace(lines=(CodeLine(file=PACKAGE_FILE, line=entries[number].line),))
         for number in range(13)
     )  # fmt: skip
-    kernels = (*kernels, kernel("Memcpy DtoD (Device -> Device)", 8.0, kind="copy", operations=(), compile_id=None))
-    times = [(each.time_us, 0.0) if each.phase == "forward" else (0.0, each.time_us) for each in kernels]
+    kernels = (
+        *kernels,
+        kernel("Memcpy DtoD (Device -> Device)", 8.0, kind="copy", operations=(), compile_id=None),
+    )
+    times = [
+        (each.time_us, 0.0) if each.phase == "forward" else (0.0, each.time_us) for each in kernels
+    ]
     lines = tuple(
         ProfiledLine(
             file=entry.file, line=entry.line, text=entry.text, forward_us=forward, backward_us=backward,
@@ -162,7 +193,13 @@ def trained() -> ProfileReport:
         )
         for number, (entry, (forward, backward)) in enumerate(zip(entries, times[:-1], strict=True))
     )  # fmt: skip
-    modules = (("", 14), ("transformer", 14), ("transformer.h", 12), ("transformer.h.0", 7), ("transformer.h.1", 5))
+    modules = (
+        ("", 14),
+        ("transformer", 14),
+        ("transformer.h", 12),
+        ("transformer.h.0", 7),
+        ("transformer.h.1", 5),
+    )
     small = SavedTensor(name="view", operation=None, bytes=1024, is_argument=False)
     return profiled(
         target=bench_report().target.replace(text="train.py", class_name="GPT2LMHeadModel"),

@@ -26,33 +26,47 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     [
         # Generated kernels are found by name, and a library's by what launched them.
         (
-            profiled([launched("addmm"), ran("triton_poi_0"), launched("mm")], graph([ADDMM, POI, MM])),
+            profiled(
+                [launched("addmm"), ran("triton_poi_0"), launched("mm")], graph([ADDMM, POI, MM])
+            ),
             [(0, 0), (0, 1), (0, 2)],
         ),
         # One in C++ is known without the number that the profiler puts before it.
         (profiled([ran("graph_3_cpp_fused_add_0")], graph([code("cpp_fused_add_0")])), [(0, 0)]),
         # One name that is called again is the next call.
         (
-            profiled([ran("triton_poi_0"), launched("mm"), ran("triton_poi_0")], graph([POI, MM, POI])),
+            profiled(
+                [ran("triton_poi_0"), launched("mm"), ran("triton_poi_0")], graph([POI, MM, POI])
+            ),
             [(0, 0), (0, 1), (0, 2)],
         ),
-        # Several kernels of one call are all its, and calls of one operation in a row have their own.
-        (profiled([*SPLIT[:2], launched("bmm", launch=3)], graph([MM, BMM])), [(0, 0), (0, 0), (0, 1)]),
+        # Several kernels of one call are all its, and calls of one operation in a row have their
+        # own.
+        (
+            profiled([*SPLIT[:2], launched("bmm", launch=3)], graph([MM, BMM])),
+            [(0, 0), (0, 0), (0, 1)],
+        ),
         (
             profiled([*SPLIT, launched("mm", "splitk", 3)], graph([MM, MM])),
             [(0, 0), (0, 0), (0, 1), (0, 1), (None, None)],
         ),
         # In a CUDA graph the place between generated kernels tells.
         (
-            profiled([ran("a"), ran("triton_poi_0"), ran("b"), ran("c")], graph([MM, POI, BMM, ADDMM])),
+            profiled(
+                [ran("a"), ran("triton_poi_0"), ran("b"), ran("c")], graph([MM, POI, BMM, ADDMM])
+            ),
             [(0, 0), (0, 1), (0, 2), (0, 3)],
         ),
         # What the code does not call has no call.
         (
-            profiled([launched("copy_", "aten::copy_"), ran("triton_poi_9"), ran("x", run=None)], graph([POI])),
+            profiled(
+                [launched("copy_", "aten::copy_"), ran("triton_poi_9"), ran("x", run=None)],
+                graph([POI]),
+            ),
             [(None, None)] * 3,
         ),
-        # A forward and its backward of one number are two graphs, and a graph that runs twice begins anew.
+        # A forward and its backward of one number are two graphs, and a graph that runs twice
+        # begins anew.
         (
             profiled(
                 [ran("triton_poi_0"), ran("triton_poi_0", run=1, phase="backward")],
@@ -60,17 +74,25 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
             ),
             [(0, 0), (1, 0)],
         ),
-        (profiled([ran("triton_poi_0"), ran("triton_poi_0", run=1)], graph([POI]), runs=TWICE), [(0, 0), (0, 0)]),
+        (
+            profiled([ran("triton_poi_0"), ran("triton_poi_0", run=1)], graph([POI]), runs=TWICE),
+            [(0, 0), (0, 0)],
+        ),
     ],
 )
-def test_each_run_is_of_a_call_in_the_code_or_of_none(found: Profiled, calls: list[tuple[int | None, int | None]]):
-    assert [(each.graph if each.kernel is not None else None, each.kernel) for each in found.matched] == calls
+def test_each_run_is_of_a_call_in_the_code_or_of_none(
+    found: Profiled, calls: list[tuple[int | None, int | None]]
+):
+    assert [
+        (each.graph if each.kernel is not None else None, each.kernel) for each in found.matched
+    ] == calls
     assert [each.us for each in found.matched] == [10.0] * len(calls)
 
 
 def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
     found = profiled(
-        [ran("a", 6.0), ran("b", 4.0), ran("c", 2.0)], graph([code("extern_kernels.mm"), code("extern_kernels.bmm")])
+        [ran("a", 6.0), ran("b", 4.0), ran("c", 2.0)],
+        graph([code("extern_kernels.mm"), code("extern_kernels.bmm")]),
     )
     times = {"extern_kernels.mm": 0.0, "extern_kernels.bmm": 0.0}
     for _, name, us in names_of(found):
@@ -80,9 +102,19 @@ def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
 
 def test_every_microsecond_is_kept():
     found = profiled(
-        [ran("a", 6.0), ran("triton_poi_0", 4.0), ran("b", 2.0, "aten::mm"), ran("c", 1.0, run=None)],
+        [
+            ran("a", 6.0),
+            ran("triton_poi_0", 4.0),
+            ran("b", 2.0, "aten::mm"),
+            ran("c", 1.0, run=None),
+        ],
         graph(
-            [code("extern_kernels.conv"), code("extern_kernels.mm"), code("triton_poi_0"), code("extern_kernels.mm")]
+            [
+                code("extern_kernels.conv"),
+                code("extern_kernels.mm"),
+                code("triton_poi_0"),
+                code("extern_kernels.mm"),
+            ]
         ),
     )
     assert sum(each.us for each in found.matched) == pytest.approx(13.0)
@@ -93,7 +125,10 @@ def test_every_microsecond_is_kept():
     [
         ("extern_kernels.addmm", "addmm"),
         ("aten::addmm", "addmm"),
-        ("torch.ops.aten._scaled_dot_product_flash_attention.default", "_scaled_dot_product_flash_attention"),
+        (
+            "torch.ops.aten._scaled_dot_product_flash_attention.default",
+            "_scaled_dot_product_flash_attention",
+        ),
         ("aten.randint.low_out", "randint"),
         ("torch.ops.mkldnn._linear_pointwise.default", "_linear_pointwise"),
         ("mkldnn::_linear_pointwise", "_linear_pointwise"),

@@ -1,4 +1,5 @@
-"""A training step on a CUDA device, as torch.profiler saw it with CUDA graphs and without, beside torch's own log."""
+"""A training step on a CUDA device, as torch.profiler saw it with CUDA graphs and without, beside
+torch's own log."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ def handles() -> dict[ProfilePhase, list[str]]:
     (log,) = (RECORDED / "cuda.bare").iterdir()
     with log.open("rb") as lines:
         codes = read_records(lines, lambda kind: kind == "inductor_output_code", LogDamage())
-        found += (re.findall(r"\[Provenance debug handles\] (\S+):\d+", code.payload or "") for code in codes)
+        found += (
+            re.findall(r"\[Provenance debug handles\] (\S+):\d+", code.payload or "")
+            for code in codes
+        )
     return dict(zip(PHASES, found, strict=True))
 
 
@@ -54,7 +58,10 @@ def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], li
             phase=phase,
             compile_id="0/0",
             operations=(),
-            kernels=tuple(read_fact(InductorKernel, CALL | {"name": name}, skips_unknown=True) for name in names),
+            kernels=tuple(
+                read_fact(InductorKernel, CALL | {"name": name}, skips_unknown=True)
+                for name in names
+            ),
         )
         for phase, names in handles().items()
     ]
@@ -71,13 +78,19 @@ CALL = {"kind": "library", "operations": (), "bytes": None, "flops": None}
 def test_a_cuda_graph_runs_the_kernels_that_are_otherwise_launched_one_by_one() -> None:
     graphs, one_by_one = seen("graphs"), seen("one_by_one")
     inside = [kernel for kernel in graphs.kernels if not kernel.is_graph_input]
-    assert [short_name(kernel.name) for kernel in inside] == [short_name(each.name) for each in one_by_one.kernels]
+    assert [short_name(kernel.name) for kernel in inside] == [
+        short_name(each.name) for each in one_by_one.kernels
+    ]
     assert (graphs.graph_launches, one_by_one.graph_launches) == (2, 0)
 
 
 def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
     call = seen("graphs")
-    copies = [kernel.end_ns - kernel.start_ns for kernel in call.kernels if "multi_tensor_apply" in kernel.name]
+    copies = [
+        kernel.end_ns - kernel.start_ns
+        for kernel in call.kernels
+        if "multi_tensor_apply" in kernel.name
+    ]
     share = call.share()
     assert len(copies) == call.graph_launches
     assert share.graph_input_copy_us == share.copy_us == sum(copies) / 1000
@@ -88,7 +101,10 @@ def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
 def test_kinds_add_up_to_what_the_device_did(name: str) -> None:
     call = seen(name)
     share = call.share()
-    parts = [getattr(share, part) or 0.0 for part in ("library_us", "generated_us", "copy_us", "communication_us")]
+    parts = [
+        getattr(share, part) or 0.0
+        for part in ("library_us", "generated_us", "copy_us", "communication_us")
+    ]
     took_us = [(kernel.end_ns - kernel.start_ns) / 1000 for kernel in call.kernels]
     assert sum(parts) == pytest.approx(sum(took_us))
     assert share.launches == len(call.kernels)
@@ -109,10 +125,17 @@ def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(n
     attention = next(number for number, call in enumerate(named["backward"]) if "attention" in call)
     assert found[1, attention][-1].name.startswith("fmha_cutlassB")
     # In no code: what autograd begins with, and the copies into CUDA graphs.
-    assert {run.operation for run in found[None, None]} <= {"aten::ones_like", "aten::_foreach_copy_"}
+    assert {run.operation for run in found[None, None]} <= {
+        "aten::ones_like",
+        "aten::_foreach_copy_",
+    }
 
 
 def test_without_the_call_one_by_one_a_cuda_graph_s_library_kernels_have_no_operation() -> None:
     _, kernels = MeasuredKernels([seen("graphs")], [0.0]).runs()
-    known = {kernel.operation for kernel in kernels if kernel.kind == "library" and kernel.run is not None}
+    known = {
+        kernel.operation
+        for kernel in kernels
+        if kernel.kind == "library" and kernel.run is not None
+    }
     assert known == {None}

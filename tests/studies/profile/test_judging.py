@@ -32,7 +32,12 @@ DEVICE = Calibration(
 
 def seen(us: float, **more: Any) -> ProfiledKernel:
     """A kernel that nobody judged yet."""
-    given: dict[str, Any] = {"bytes": None, "gb_per_s": None, "bandwidth_share": None, "bound_by": None}
+    given: dict[str, Any] = {
+        "bytes": None,
+        "gb_per_s": None,
+        "bandwidth_share": None,
+        "bound_by": None,
+    }
     given["operations"] = ("aten.mul", "aten.add")
     return kernel("triton_poi_fused_0", us, 12, **given | more)
 
@@ -47,19 +52,28 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
     [
         # 1,000 GB/s are a million bytes in a millisecond.
         ({"us": 100.0, "bytes": 70_000_000}, ("memory", 0.7, None)),
-        # Nor one that a copy outdoes by half: a GPU's memory is then busy for less than 60% of the time.
+        # Nor one that a copy outdoes by half: a GPU's memory is then busy for less than 60% of the
+        # time.
         ({"us": 100.0, "bytes": 69_000_000}, (None, 0.69, None)),
         ({"us": 100.0, "bytes": 260_000_000}, ("memory", 2.6, None)),
         # A kernel that comes close to nothing is bound by nothing.
         ({"us": 100.0, "bytes": 50_000_000}, (None, 0.5, None)),
         ({"us": 100.0, "bytes": 50_000_000, "device": "cpu"}, ("memory", 0.5, None)),
         ({"us": 100.0, "bytes": 10_000_000}, (None, 0.1, None)),
-        # A kernel of much arithmetic isn't bound by memory: half a billion are half of a device's time, and more.
+        # A kernel of much arithmetic isn't bound by memory: half a billion are half of a device's
+        # time, and more.
         (
-            {"us": 100.0, "bytes": 70_000_000, "elementwise": {"erf": 60_000_000, "add": 200_000_000}},
+            {
+                "us": 100.0,
+                "bytes": 70_000_000,
+                "elementwise": {"erf": 60_000_000, "add": 200_000_000},
+            },
             ("arithmetic", 0.7, None),
         ),
-        ({"us": 100.0, "bytes": 70_000_000, "elementwise": {"erf": 60_000_000}}, ("memory", 0.7, None)),
+        (
+            {"us": 100.0, "bytes": 70_000_000, "elementwise": {"erf": 60_000_000}},
+            ("memory", 0.7, None),
+        ),
         ({"us": 100.0, "bytes": 30_000_000, "elementwise": {"erf": 30_000_000}}, (None, 0.3, None)),
         ({"us": 100.0, "elementwise": {"erfc": 70_000_000}}, ("arithmetic", None, None)),
         # What isn't measured takes at least as long as what is simple.
@@ -79,13 +93,20 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
         ({"us": 100.0, "flops": 4_000_000_000, "dtype": "float32"}, ("compute", None, 0.8)),
         ({"us": 100.0, "flops": 4_000_000_000, "dtype": "bfloat16"}, (None, None, 0.08)),
         ({"us": 100.0, "flops": 4_000_000_000, "dtype": "float64"}, (None, None, None)),
-        ({"us": 100.0, "flops": 1_500_000_000, "bytes": 70_000_000, "dtype": "float32"}, ("memory", 0.7, 0.3)),
+        (
+            {"us": 100.0, "flops": 1_500_000_000, "bytes": 70_000_000, "dtype": "float32"},
+            ("memory", 0.7, 0.3),
+        ),
         ({"us": 100.0, "kind": "communication", "bytes": 90_000_000}, ("communication", 0.9, None)),
     ],
 )
 def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
     bound, bandwidth, compute = verdict(**values)
-    assert (bound, bandwidth, compute) == (expected[0], pytest.approx(expected[1]), pytest.approx(expected[2]))
+    assert (bound, bandwidth, compute) == (
+        expected[0],
+        pytest.approx(expected[1]),
+        pytest.approx(expected[2]),
+    )
 
 
 def test_parameters_that_no_cache_holds_come_from_memory() -> None:
@@ -119,7 +140,9 @@ def test_rates_need_no_calibration() -> None:
 
 
 def test_a_line_waits_for_what_most_of_its_time_does() -> None:
-    line = ProfiledLine(file="m.py", line=1, text=None, forward_us=100.0, backward_us=0.0, share=0.1, kernels=(0, 1))
+    line = ProfiledLine(
+        file="m.py", line=1, text=None, forward_us=100.0, backward_us=0.0, share=0.1, kernels=(0, 1)
+    )
     stack = (factories.entry(1).replace(file="m.py"),)
     parts = [
         TimePart(kernel=0, us=60.0, stack=stack, module=None),
@@ -135,20 +158,39 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
     total = sum(each.time_us for each in kernels)
     calls = CallTimes.of(times)
     return profiled(
-        **{"call_us": calls, "kernels": kernels, "kernels_us": total, "rest_us": max(0.0, calls.median - total)} | more
+        **{
+            "call_us": calls,
+            "kernels": kernels,
+            "kernels_us": total,
+            "rest_us": max(0.0, calls.median - total),
+        }
+        | more
     )
 
 
 def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any) -> Regime:
-    recording = factories.recording().replace(**({"kernels": share, "profiled": facts.profiled([])} | known))
+    recording = factories.recording().replace(
+        **({"kernels": share, "profiled": facts.profiled([])} | known)
+    )
     found = regime_of(report, recording, diagnosed(recording))
     assert found is not None
     return found
 
 
 def host(**more: Any) -> KernelShare:
-    given: dict[str, Any] = {"device": "cuda", "call_us": 1000.0, "library_us": 200.0, "generated_us": 0.0}
-    parts: dict[str, Any] = {"copy_us": 0.0, "launches": 40, "region_runs": 3, "region_us": 500.0, "outside_us": 100.0}
+    given: dict[str, Any] = {
+        "device": "cuda",
+        "call_us": 1000.0,
+        "library_us": 200.0,
+        "generated_us": 0.0,
+    }
+    parts: dict[str, Any] = {
+        "copy_us": 0.0,
+        "launches": 40,
+        "region_runs": 3,
+        "region_us": 500.0,
+        "outside_us": 100.0,
+    }
     return KernelShare(**given | parts | more)
 
 
@@ -157,7 +199,11 @@ def few(bound: str = "memory", **more: Any) -> ProfileReport:
 
 
 def precision(**more: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((8, 0),)}
+    given: dict[str, Any] = {
+        "matmul_tf32": False,
+        "convolution_tf32": True,
+        "capabilities": ((8, 0),),
+    }
     return {"float32_precision": Float32Precision(**given | more)}
 
 
@@ -168,7 +214,15 @@ CLOSE = call(
     )
 )
 CONVOLUTION = call(
-    kernels=(seen(800.0, bound_by="compute", compute_share=0.5, dtype="float32", operations=("aten.convolution",)),)
+    kernels=(
+        seen(
+            800.0,
+            bound_by="compute",
+            compute_share=0.5,
+            dtype="float32",
+            operations=("aten.convolution",),
+        ),
+    )
 )
 MEMORY = (
     seen(600.0, bound_by="memory", bandwidth_share=0.5),
@@ -176,7 +230,12 @@ MEMORY = (
     seen(100.0, bound_by="compute", compute_share=0.9),
 )
 ARITHMETIC = (
-    seen(500.0, bound_by="arithmetic", arithmetic_share=0.7, elementwise={"erf": 9_000_000, "mul": 10_000_000}),
+    seen(
+        500.0,
+        bound_by="arithmetic",
+        arithmetic_share=0.7,
+        elementwise={"erf": 9_000_000, "mul": 10_000_000},
+    ),
     seen(200.0, bound_by="arithmetic", arithmetic_share=0.9, elementwise={"mul": 70_000_000}),
     seen(100.0, bound_by="memory", bandwidth_share=0.9),
 )
@@ -192,7 +251,9 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
         "on a CPU, running compiled code": regime(few(device="cpu"), host()),
         "on a CPU, the program's own Python": regime(few(device="cpu"), host(outside_us=900.0)),
         "on a CPU, without launches": regime(few("latency", device="cpu")),
-        "CUDA graphs on already": regime(few("latency", cuda_graphs=CudaGraphs(captured=1)), host()),
+        "CUDA graphs on already": regime(
+            few("latency", cuda_graphs=CudaGraphs(captured=1)), host()
+        ),
         "memory": regime(call(kernels=MEMORY)),
         "two nearly as much": regime(CLOSE),
         "products without TF32": regime(CLOSE, **precision()),
@@ -213,13 +274,17 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
         "arithmetic, without rates": regime(call(kernels=ARITHMETIC[:1])),
         "an unsteady calibration": regime(call(kernels=(seen(700.0),), calibration=UNSTEADY)),
         # The host needs none.
-        "an unsteady calibration, the host": regime(call(kernels=(seen(300.0),), calibration=UNSTEADY)),
+        "an unsteady calibration, the host": regime(
+            call(kernels=(seen(300.0),), calibration=UNSTEADY)
+        ),
         "kernels that take longer than the call": regime(call((300.0,) * 3, kernels=MEMORY[:1])),
         "calls that scatter": regime(call((500.0, 1000.0, 3000.0), kernels=MEMORY[:1])),
         "calls that are shorter under the profiler": regime(few(), host(call_us=300.0)),
         "no kernels": regime(call(kernels=()).replace(**UNSEEN)),
     }
-    assert {name: (found.bound_by, found.text, list(found.advice)) for name, found in regimes.items()} == snapshot
+    assert {
+        name: (found.bound_by, found.text, list(found.advice)) for name, found in regimes.items()
+    } == snapshot
     evidence = regimes["the device waits"].evidence
     assert evidence["host_share"] == pytest.approx(0.8)
     assert (evidence["launches"], evidence["rest_per_launch_us"]) == (40, 20.0)

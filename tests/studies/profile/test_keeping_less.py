@@ -22,20 +22,37 @@ from tests import factories
 from tests.conftest import RunCli
 from tests.each import for_each
 
-BEFORE = MemoryUse(saved=(), saved_bytes=1000, recomputed={}, recomputed_count=0, peak_bytes=9000, peak_of="allocator")
+BEFORE = MemoryUse(
+    saved=(),
+    saved_bytes=1000,
+    recomputed={},
+    recomputed_count=0,
+    peak_bytes=9000,
+    peak_of="allocator",
+)
 BUDGET = Setting(name=ACTIVATION_BUDGET, value=0.5)
 
 
 def times(ratio: float, low: float | None = None) -> PairedTime:
     ends = {"ratio_low": ratio - 0.01 if low is None else low, "ratio_high": ratio + 0.01}
-    return PairedTime(backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends)
+    return PairedTime(
+        backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends
+    )
 
 
 def tried(
-    saved: int | None, ratio: PairedTime | None = None, *, is_same: bool | None = True, reason: str | None = None
+    saved: int | None,
+    ratio: PairedTime | None = None,
+    *,
+    is_same: bool | None = True,
+    reason: str | None = None,
 ) -> MemoryTrial:
     after = MeasuredMemory(
-        peak_of="allocator", before_bytes=0, peak_bytes=8000, saved_bytes=saved, eager_saved_bytes=None
+        peak_of="allocator",
+        before_bytes=0,
+        peak_bytes=8000,
+        saved_bytes=saved,
+        eager_saved_bytes=None,
     )
     found = None if saved is None else after
     return memory_trial(BUDGET, BEFORE, found, ratio, is_same=is_same, reason=reason)
@@ -68,8 +85,13 @@ def test_what_was_measured_is_kept() -> None:
 
 
 def test_peaks_of_two_processes_are_not_compared() -> None:
-    after = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=8000, saved_bytes=500, eager_saved_bytes=None)
-    assert memory_trial(BUDGET, BEFORE, after, times(1.1), is_same=True, reason=None).peak_bytes is None
+    after = MeasuredMemory(
+        peak_of="process", before_bytes=0, peak_bytes=8000, saved_bytes=500, eager_saved_bytes=None
+    )
+    assert (
+        memory_trial(BUDGET, BEFORE, after, times(1.1), is_same=True, reason=None).peak_bytes
+        is None
+    )
 
 
 PROGRAM = """\
@@ -113,11 +135,15 @@ class FakeReference:
         pass
 
     def replay(self, *_given: object, **_more: object) -> Recording:
-        half = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None)
+        half = MeasuredMemory(
+            peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None
+        )
         return factories.recording().replace(memory=half)
 
     def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
-        return Verdict(name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None)
+        return Verdict(
+            name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None
+        )
 
 
 @pytest.mark.parametrize(
@@ -140,8 +166,12 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
 ) -> None:
     monkeypatch.setattr(FakeReference, "wrong", wrong)
     monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
-    monkeypatch.setattr("graphdoctor.studies.profile.profile.Replays", lambda *_given: contextlib.nullcontext())
-    monkeypatch.setattr("graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0))
+    monkeypatch.setattr(
+        "graphdoctor.studies.profile.profile.Replays", lambda *_given: contextlib.nullcontext()
+    )
+    monkeypatch.setattr(
+        "graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0)
+    )
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
     trial = try_keeping_less(request, tmp_path, BEFORE, BUDGET, Setup(), draws_random=draws_random)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.studies.profile.lines import Shared, module_path, module_roots, operation_name, share_out
+from graphdoctor.studies.profile.lines import (
+    Shared,
+    module_path,
+    module_roots,
+    operation_name,
+    share_out,
+)
 from graphdoctor.studies.profile.report import fusion_of
 from tests.each import for_each
 from tests.factories import frame, recording
@@ -17,9 +23,16 @@ def shared(kernels, *graphs) -> Shared:
 
 
 def test_a_kernel_is_shared_in_proportion_to_the_elements_that_operations_work_on():
-    operations = [operation("sin", 1, elements=300), operation("mul", 2), operation("add", 2, elements=0 + 100)]
+    operations = [
+        operation("sin", 1, elements=300),
+        operation("mul", 2),
+        operation("add", 2, elements=0 + 100),
+    ]
     found = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1, 2)], operations))
-    assert [(line.line, line.forward_us, line.share) for line in found.lines] == [(1, 30.0, 0.3), (2, 20.0, 0.2)]
+    assert [(line.line, line.forward_us, line.share) for line in found.lines] == [
+        (1, 30.0, 0.3),
+        (2, 20.0, 0.2),
+    ]
     assert found.unattributed_us == 0
     assert found.kernels[0].operations == ("aten.sin", "aten.mul", "aten.add")
 
@@ -41,17 +54,31 @@ def test_an_operation_without_a_line_has_no_part_unless_no_other_has_one():
 def test_lines_and_what_has_none_add_up_to_all_kernels():
     operations = [operation("sin", 1), operation("mul", 2), operation("mm", 3)]
     found = shared(
-        [ran("triton_poi_0", 50.0), ran("gemm", 20.0, "aten::mm"), ran("aten::sum", 7.0, "aten::sum", run=None)],
+        [
+            ran("triton_poi_0", 50.0),
+            ran("gemm", 20.0, "aten::mm"),
+            ran("aten::sum", 7.0, "aten::sum", run=None),
+        ],
         graph([code("triton_poi_0", 0, 1), code("extern_kernels.mm", 2)], operations),
     )
     in_lines = sum(line.forward_us + line.backward_us for line in found.lines)
-    assert in_lines + found.unattributed_us == pytest.approx(sum(kernel.time_us for kernel in found.kernels))
+    assert in_lines + found.unattributed_us == pytest.approx(
+        sum(kernel.time_us for kernel in found.kernels)
+    )
     assert sum(part.us for part in found.parts) == pytest.approx(in_lines)
-    assert [kernel.name for kernel in found.kernels] == ["triton_poi_0", "extern_kernels.mm", "aten::sum"]
+    assert [kernel.name for kernel in found.kernels] == [
+        "triton_poi_0",
+        "extern_kernels.mm",
+        "aten::sum",
+    ]
 
 
 def test_a_call_that_runs_several_kernels_computes_and_moves_what_it_does_once():
-    split = [ran(name, 10.0, "aten::mm", launch=launch) for launch in (1, 2) for name in ("gemm", "reduce")]
+    split = [
+        ran(name, 10.0, "aten::mm", launch=launch)
+        for launch in (1, 2)
+        for name in ("gemm", "reduce")
+    ]
     products = [code("extern_kernels.mm", 0, flops=60), code("extern_kernels.mm", 0, flops=60)]
     (found,) = shared(split, graph(products, [operation("mm", 3)])).kernels
     assert (found.calls, found.time_us, found.bytes, found.flops) == (4, 40.0, 1600, 120)
@@ -64,9 +91,14 @@ def test_backward_time_is_of_the_line_whose_gradient_it_is():
         graph([code("triton_poi_0", 0)], [forward]),
         graph([code("triton_poi_1", 0)], [backward], phase="backward"),
     )
-    assert [(line.line, line.forward_us, line.backward_us) for line in found.lines] == [(1, 10.0, 30.0)]
+    assert [(line.line, line.forward_us, line.backward_us) for line in found.lines] == [
+        (1, 10.0, 30.0)
+    ]
     assert found.lines[0].kernels == (0, 1)
-    assert [found.kernels[number].phase for number in found.lines[0].kernels] == ["backward", "forward"]
+    assert [found.kernels[number].phase for number in found.lines[0].kernels] == [
+        "backward",
+        "forward",
+    ]
 
 
 def test_runs_that_compute_the_same_are_one_kernel():
@@ -84,7 +116,10 @@ def test_runs_that_compute_the_same_are_one_kernel():
 
 
 def test_a_module_has_what_is_in_it():
-    operations = [operation("a", 1, module="L['self'].layers.2.fc"), operation("b", 2, module="L['self'].layers.10")]
+    operations = [
+        operation("a", 1, module="L['self'].layers.2.fc"),
+        operation("b", 2, module="L['self'].layers.10"),
+    ]
     found = shared(
         [ran("triton_poi_0", 10.0), ran("triton_poi_1", 30.0)],
         graph([code("triton_poi_0", 0), code("triton_poi_1", 1)], operations),
@@ -112,7 +147,10 @@ def test_paths_of_modules_begin_at_the_target(path, root, shown):
     assert module_path(path, root) == shown
 
 
-@for_each("torchs, shown", [("aten.gelu.default", "aten.gelu"), ("aten::mm", "aten::mm"), ("prims.iota", "prims.iota")])
+@for_each(
+    "torchs, shown",
+    [("aten.gelu.default", "aten.gelu"), ("aten::mm", "aten::mm"), ("prims.iota", "prims.iota")],
+)
 def test_operations_are_shown_without_their_overload(torchs, shown):
     assert operation_name(torchs) == shown
 
@@ -124,7 +162,9 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
         operation("view", 1, is_view=True),
         operation("add", 2, is_stored=True),
     ]
-    found = fusion_of(profiled([ran("triton_poi_0")], graph([code("triton_poi_0", 0, 1, 3)], decomposed)))
+    found = fusion_of(
+        profiled([ran("triton_poi_0")], graph([code("triton_poi_0", 0, 1, 3)], decomposed))
+    )
     assert (found.operations, found.decomposed, found.kernels, found.vanished) == (2, 3, 1, 2)
     assert found.vanished_bytes is None
     assert fusion_of(profiled([ran("x", run=None)])) is None
@@ -133,9 +173,17 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
 @for_each(
     "qualname, text, roots",
     [
-        ("Conv.forward", "class Conv(nn.Module):\n    def forward(self, x):\n        pass\n", {"0/0": "Conv"}),
+        (
+            "Conv.forward",
+            "class Conv(nn.Module):\n    def forward(self, x):\n        pass\n",
+            {"0/0": "Conv"},
+        ),
         ("Conv.forward", None, {"0/0": "Conv"}),
-        ("keeps_defaults.wrapper", "def keeps_defaults(f):\n    def wrapper(self, x):\n        pass\n", {}),
+        (
+            "keeps_defaults.wrapper",
+            "def keeps_defaults(f):\n    def wrapper(self, x):\n        pass\n",
+            {},
+        ),
         ("Net.forward", None, {}),
     ],
 )

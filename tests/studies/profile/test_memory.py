@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.profile import MemoryUse
-from graphdoctor.facts.profiled import InductorGraph, InductorRun, KeptTensor, MeasuredMemory, Partition, Profiled
+from graphdoctor.facts.profiled import (
+    InductorGraph,
+    InductorRun,
+    KeptTensor,
+    MeasuredMemory,
+    Partition,
+    Profiled,
+)
 from graphdoctor.studies.profile.report import memory_use
 from tests.factories import entry
 from tests.studies.profile.facts import graph, profiled
@@ -40,7 +47,13 @@ def cut(number: int, *saved: KeptTensor, **recomputed: int) -> InductorGraph:
 
 
 def measured(**more: Any) -> MeasuredMemory:
-    given = {"peak_of": "process", "before_bytes": 5000, "peak_bytes": 9000, "saved_bytes": 0, "eager_saved_bytes": 0}
+    given = {
+        "peak_of": "process",
+        "before_bytes": 5000,
+        "peak_bytes": 9000,
+        "saved_bytes": 0,
+        "eager_saved_bytes": 0,
+    }
     return MeasuredMemory(**given | more)
 
 
@@ -51,9 +64,15 @@ def use(found: Profiled, memory: MeasuredMemory | None) -> MemoryUse:
 
 
 def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
-    saved = [kept(f"gelu_{number}", 7, module=f"L['self'].layers.{number}.mlp") for number in range(3)]
-    found = use(profiled((), cut(0, *saved, kept("mul", 9, bytes=1000), argument("primals_1"))), measured())
-    assert [(each.name, each.line, each.count, each.bytes, each.module) for each in found.saved] == [
+    saved = [
+        kept(f"gelu_{number}", 7, module=f"L['self'].layers.{number}.mlp") for number in range(3)
+    ]
+    found = use(
+        profiled((), cut(0, *saved, kept("mul", 9, bytes=1000), argument("primals_1"))), measured()
+    )
+    assert [
+        (each.name, each.line, each.count, each.bytes, each.module) for each in found.saved
+    ] == [
         ("gelu_0", 7, 3, 1200, "layers.*.mlp"),
         ("mul", 9, 1, 1000, None),
         ("primals_1", None, 1, 400, None),
@@ -73,11 +92,17 @@ def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
     runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     found = use(profiled((), cut(0, kept("gelu"), gelu=2), runs=runs), measured(saved_bytes=800))
     assert [(each.count, each.bytes) for each in found.saved] == [(2, 800)]
-    assert (found.recomputed, found.recomputed_count, found.unlisted_bytes) == ({"aten.gelu": 4}, 4, 0)
+    assert (found.recomputed, found.recomputed_count, found.unlisted_bytes) == (
+        {"aten.gelu": 4},
+        4,
+        0,
+    )
 
 
 def test_what_no_graph_keeps_is_left_over() -> None:
-    found = use(profiled((), cut(0, kept("gelu")), cut(1, kept("gelu", 2))), measured(saved_bytes=1000))
+    found = use(
+        profiled((), cut(0, kept("gelu")), cut(1, kept("gelu", 2))), measured(saved_bytes=1000)
+    )
     assert (found.saved_bytes, found.unlisted_bytes) == (1000, 200)
     unknown = use(profiled((), cut(0, kept("gelu", bytes=None))), measured(saved_bytes=1000))
     assert (unknown.saved[0].bytes, unknown.unlisted_bytes) == (None, None)
@@ -85,7 +110,12 @@ def test_what_no_graph_keeps_is_left_over() -> None:
 
 def test_nothing_kept_is_not_unknown() -> None:
     found = use(profiled((), graph(())), measured(eager_saved_bytes=None))
-    assert (found.saved, found.saved_bytes, found.unlisted_bytes, found.eager_saved_bytes) == ((), 0, 0, None)
+    assert (found.saved, found.saved_bytes, found.unlisted_bytes, found.eager_saved_bytes) == (
+        (),
+        0,
+        0,
+        None,
+    )
     unknown = use(profiled((), cut(0, kept("gelu"))), None)
     assert (unknown.saved_bytes, unknown.peak_bytes, unknown.peak_of) == (None, None, None)
     assert memory_use(profiled((), graph(())), None, {}, has_backward=True) is None

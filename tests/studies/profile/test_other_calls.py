@@ -1,4 +1,5 @@
-"""What a finding costs in another, slower call isn't repeated in a profile whose call takes less."""
+"""What a finding costs in another, slower call isn't repeated in a profile whose call takes
+less."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ def test_no_cost_is_more_than_the_call(gap_us: float, is_said: bool) -> None:
         profiled=profiled(()), steady_call=SteadyCall(call_us=30_000.0, runs=())
     )
     diagnosis = diagnosed(facts)
-    finding = diagnosis.findings[0].replace(cost=Cost(call_us=gap_us, call_from="gap", share=0.7, compile_s=2.0))
+    finding = diagnosis.findings[0].replace(
+        cost=Cost(call_us=gap_us, call_from="gap", share=0.7, compile_s=2.0)
+    )
     (shown,) = profile_report(facts, diagnosis.replace(findings=(finding,)), version="0").findings
     assert shown.cost is not None
     assert (shown.cost.call_us, shown.cost.share) == ((gap_us, 0.7) if is_said else (None, None))

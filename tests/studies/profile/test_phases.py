@@ -8,7 +8,9 @@ from graphdoctor.studies.profile import profile
 from graphdoctor.studies.profile.profile import Phases
 
 
-def test_each_part_has_its_seconds_without_numbers_the_longest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_has_its_seconds_without_numbers_the_longest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, shown = [10.0], list[str]()
     monkeypatch.setattr(profile.time, "monotonic", lambda: now[0])
     phases = Phases(shown.append)

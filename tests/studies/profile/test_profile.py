@@ -142,7 +142,9 @@ def test_the_recording_is_as_declared(folder: Path) -> None:
     assert "graphdoctor_inductor_graph" in artifacts
 
 
-def test_the_lines_of_each_kernel_are_those_that_torch_names(report: ProfileReport, folder: Path) -> None:
+def test_the_lines_of_each_kernel_are_those_that_torch_names(
+    report: ProfileReport, folder: Path
+) -> None:
     torchs = stacks_of_torch(folder)
     compiled = [kernel for kernel in report.kernels if kernel.graph is not None]
     assert len(compiled) > 5
@@ -151,7 +153,9 @@ def test_the_lines_of_each_kernel_are_those_that_torch_names(report: ProfileRepo
         assert {line.line for line in kernel.lines} <= torchs[name], name
     by_name: dict[str, set[int]] = {}
     for kernel in compiled:
-        by_name.setdefault(re.sub(r"^graph_\d+_", "", kernel.name), set()).update(line.line for line in kernel.lines)
+        by_name.setdefault(re.sub(r"^graph_\d+_", "", kernel.name), set()).update(
+            line.line for line in kernel.lines
+        )
     # torch names lines of views too, which take no time.
     assert sum(map(len, by_name.values())) >= 0.7 * sum(len(torchs[name]) for name in by_name)
 
@@ -165,14 +169,19 @@ def independent(folder: Path) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_what_is_kept_is_what_hooks_of_ones_own_see(report: ProfileReport, independent: list[str]) -> None:
+def test_what_is_kept_is_what_hooks_of_ones_own_see(
+    report: ProfileReport, independent: list[str]
+) -> None:
     memory = report.memory
     assert [memory.saved_bytes, memory.eager_saved_bytes] == json.loads(independent[-2])
     own = [each for each in memory.saved if not each.is_argument]
     # What the second graph gets from the first is new in the call.
     assert memory.unlisted_bytes == 0
     assert sum(each.bytes or 0 for each in own) == memory.saved_bytes
-    large = {(each.operation, each.line, each.tensor, each.count, each.module, each.is_cheap) for each in own[:2]}
+    large = {
+        (each.operation, each.line, each.tensor, each.count, each.module, each.is_cheap)
+        for each in own[:2]
+    }
     assert large == {
         ("aten.addmm", 12, "f32[32, 96]", 2, "blocks.*.up", False),
         ("aten.mul", 13, "f32[32, 96]", 2, "blocks.*", True),
@@ -181,7 +190,9 @@ def test_what_is_kept_is_what_hooks_of_ones_own_see(report: ProfileReport, indep
     assert (memory.peak_of, memory.has_backward) == ("process", True)
 
 
-def test_kernels_run_as_often_as_in_a_profile_of_ones_own(report: ProfileReport, independent: list[str]) -> None:
+def test_kernels_run_as_often_as_in_a_profile_of_ones_own(
+    report: ProfileReport, independent: list[str]
+) -> None:
     counted = Counter(json.loads(independent[-1]))
     ours: Counter[str] = Counter()
     for kernel in report.kernels:
@@ -195,13 +206,17 @@ def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
     assert report.kernels_us == pytest.approx(sum(kernel.time_us for kernel in report.kernels))
     in_lines = sum(line.forward_us + line.backward_us for line in report.lines)
     assert in_lines + (report.unattributed_us or 0) == pytest.approx(report.kernels_us)
-    assert report.unattributed_us == pytest.approx(sum(kernel.time_us for kernel in report.kernels if not kernel.lines))
+    assert report.unattributed_us == pytest.approx(
+        sum(kernel.time_us for kernel in report.kernels if not kernel.lines)
+    )
 
 
 def test_every_kernel_of_a_graph_has_a_line(report: ProfileReport) -> None:
     if torch_version(report) < (2, 13):
         pytest.skip("its pass that makes an addmm of an mm and an add drops the line")
-    assert [kernel.name for kernel in report.kernels if kernel.graph is not None and not kernel.lines] == []
+    assert [
+        kernel.name for kernel in report.kernels if kernel.graph is not None and not kernel.lines
+    ] == []
 
 
 def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) -> None:
@@ -214,13 +229,23 @@ def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: 
     recorded = read_recording(folder / "recording", picture=True)
     shown = profile_report(recorded, diagnosed(recorded, root=folder), version="0")
     texts = dict(enumerate(PROGRAM.splitlines(), start=1))
-    assert {line.line: line.text for line in shown.lines} == {number: texts[number].strip() for number in LINES}
+    assert {line.line: line.text for line in shown.lines} == {
+        number: texts[number].strip() for number in LINES
+    }
     codes = codes_of(shown.kernels, recorded.picture.generated)
-    generated = [number for number, kernel in enumerate(shown.kernels) if kernel.kind in ("pointwise", "reduction")]
+    generated = [
+        number
+        for number, kernel in enumerate(shown.kernels)
+        if kernel.kind in ("pointwise", "reduction")
+    ]
     assert generated
     for number in generated:
-        assert [codes.found[code].language for code in codes.of[number]] == ["C++"], shown.kernels[number].name
-    page = PROFILE.named("html").render(ProfileResult(shown, recorded.picture), RenderOptions(root=folder))
+        assert [codes.found[code].language for code in codes.of[number]] == ["C++"], shown.kernels[
+            number
+        ].name
+    page = PROFILE.named("html").render(
+        ProfileResult(shown, recorded.picture), RenderOptions(root=folder)
+    )
     assert isinstance(page, str)
     for kernel in shown.kernels:
         assert kernel_name(kernel) in page
@@ -234,7 +259,9 @@ def test_modules_are_named_from_the_target(report: ProfileReport) -> None:
 def test_fusion_makes_fewer_kernels_than_operations(report: ProfileReport) -> None:
     fusion = report.fusion
     assert fusion.kernels < fusion.operations < fusion.decomposed
-    assert fusion.kernels == sum(kernel.calls for kernel in report.kernels if kernel.graph is not None)
+    assert fusion.kernels == sum(
+        kernel.calls for kernel in report.kernels if kernel.graph is not None
+    )
     assert fusion.eager_launches > fusion.kernels
 
 
@@ -255,7 +282,9 @@ def example_inputs():
 
 def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Path) -> None:
     """The cache is full after six calls; a profile makes dozens."""
-    found = read_recording(record_program(tmp_path, CACHE, Measured(kernels=True), name="step", backend="eager"))
+    found = read_recording(
+        record_program(tmp_path, CACHE, Measured(kernels=True), name="step", backend="eager")
+    )
     assert found.gaps == ()
     # Nothing that puts them back is in the call.
     assert {kernel.name: kernel.count for kernel in found.kernels.largest} == {
@@ -277,8 +306,11 @@ def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> N
         if device.is_steady and reached is not None:
             assert kernel.bandwidth_share == pytest.approx(reached / device.copy_gb_per_s)
         if device.is_steady and kernel.tflops_per_s is not None:
-            assert kernel.compute_share == pytest.approx(kernel.tflops_per_s / device.matmul_tflops_per_s["float32"])
-    # Two blocks, each with two products in the forward pass; both gradients but that of the input in the backward.
+            assert kernel.compute_share == pytest.approx(
+                kernel.tflops_per_s / device.matmul_tflops_per_s["float32"]
+            )
+    # Two blocks, each with two products in the forward pass; both gradients but that of the input
+    # in the backward.
     product = 2 * 32 * 48 * 96
     assert sum(kernel.flops or 0 for kernel in products) == product * (4 + 7)
     shares = [value for name, value in report.regime.evidence.items() if name.endswith("_share")]

@@ -13,12 +13,18 @@ from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.ranks.job import job_of
 
-NO_COUNTS = {name: 0 for name, field in Counts.__dataclass_fields__.items() if field.default is MISSING}
+NO_COUNTS = {
+    name: 0 for name, field in Counts.__dataclass_fields__.items() if field.default is MISSING
+}
 
 
-def compiled(compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any) -> RankCompile:
+def compiled(
+    compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any
+) -> RankCompile:
     """A compile; values are those of the compile or of its mark."""
-    marked = {name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__}
+    marked = {
+        name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__
+    }
     mark = {
         "operations": "ops",
         "graph": "graph",
@@ -70,14 +76,18 @@ def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
 
 def found(code: str = "GD202", line: int = 12, **values: Any) -> Finding:
     """A finding with a suggestion."""
-    fix = Fix(title="Compile with dynamic shapes from the start", kind="call", snippet="dynamic=True")
+    fix = Fix(
+        title="Compile with dynamic shapes from the start", kind="call", snippet="dynamic=True"
+    )
     return Finding(
         **{
             "code": code,
             "rule": "recompiled-size",
             "severity": "warning",
             "message": "`forward` recompiled once because `x.shape[0]` changed: 8 → 9",
-            "location": Location(file="net.py", line=line, function="Net.forward", text="return self.head(x)"),
+            "location": Location(
+                file="net.py", line=line, function="Net.forward", text="return self.head(x)"
+            ),
             "count": 1,
             "fingerprint": f"{code}-{line}",
             "fixes": (fix,),
@@ -91,7 +101,8 @@ SIZES = {"graph": "other", "guards": "other"}
 
 
 def uneven(count: int, *, others: range, causes: int = 1) -> Job:
-    """A job in which some ranks recompile for another size, and one compile after that has other sizes there.
+    """A job in which some ranks recompile for another size, and one compile after that has other
+    sizes there.
 
     Args:
         count: How many ranks.
@@ -101,8 +112,17 @@ def uneven(count: int, *, others: range, causes: int = 1) -> Job:
     reports = []
     for number in range(count):
         is_other = number in others
-        again = [compiled(f"0/{n}", causes=(f"x.shape[0]: {7 + n} → {8 + n}",)) for n in range(1, causes + 1)]
-        last = compiled("1/0", "loss", 40, duration_s=2.0 + is_other * number / 10, **(SIZES if is_other else {}))
+        again = [
+            compiled(f"0/{n}", causes=(f"x.shape[0]: {7 + n} → {8 + n}",))
+            for n in range(1, causes + 1)
+        ]
+        last = compiled(
+            "1/0",
+            "loss",
+            40,
+            duration_s=2.0 + is_other * number / 10,
+            **(SIZES if is_other else {}),
+        )
         compiles = (compiled(), *(again if is_other else ()), last)
         reports.append(rank(number, *compiles, findings=(found(),) if is_other else ()))
     return job(*reports, recording="logs")

@@ -29,9 +29,19 @@ def test_the_first_thing_that_differs_is_named(what, values):
 
 
 def test_what_resumes_after_a_break_is_no_other_frame_of_the_whole_function():
-    found = job(rank(0, compiled(), compiled("1/0", resumes_at=14)), rank(1, compiled(), compiled("1/0", occurrence=1)))
-    rows = [(row.compile, row.resumes_at, [group.compile_id for group in row.groups]) for row in found.agreement]
-    assert rows == [("0/0", None, ["0/0"]), ("1/0", None, [None, "1/0"]), ("1/0", 14, ["1/0", None])]
+    found = job(
+        rank(0, compiled(), compiled("1/0", resumes_at=14)),
+        rank(1, compiled(), compiled("1/0", occurrence=1)),
+    )
+    rows = [
+        (row.compile, row.resumes_at, [group.compile_id for group in row.groups])
+        for row in found.agreement
+    ]
+    assert rows == [
+        ("0/0", None, ["0/0"]),
+        ("1/0", None, [None, "1/0"]),
+        ("1/0", 14, ["1/0", None]),
+    ]
     assert found.first_divergence.resumes_at is None
 
 
@@ -43,14 +53,22 @@ def test_each_group_says_in_what_it_differs_from_most():
         rank(5),
     )
     differences = {group.ranks: group.differs_in for group in found.agreement[0].groups}
-    assert differences == {(0, 1, 2): (), (3,): ("guards",), (4,): ("sizes", "guards"), (5,): ("presence",)}
+    assert differences == {
+        (0, 1, 2): (),
+        (3,): ("guards",),
+        (4,): ("sizes", "guards"),
+        (5,): ("presence",),
+    }
 
 
 def test_what_a_cache_answered_is_no_disagreement():
     found = job(rank(0, compiled(cache="miss")), rank(1, compiled(cache="hit")))
     assert found.agreement[0].agree
     assert found.agreement[0].differs_in == ("cache",)
-    assert [(group.ranks, group.cache) for group in found.agreement[0].caches] == [((0,), "miss"), ((1,), "hit")]
+    assert [(group.ranks, group.cache) for group in found.agreement[0].caches] == [
+        ((0,), "miss"),
+        ((1,), "hit"),
+    ]
     assert found.first_divergence is None
 
 
@@ -78,11 +96,19 @@ def test_a_recompile_of_one_rank_alone_is_named_with_its_cause():
 def test_several_instances_of_one_function_stay_apart():
     layers = [compiled(f"{number}/0", "Block.forward", occurrence=number) for number in range(3)]
     found = job(rank(0, *layers), rank(1, *layers[:2]))
-    assert [(row.compile, row.agree) for row in found.agreement] == [("0/0", True), ("1/0", True), ("2/0", False)]
+    assert [(row.compile, row.agree) for row in found.agreement] == [
+        ("0/0", True),
+        ("1/0", True),
+        ("2/0", False),
+    ]
 
 
 def test_the_order_in_which_ranks_come_does_not_matter():
-    reports = (rank(0, compiled()), rank(1, compiled(guards="others")), rank(2, compiled("1/0", "f")))
+    reports = (
+        rank(0, compiled()),
+        rank(1, compiled(guards="others")),
+        rank(2, compiled("1/0", "f")),
+    )
     assert len({json_of(job(*order)) for order in permutations(reports)}) == 1
 
 
@@ -94,7 +120,10 @@ def test_ranks_without_a_log_are_named():
 def test_texts_take_the_place_of_digests():
     found = job(rank(0, compiled()), rank(1, compiled(graph="another"))).first_divergence
     texts = [f'def forward(self, L_x_: "f32[{size}, 16]"):\n    y = L_x_ + 1' for size in (8, 9)]
-    assert [value.value for value in with_texts(found, texts).values] == ["L_x_: f32[8, 16]", "L_x_: f32[9, 16]"]
+    assert [value.value for value in with_texts(found, texts).values] == [
+        "L_x_: f32[8, 16]",
+        "L_x_: f32[9, 16]",
+    ]
     # One goes on where the other ends.
     found = job(rank(0, compiled()), rank(1, compiled(guards="another"))).first_divergence
     assert [value.value for value in with_texts(found, ["a\nb", "a"]).values] == ["b", "-"]
@@ -103,7 +132,11 @@ def test_texts_take_the_place_of_digests():
 def test_ranks_whose_data_has_other_sizes_agree_on_the_cause():
     found = job(
         *(
-            rank(number, compiled(), compiled("0/1", causes=(f"x.shape[0]: 8 → {size}",), changed=("size x.shape[0]",)))
+            rank(
+                number,
+                compiled(),
+                compiled("0/1", causes=(f"x.shape[0]: 8 → {size}",), changed=("size x.shape[0]",)),
+            )
             for number, size in ((0, 9), (1, 12))
         )
     )
@@ -124,14 +157,22 @@ def test_what_the_log_does_not_tell_is_no_difference():
 
 def test_only_ranks_that_agree_on_what_is_right_are_good_news():
     graphs = (compiled(), compiled("1/0", "head", 40))
-    hanging = job(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
+    hanging = job(
+        rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0"))
+    )
     assert hanging.first_divergence is None
-    assert verdict(hanging) == ("Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad")
+    assert verdict(hanging) == (
+        "Ranks agree on what Dynamo made, but they can wait for each other forever.",
+        "bad",
+    )
     for world_size in (None, 3):
         # One that couldn't be read is neither agreed with nor without a log.
         found = job(rank(0, compiled()), rank(1, compiled()), world_size=world_size, unread=(2,))
         assert (found.unread, found.absent) == ((2,), ())
-        assert verdict(found) == ("Ranks agree as far as their logs go, but rank 2 couldn't be read.", "warning")
+        assert verdict(found) == (
+            "Ranks agree as far as their logs go, but rank 2 couldn't be read.",
+            "warning",
+        )
     wrong = [rank(number, compiled(), findings=(finding("GD202"),)) for number in (0, 1)]
     assert verdict(job(*wrong))[1] == "warning"
     assert verdict(job(rank(0, compiled()), rank(1, compiled())))[1] == "good"

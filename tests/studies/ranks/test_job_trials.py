@@ -25,14 +25,23 @@ def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 10
     return job(*ranks).replace(exit=job(rank(0)).exit.replace(status=0))
 
 
-def verdict(now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0) -> str:
+def verdict(
+    now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0
+) -> str:
     untouched = ran("GD130")
-    return judged(REMEDY, Ran(status, now), before or untouched, after or before or untouched).verdict
+    return judged(
+        REMEDY, Ran(status, now), before or untouched, after or before or untouched
+    ).verdict
 
 
 def test_what_is_gone_with_the_same_losses_is_verified() -> None:
     trial = judged(REMEDY, Ran(0, ran()), ran("GD130"), ran("GD130"))
-    assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == ("verified", ("GD130",), 4, 0.0)
+    assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == (
+        "verified",
+        ("GD130",),
+        4,
+        0.0,
+    )
 
 
 @for_each(
@@ -76,9 +85,14 @@ def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None
 
 
 def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
-    fix = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source="")
+    fix = compile_argument(
+        "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=""
+    )
     codes = ("GD202", "GD209")
-    ranks = (rank(number, compiled(), findings=[found(code, fixes=(fix,)) for code in codes]) for number in (0, 1))
+    ranks = (
+        rank(number, compiled(), findings=[found(code, fixes=(fix,)) for code in codes])
+        for number in (0, 1)
+    )
     (remedy,) = remedies_of(job(*ranks))
     assert (remedy.kind, remedy.codes) == ("dynamic", codes)
     assert remedy.change["settings"] == [("torch._dynamo.config.assume_static_by_default", False)]
@@ -87,16 +101,34 @@ def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
 @for_each(
     "first, again, build, titles",
     [
-        ({}, {"is_dynamic": True}, None, ("Compile with dynamic sizes", "Give all ranks the same sizes")),
+        (
+            {},
+            {"is_dynamic": True},
+            None,
+            ("Compile with dynamic sizes", "Give all ranks the same sizes"),
+        ),
         ({}, {}, None, ("Make the same calls on every rank",)),
-        (SIZES, None, "CUDA 12.8", ("Compile with dynamic sizes", "Let the ranks agree", "Give all ranks")),
+        (
+            SIZES,
+            None,
+            "CUDA 12.8",
+            ("Compile with dynamic sizes", "Let the ranks agree", "Give all ranks"),
+        ),
         (SIZES, None, "CPU", ("Compile with dynamic sizes", "Give all ranks")),
         (SIZES | {"operations": "another stage"}, None, None, None),
     ],
 )
-def test_dynamic_sizes_are_suggested_where_sizes_and_numbers_differ_alone(first, again, build, titles):
-    more = () if again is None else (compiled("0/1", causes=("x: 1 → 2",), changed=("x",), **again),)
+def test_dynamic_sizes_are_suggested_where_sizes_and_numbers_differ_alone(
+    first, again, build, titles
+):
+    more = (
+        () if again is None else (compiled("0/1", causes=("x: 1 → 2",), changed=("x",), **again),)
+    )
     reports = [rank(0, compiled()), rank(1, compiled(**first), *more)]
-    found = finding_of_job(job(*(one.replace(environment=Environment(torch_build=build)) for one in reports)))
+    found = finding_of_job(
+        job(*(one.replace(environment=Environment(torch_build=build)) for one in reports))
+    )
     said = None if found is None else [fix.title for fix in found.fixes]
-    assert said == titles or all(one.startswith(title) for one, title in zip(said, titles, strict=True))
+    assert said == titles or all(
+        one.startswith(title) for one, title in zip(said, titles, strict=True)
+    )

@@ -26,9 +26,24 @@ def environment(**more: str) -> dict[str, str]:
 
 def run_job(what: str, folder: Path) -> int:
     """Run it under graphdoctor, which writes its report."""
-    command = [*GRAPHDOCTOR, "run", "--quiet", "--report", f"{what}.json", *LAUNCHER, str(SCRIPT), what]
+    command = [
+        *GRAPHDOCTOR,
+        "run",
+        "--quiet",
+        "--report",
+        f"{what}.json",
+        *LAUNCHER,
+        str(SCRIPT),
+        what,
+    ]
     ended = subprocess.run(
-        command, cwd=folder, env=environment(), check=False, capture_output=True, text=True, timeout=240
+        command,
+        cwd=folder,
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert (folder / f"{what}.json").exists(), ended.stderr
     return ended.returncode
@@ -38,7 +53,9 @@ def trace_job(what: str, folder: Path) -> int:
     """Run it as anyone would, with torch's own logs."""
     command = [sys.executable, *LAUNCHER, str(SCRIPT), what]
     env = environment(TORCH_TRACE=str(folder / what))
-    return subprocess.run(command, cwd=folder, env=env, check=False, capture_output=True, timeout=240).returncode
+    return subprocess.run(
+        command, cwd=folder, env=env, check=False, capture_output=True, timeout=240
+    ).returncode
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +63,14 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
     """The reports of jobs, those of our own recordings and, after ``log:``, of torch's logs."""
     folder = tmp_path_factory.mktemp("jobs")
     with ThreadPoolExecutor(2) as pool:
-        ends = {what: pool.submit(run_job, what, folder) for what in ("equal", "sizes", "alone", "silent", "dies")}
+        ends = {
+            what: pool.submit(run_job, what, folder)
+            for what in ("equal", "sizes", "alone", "silent", "dies")
+        }
         ends["log:sizes"] = pool.submit(trace_job, "sizes", folder)
-    found = {what: json.loads((folder / f"{what}.json").read_text()) for what in ends if ":" not in what}
+    found = {
+        what: json.loads((folder / f"{what}.json").read_text()) for what in ends if ":" not in what
+    }
     command = [*GRAPHDOCTOR, "report", "sizes", "--format", "json"]
     found["log:sizes"] = json.loads(subprocess.check_output(command, cwd=folder))
     found["statuses"] = {what: end.result() for what, end in ends.items()}
@@ -80,7 +102,8 @@ def test_a_rank_with_other_sizes_recompiles_alone(jobs, name):
     }
     (recompiled,) = [finding for finding in found["findings"] if finding["code"] == "GD202"]
     assert recompiled["ranks"] == [1]
-    # Whether that is long beside the first compile is the machine's affair; test_skew.py has when a rank is named.
+    # Whether that is long beside the first compile is the machine's affair; test_skew.py has when a
+    # rank is named.
     straggler = found["skew"]["straggler"]
     assert straggler is None or straggler["rank"] == 0 or straggler["why"] == "alone"
 

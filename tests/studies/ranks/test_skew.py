@@ -3,12 +3,18 @@ from graphdoctor.studies.ranks.waits import hang_candidates
 from tests.each import for_each
 from tests.studies.ranks.reports import compiled, job, rank
 
-REDUCE = ("torch.ops._c10d_functional.all_reduce_.default", "torch.ops._c10d_functional.wait_tensor.default")
+REDUCE = (
+    "torch.ops._c10d_functional.all_reduce_.default",
+    "torch.ops._c10d_functional.wait_tensor.default",
+)
 GATHER = ("torch.ops._c10d_functional.all_gather_into_tensor.default",)
 
 
 def test_a_rank_that_recompiles_alone_makes_the_others_wait():
-    found = job(rank(0, compiled()), rank(1, compiled(), compiled("0/1", duration_s=2.0, causes=("x: 1 → 2",))))
+    found = job(
+        rank(0, compiled()),
+        rank(1, compiled(), compiled("0/1", duration_s=2.0, causes=("x: 1 → 2",))),
+    )
     assert (found.skew.straggler.rank, found.skew.straggler.why) == (1, "alone")
     assert found.skew.straggler.extra_s == 2.0
     assert [each.waits_s for each in found.ranks] == [2.0, 0.0]
@@ -69,7 +75,10 @@ WORDS = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
             [("stopped", "1/0", (0,), (1,), (), ())],
         ),
         (
-            (rank(0, compiled(), HEAD, executed=("0/0", "1/0")), rank(1, compiled(), HEAD, executed=("1/0", "0/0"))),
+            (
+                rank(0, compiled(), HEAD, executed=("0/0", "1/0")),
+                rank(1, compiled(), HEAD, executed=("1/0", "0/0")),
+            ),
             [("order", "0/0", (0,), (1,), (), ())],
         ),
         # torch itself found them different.
@@ -86,4 +95,7 @@ WORDS = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
 )
 def test_where_ranks_can_wait_forever(reports, told):
     found = hang_candidates(rows_of(reports), reports)
-    assert [(one.kind, one.compile, one.waiting, one.missing, one.collectives, one.words) for one in found] == told
+    assert [
+        (one.kind, one.compile, one.waiting, one.missing, one.collectives, one.words)
+        for one in found
+    ] == told

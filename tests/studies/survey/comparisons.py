@@ -8,13 +8,29 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.studies.survey.reports import cause, failed, report, row
 
-HELPER = cause(line=50, fingerprint="f9", text="if mask.any():", code="GD102", rule="data-dependent-branch")
+HELPER = cause(
+    line=50, fingerprint="f9", text="if mask.any():", code="GD102", rule="data-dependent-branch"
+)
 
 
 def changed(**more: Any) -> SurveyComparison:
     """Something of each verdict, under one variant and under two."""
     before = [
-        *(row(name) for name in ("bert", "gpt2", "t5", "vit", "clip", "lost", "steady", "slow", "flaky", "busy")),
+        *(
+            row(name)
+            for name in (
+                "bert",
+                "gpt2",
+                "t5",
+                "vit",
+                "clip",
+                "lost",
+                "steady",
+                "slow",
+                "flaky",
+                "busy",
+            )
+        ),
         row("bert", "dynamic"),
         failed("opt", "compile_failed", stage="dynamo", error="Unsupported: a generator"),
         failed("llama", "compile_failed", stage="inductor", error="out of registers"),
@@ -46,7 +62,10 @@ def changed(**more: Any) -> SurveyComparison:
         row("mamba"),
         failed("added", "eager_failed", error="a bug of its own"),
     ]
-    given: dict[str, Any] = {"version": "0.2.0", "paths": ("last-week.parquet", "this-week.parquet")}
+    given: dict[str, Any] = {
+        "version": "0.2.0",
+        "paths": ("last-week.parquet", "this-week.parquet"),
+    }
     return compare_surveys(
         report(before),
         report(after, started="2026-11-30T01:20:00Z", options={"bench": True, "timeout_s": 900.0}),

@@ -90,8 +90,24 @@ def failed(name: str, status: str, **more: Any) -> SurveyRow:
     """A row without numbers."""
     unknown = dict.fromkeys(
         [
-            *("calls", "break_sites", "skipped_frames", "recompiles", "frames_over_limit", "graphs", "coverage"),
-            *("compile_s", "compile_cold_s", "compile_warm_s", "call_us", "eager_us", "speedup", "speedup_low"),
+            *(
+                "calls",
+                "break_sites",
+                "skipped_frames",
+                "recompiles",
+                "frames_over_limit",
+                "graphs",
+                "coverage",
+            ),
+            *(
+                "compile_s",
+                "compile_cold_s",
+                "compile_warm_s",
+                "call_us",
+                "eager_us",
+                "speedup",
+                "speedup_low",
+            ),
             *("speedup_high", "is_noisy", "noise", "peak_memory_bytes", "correct", "report"),
         ]
     )
@@ -103,7 +119,9 @@ def report(rows: Sequence[SurveyRow] | None = None, **more: Any) -> SurveyReport
     rows = tuple(_rows() if rows is None else rows)
     variants = (
         SurveyVariant(name="default", settings={"backend": "inductor"}, torch="2.13.0+cpu"),
-        SurveyVariant(name="dynamic", settings={"backend": "inductor", "dynamic": True}, torch="2.13.0+cpu"),
+        SurveyVariant(
+            name="dynamic", settings={"backend": "inductor", "dynamic": True}, torch="2.13.0+cpu"
+        ),
     )
     given: dict[str, Any] = {
         "graphdoctor_version": "0.2.0",
@@ -131,21 +149,54 @@ def _rows() -> Sequence[SurveyRow]:
         row("bert"),
         row("bert", "dynamic", speedup=1.3, speedup_low=1.28, speedup_high=1.33, call_us=1154.0),
         row("gpt2", **broken, speedup=0.9, speedup_low=0.88, speedup_high=0.93, call_us=1667.0),
-        row("gpt2", "dynamic", **broken, speedup=0.91, speedup_low=0.85, speedup_high=1.02, is_noisy=True),
+        row(
+            "gpt2",
+            "dynamic",
+            **broken,
+            speedup=0.91,
+            speedup_low=0.85,
+            speedup_high=1.02,
+            is_noisy=True,
+        ),
         row(
             "t5",
-            **{**broken, "causes": (cause(line=44, fix_verdict="verified", eager_frames=1, call_us=120.0),)},
+            **{
+                **broken,
+                "causes": (cause(line=44, fix_verdict="verified", eager_frames=1, call_us=120.0),),
+            },
             speedup=1.1,
             speedup_low=1.05,
             speedup_high=1.2,
         ),
         failed(
-            "t5", "compile_failed", variant="dynamic", **raised, traceback="Traceback …\nInductorError: an operator"
+            "t5",
+            "compile_failed",
+            variant="dynamic",
+            **raised,
+            traceback="Traceback …\nInductorError: an operator",
         ),
-        row("vit", family="vision", speedup=2.1, speedup_low=2.0, speedup_high=2.2, compile_cold_s=20.0),
+        row(
+            "vit",
+            family="vision",
+            speedup=2.1,
+            speedup_low=2.0,
+            speedup_high=2.2,
+            compile_cold_s=20.0,
+        ),
         failed(
-            "vit", "timeout", variant="dynamic", family="vision", stage="bench", error="It was stopped after 600 s."
+            "vit",
+            "timeout",
+            variant="dynamic",
+            family="vision",
+            stage="bench",
+            error="It was stopped after 600 s.",
         ),
-        failed("clip", "no_inputs", family="vision", stage="prepare", error="No inputs were found for CLIPModel."),
+        failed(
+            "clip",
+            "no_inputs",
+            family="vision",
+            stage="prepare",
+            error="No inputs were found for CLIPModel.",
+        ),
         row("clip", "dynamic", family="vision", status="ok", attempts=2, earlier=("crashed",)),
     )

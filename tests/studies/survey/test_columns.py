@@ -6,12 +6,47 @@ from graphdoctor.studies.survey.columns import COLUMNS, flat_columns
 from tests.studies.survey.reports import cause, failed, report, row
 
 _FIRST = [
-    *("name", "target", "variant", "status", "stage", "error", "torch", "device", "calls", "break_sites"),
-    *("skipped_frames", "recompiles", "graphs", "coverage", "compile_cold_s", "call_us", "eager_us", "speedup"),
-    *("speedup_low", "speedup_high", "peak_memory_bytes", "correct", "top_code", "top_location", "top_fix"),
+    *(
+        "name",
+        "target",
+        "variant",
+        "status",
+        "stage",
+        "error",
+        "torch",
+        "device",
+        "calls",
+        "break_sites",
+    ),
+    *(
+        "skipped_frames",
+        "recompiles",
+        "graphs",
+        "coverage",
+        "compile_cold_s",
+        "call_us",
+        "eager_us",
+        "speedup",
+    ),
+    *(
+        "speedup_low",
+        "speedup_high",
+        "peak_memory_bytes",
+        "correct",
+        "top_code",
+        "top_location",
+        "top_fix",
+    ),
     *("seconds", "fingerprint"),
 ]
-_PYTHON = {"string": str, "int64": int, "float64": float, "bool": bool, "list<string>": tuple, "list<struct>": tuple}
+_PYTHON = {
+    "string": str,
+    "int64": int,
+    "float64": float,
+    "bool": bool,
+    "list<string>": tuple,
+    "list<struct>": tuple,
+}
 
 
 def _values(row):
@@ -26,11 +61,15 @@ def test_what_is_read_has_the_declared_type():
     for one in report().rows:
         for column in COLUMNS:
             value = column.read(one)
-            assert isinstance(value, _PYTHON[column.type]) or (value is None and column.is_nullable), column.name
+            assert isinstance(value, _PYTHON[column.type]) or (
+                value is None and column.is_nullable
+            ), column.name
 
 
 def test_the_first_cause_is_the_top():
-    first = cause(code="GD103", file="net.py", line=7, fix="Use torch.where", fix_verdict="verified")
+    first = cause(
+        code="GD103", file="net.py", line=7, fix="Use torch.where", fix_verdict="verified"
+    )
     values = _values(row(causes=(first, cause())))
     assert values["top_code"] == "GD103"
     assert values["top_location"] == "net.py:7"

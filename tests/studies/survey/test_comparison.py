@@ -36,14 +36,22 @@ def speed(ratio, low, high, **more):
 
 def test_a_survey_beside_itself_is_unchanged():
     found = compared(report().rows, report().rows)
-    assert (found.pieces, found.mismatches, found.new_causes, found.gone, found.added) == ((), (), (), (), ())
+    assert (found.pieces, found.mismatches, found.new_causes, found.gone, found.added) == (
+        (),
+        (),
+        (),
+        (),
+        (),
+    )
     assert (found.unchanged, found.still_failing, found.exit_code) == (10, 3, 0)
 
 
 # How it came out.
 
 
-@for_each("status", ["compile_failed", "wrong", "not_compiled", "crashed", "timeout", "out_of_memory"])
+@for_each(
+    "status", ["compile_failed", "wrong", "not_compiled", "crashed", "timeout", "out_of_memory"]
+)
 def test_what_passed_and_fails_now_is_a_regression(status):
     found = compared([row()], [failed("bert", status, stage="inductor", error="boom")])
     (piece,) = found.pieces
@@ -58,7 +66,11 @@ UNJUDGED = ("lost", "skipped", "eager_failed", "no_inputs", "load_failed")
 CRASHED = {"attempts": 2, "earlier": ("crashed",)}
 OUTCOMES = [
     # What can't be judged any more is no pass, and what was never judged stays so.
-    *((before, failed("bert", status), "unknown", 2) for before in (row(), FAILING) for status in UNJUDGED),
+    *(
+        (before, failed("bert", status), "unknown", 2)
+        for before in (row(), FAILING)
+        for status in UNJUDGED
+    ),
     (row(), failed("bert", "timeout", stage="load"), "unknown", 2),
     *((failed("bert", status), failed("bert", status), None, 0) for status in UNJUDGED),
     (failed("bert", "load_failed"), FAILING, "changed", 0),
@@ -98,7 +110,10 @@ OUTCOMES = [
 @for_each("before, after, verdict, exit_code", OUTCOMES)
 def test_what_a_piece_came_to_decides_what_became_of_it(before, after, verdict, exit_code):
     found = compared([before], [after])
-    assert ([piece.verdict for piece in found.pieces], found.exit_code) == ([verdict] if verdict else [], exit_code)
+    assert ([piece.verdict for piece in found.pieces], found.exit_code) == (
+        [verdict] if verdict else [],
+        exit_code,
+    )
     assert compared([before], [after], fail_on="never").exit_code == (2 if exit_code == 2 else 0)
 
 
@@ -113,24 +128,41 @@ def test_what_passes_again_is_fixed_and_its_breaks_are_no_regression():
 @for_each(
     "name, good, bad",
     [
-        *((name, 1, 2) for name in ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")),
+        *(
+            (name, 1, 2)
+            for name in ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
+        ),
         *((name, True, False) for name in ("correct", "exports", "is_steady")),
     ],
 )
 def test_what_got_worse_is_told_from_what_got_better(name, good, bad):
     piece = piece_of(row(**{name: good}), row(**{name: bad}))
     assert (kinds(piece.worse), piece.worse[0].before, piece.worse[0].after) == ([name], good, bad)
-    assert (kinds(piece_of(row(**{name: bad}), row(**{name: good})).better), piece.better) == ([name], ())
+    assert (kinds(piece_of(row(**{name: bad}), row(**{name: good})).better), piece.better) == (
+        [name],
+        (),
+    )
     assert piece_of(row(**{name: bad}), row(**{name: bad})) is None
 
 
 @for_each(
     "name",
-    ["break_sites", "skipped_frames", "recompiles", "frames_over_limit", "coverage", "speedup", "correct", "exports"],
+    [
+        "break_sites",
+        "skipped_frames",
+        "recompiles",
+        "frames_over_limit",
+        "coverage",
+        "speedup",
+        "correct",
+        "exports",
+    ],
 )
 def test_what_was_known_and_is_unknown_now_is_no_pass(name):
     known = row(exports=True)
-    found = compared([known, row("b", exports=True)], [known.replace(**{name: None}), row("b", exports=True)])
+    found = compared(
+        [known, row("b", exports=True)], [known.replace(**{name: None}), row("b", exports=True)]
+    )
     (piece,) = found.pieces
     assert (piece.verdict, piece.unknown, found.exit_code) == ("unknown", (name,), 2)
 
@@ -157,7 +189,9 @@ def test_what_the_second_survey_was_not_asked_for_is_said_once():
         "call_us": None,
         "eager_us": None,
     }
-    found = compared([row()], [row(**unmeasured, compile_cold_s=None)], options={"timeout_s": 600.0})
+    found = compared(
+        [row()], [row(**unmeasured, compile_cold_s=None)], options={"timeout_s": 600.0}
+    )
     assert (found.pieces, found.exit_code) == ((), 0)
     assert ("measured", "speedup") in {(one.aspect, one.name) for one in found.mismatches}
     assert ("options", "bench") in {(one.aspect, one.name) for one in found.mismatches}
@@ -209,16 +243,25 @@ def test_compile_times_of_a_run_with_and_without_a_bench_are_not_compared():
 
 def test_a_new_finding_is_worse_by_its_severity():
     found = compared(
-        [row(causes=(cause(),))], [row(causes=(cause(), cause(fingerprint="f2", line=50, text="y.item()")))]
+        [row(causes=(cause(),))],
+        [row(causes=(cause(), cause(fingerprint="f2", line=50, text="y.item()")))],
     )
     (change,) = found.pieces[0].worse
     assert (change.kind, change.severity, change.cause.fingerprint) == ("cause", "warning", "f2")
-    assert [(one.code, one.lines, one.targets) for one in found.new_causes] == [("GD101", (50,), ("bert",))]
+    assert [(one.code, one.lines, one.targets) for one in found.new_causes] == [
+        ("GD101", (50,), ("bert",))
+    ]
 
 
 def test_a_finding_that_is_replaced_is_one_new_and_one_gone():
-    piece = piece_of(row(causes=(cause(),)), row(causes=(cause(fingerprint="f2", text="other", code="GD103"),)))
-    assert (kinds(piece.worse), kinds(piece.better), piece.verdict) == (["cause"], ["cause"], "worse")
+    piece = piece_of(
+        row(causes=(cause(),)), row(causes=(cause(fingerprint="f2", text="other", code="GD103"),))
+    )
+    assert (kinds(piece.worse), kinds(piece.better), piece.verdict) == (
+        ["cause"],
+        ["cause"],
+        "worse",
+    )
 
 
 def test_a_new_finding_of_many_pieces_is_added_up():
@@ -238,27 +281,51 @@ def test_a_new_finding_of_many_pieces_is_added_up():
         ([row()], [row(), failed("new", "compile_failed")], [], ["new"], 0),
     ],
 )
-def test_a_piece_that_is_gone_is_no_pass_and_one_that_is_new_fails_nothing(before, after, gone, added, exit_code):
+def test_a_piece_that_is_gone_is_no_pass_and_one_that_is_new_fails_nothing(
+    before, after, gone, added, exit_code
+):
     found = compared(before, after)
-    assert ([each.name for each in found.gone], [each.name for each in found.added]) == (gone, added)
+    assert ([each.name for each in found.gone], [each.name for each in found.added]) == (
+        gone,
+        added,
+    )
     assert found.exit_code == exit_code
 
 
 OTHER = {"variants": (SurveyVariant(name="default", settings={"mode": "max-autotune"}),)}
 OLD = [row(name, torch="2.13.0", library="timm 1.0") for name in "abc"]
-NEW = [row(name, torch="2.14.0" if name < "c" else "2.13.0", library="timm 1.1", device="H200") for name in "abc"]
-MOVED = [("torch", "2.13.0", "2.14.0", 2), ("device", "cpu", "H200", 3), ("library", "timm 1.0", "timm 1.1", 3)]
+NEW = [
+    row(name, torch="2.14.0" if name < "c" else "2.13.0", library="timm 1.1", device="H200")
+    for name in "abc"
+]
+MOVED = [
+    ("torch", "2.13.0", "2.14.0", 2),
+    ("device", "cpu", "H200", 3),
+    ("library", "timm 1.0", "timm 1.1", 3),
+]
 
 
 @for_each(
     "before, after, expected",
     [
         (report(OLD), report(NEW), MOVED),
-        (report([row()], planned=2), report([row(), row("b")]), [("planned", "1 of 2", "2 of 2", None)]),
+        (
+            report([row()], planned=2),
+            report([row(), row("b")]),
+            [("planned", "1 of 2", "2 of 2", None)],
+        ),
         (report([row()]), report([row()], planned=2), [("planned", "1 of 1", "1 of 2", None)]),
         # They may have stopped at other pieces.
-        (report([row()], planned=2), report([row()], planned=2), [("planned", "1 of 2", "1 of 2", None)]),
-        (report([row()], shard="1/2"), report([row()], shard="2/2"), [("shard", "1/2", "2/2", None)]),
+        (
+            report([row()], planned=2),
+            report([row()], planned=2),
+            [("planned", "1 of 2", "1 of 2", None)],
+        ),
+        (
+            report([row()], shard="1/2"),
+            report([row()], shard="2/2"),
+            [("shard", "1/2", "2/2", None)],
+        ),
         (report([row(calls=2)]), report([row(calls=3, recompiles=1)]), [("calls", "2", "3", 1)]),
         # Many differences of a kind are only counted.
         (
@@ -273,7 +340,11 @@ MOVED = [("torch", "2.13.0", "2.14.0", 2), ("device", "cpu", "H200", 3), ("libra
             [("library", "timm 1.0", "timm 1.1", 1)],
         ),
         (report([row()]), report([failed("bert", "lost", torch=None)]), []),
-        (report([row()]), report([row()], **OTHER), [("variant", "backend=inductor", "mode=max-autotune", None)]),
+        (
+            report([row()]),
+            report([row()], **OTHER),
+            [("variant", "backend=inductor", "mode=max-autotune", None)],
+        ),
     ],
 )
 def test_how_the_surveys_differ_is_said(before, after, expected):
@@ -283,25 +354,47 @@ def test_how_the_surveys_differ_is_said(before, after, expected):
 
 def test_an_interrupted_survey_is_no_pass():
     assert compared([row()], [row()], planned=2).exit_code == 2
-    assert compare_surveys(report([row()], planned=2), report([row(), row("b")]), version="0").exit_code == 0
+    assert (
+        compare_surveys(
+            report([row()], planned=2), report([row(), row("b")]), version="0"
+        ).exit_code
+        == 0
+    )
 
 
 # Added up.
 
 
 def test_means_are_of_the_pieces_that_both_have_and_pass():
-    before = [speed(2.0, 1.9, 2.1), row("b", speedup=8.0, speedup_low=7.0, speedup_high=9.0), row("gone")]
+    before = [
+        speed(2.0, 1.9, 2.1),
+        row("b", speedup=8.0, speedup_low=7.0, speedup_high=9.0),
+        row("gone"),
+    ]
     after = [speed(1.0, 0.9, 1.1), failed("b", "timeout"), row("new", speedup=100.0)]
     (variant,) = compared(before, after).variants
-    assert (variant.pieces, variant.judged, variant.passed_before, variant.passed_after) == (2, 2, 2, 1)
-    assert (variant.timed, variant.speedup_before.ratio, variant.speedup_after.ratio) == (1, 2.0, 1.0)
+    assert (variant.pieces, variant.judged, variant.passed_before, variant.passed_after) == (
+        2,
+        2,
+        2,
+        1,
+    )
+    assert (variant.timed, variant.speedup_before.ratio, variant.speedup_after.ratio) == (
+        1,
+        2.0,
+        1.0,
+    )
     assert (variant.compile_cold_s_before, variant.compile_cold_s_after) == (8.0, 8.0)
 
 
 def test_the_worst_pieces_come_first():
     before = [row(name) for name in "abcd"]
     after = [row("a", break_sites=1), row("b"), failed("c", "lost"), failed("d", "wrong")]
-    assert [piece.verdict for piece in compared(before, after).pieces] == ["unknown", "failing", "worse"]
+    assert [piece.verdict for piece in compared(before, after).pieces] == [
+        "unknown",
+        "failing",
+        "worse",
+    ]
 
 
 _ROW = st.builds(
@@ -315,7 +408,9 @@ _ROW = st.builds(
     is_noisy=st.none() | st.booleans(),
     noise=st.none() | st.floats(0, 2),
     correct=st.none() | st.booleans(),
-    causes=st.lists(st.sampled_from([cause(), cause(fingerprint="f2"), cause(text="b", fingerprint="f3")])).map(tuple),
+    causes=st.lists(
+        st.sampled_from([cause(), cause(fingerprint="f2"), cause(text="b", fingerprint="f3")])
+    ).map(tuple),
 )
 
 
@@ -334,7 +429,12 @@ def test_nothing_is_a_regression_both_ways_unless_both_have_something(before, af
         assert all(change.kind != "status" for change in there.pieces[0].worse)
     if before.is_passed and after.is_judged and not after.is_passed:
         assert there.pieces
-    same = before.status == after.status and after.status == "ok" and before.is_judged and after.is_judged
+    same = (
+        before.status == after.status
+        and after.status == "ok"
+        and before.is_judged
+        and after.is_judged
+    )
     if same and there.pieces and back.pieces:
         worse, better = there.pieces[0].worse, back.pieces[0].better
         assert sorted(kinds(worse)) == sorted(kinds(better))

@@ -17,7 +17,9 @@ def test_counts_and_seconds_add_up():
     merged = merge_surveys([report(_ROWS[:3], planned=4, kept=1), report(_ROWS[3:], kept=2)])
     assert merged.rows == _ROWS
     assert (merged.planned, merged.kept, merged.seconds) == (4 + len(_ROWS) - 3, 3, 520.0)
-    assert merged.summary == summarize(_ROWS, ["default", "dynamic"], seconds=520.0, made=len(_ROWS) - 3)
+    assert merged.summary == summarize(
+        _ROWS, ["default", "dynamic"], seconds=520.0, made=len(_ROWS) - 3
+    )
 
 
 def test_a_time_that_is_unknown_makes_the_sum_unknown():
@@ -53,7 +55,12 @@ def test_a_missing_shard_is_named():
 
 def test_versions_that_differ_are_a_note():
     merged = merge_surveys(
-        [report([row()]), report([row("b", torch="2.14.0")], graphdoctor_version="0.3.0", options={"bench": False})]
+        [
+            report([row()]),
+            report(
+                [row("b", torch="2.14.0")], graphdoctor_version="0.3.0", options={"bench": False}
+            ),
+        ]
     )
     assert merged.notes == (
         "The parts have different versions of graphdoctor: 0.2.0, 0.3.0.",

@@ -29,15 +29,35 @@ def _ended(**more):
         ({"reason": "timeout", "phase_kind": "call {index}"}, "timeout", "call"),
         ({"reason": "timeout", "phase_kind": "importing the target"}, "timeout", "load"),
         ({"reason": "timeout"}, "timeout", "load"),
-        ({"reason": "killed", "stopped_for": "memory", "phase_kind": "call {index}"}, "out_of_memory", "call"),
+        (
+            {"reason": "killed", "stopped_for": "memory", "phase_kind": "call {index}"},
+            "out_of_memory",
+            "call",
+        ),
         ({"reason": "killed", "phase_kind": "call {index}"}, "crashed", "call"),
-        ({"reason": "killed", "phase_kind": "trying call {index} without torch.compile"}, "crashed", "eager"),
+        (
+            {"reason": "killed", "phase_kind": "trying call {index} without torch.compile"},
+            "crashed",
+            "eager",
+        ),
         ({"reason": "exited", "phase_kind": "importing the target"}, "load_failed", "load"),
         ({"reason": "exited", "phase_kind": "call {index}"}, "crashed", "call"),
         ({"error_type": "MemoryError", "phase_kind": "making the target"}, "out_of_memory", "load"),
-        ({"error_type": "torch.OutOfMemoryError", "phase_kind": "measuring coverage"}, "out_of_memory", "call"),
-        ({"error_type": "ImportError", "phase_kind": "importing the target"}, "load_failed", "load"),
-        ({"error_type": "ValueError", "phase_kind": "making the inputs of call {index}"}, "load_failed", "load"),
+        (
+            {"error_type": "torch.OutOfMemoryError", "phase_kind": "measuring coverage"},
+            "out_of_memory",
+            "call",
+        ),
+        (
+            {"error_type": "ImportError", "phase_kind": "importing the target"},
+            "load_failed",
+            "load",
+        ),
+        (
+            {"error_type": "ValueError", "phase_kind": "making the inputs of call {index}"},
+            "load_failed",
+            "load",
+        ),
         ({"hint_code": "no_inputs"}, "no_inputs", "load"),
         ({"hint_code": "unusable_input"}, "no_inputs", "load"),
         ({"hint_code": "unusable_device"}, "skipped", "load"),
@@ -66,10 +86,25 @@ def _frames(*folders: str) -> str:
     [
         ("torch._inductor.exc.InductorError", "", "inductor", "inductor"),
         ("torch._dynamo.exc.Unsupported", _frames("_dynamo"), "eager", "dynamo"),
-        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo", "_inductor"), "inductor", "inductor"),
-        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_inductor", "_functorch"), "inductor", "aot"),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_dynamo", "_inductor"),
+            "inductor",
+            "inductor",
+        ),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_inductor", "_functorch"),
+            "inductor",
+            "aot",
+        ),
         ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo"), "mine", "backend"),
-        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo", "_functorch"), "aot_eager", "aot"),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_dynamo", "_functorch"),
+            "aot_eager",
+            "aot",
+        ),
         ("RuntimeError", _frames("_dynamo", "_functorch"), "inductor", "aot"),
         ("RuntimeError", _frames("nn"), "inductor", "call"),
     ],
@@ -84,29 +119,44 @@ def test_the_cause_of_a_chain_counts():
         + "ValueError: a\n\nThe above exception was the direct cause of the following exception:\n\n"
         + _frames("_dynamo")
     )
-    assert compiler_stage("torch._dynamo.exc.BackendCompilerFailed", trace, backend="inductor") == "inductor"
+    assert (
+        compiler_stage("torch._dynamo.exc.BackendCompilerFailed", trace, backend="inductor")
+        == "inductor"
+    )
     assert compiler_stage("RuntimeError", trace, backend="inductor") == "inductor"
 
 
 def test_a_run_that_torch_left_records_out_of_is_no_crash():
-    whole = with_prints((3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),))
+    whole = with_prints(
+        (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
+    )
     assert outcome_of(whole).status == "ok"
     gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
     assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
-    assert outcome_of(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status == "crashed"
+    assert (
+        outcome_of(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status
+        == "crashed"
+    )
 
 
 def test_calls_of_which_nothing_was_compiled_are_no_pass():
-    whole = with_prints((3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),))
+    whole = with_prints(
+        (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
+    )
     nothing = Coverage(graph_ops=0, eager_ops=3, extra_calls=1, extra_compiles=0)
-    found = outcome_of(whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing)))
+    found = outcome_of(
+        whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing))
+    )
     said = "Not compiled: 0 of 3 tensor operations ran in a compiled graph."
     assert (found.status, found.stage, found.error) == ("not_compiled", "dynamo", said)
 
 
 def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
     raised = {"status": 1, "reason": "error", "error_type": "ValueError", "traceback": "Traceback"}
-    for more, words in (({"message": "It is refused.", "hint_code": "no_inputs"}, "It is refused."), ({}, "status 1")):
+    for more, words in (
+        ({"message": "It is refused.", "hint_code": "no_inputs"}, "It is refused."),
+        ({}, "status 1"),
+    ):
         own = ended("default", "failed", "status 1", exit=ProbeExit(**raised, **more))
         found = outcome_of_bench(report(eager(), own))
         assert found == PieceOutcome("compile_failed", "bench", words, "ValueError", "Traceback")

@@ -88,13 +88,22 @@ def _with(tmp_path: Path, table: pyarrow.Table, name: str = "survey.parquet") ->
 def _with_metadata(tmp_path: Path, **changed: Any) -> Path:
     table = _table(write_parquet(report()))
     own = json.loads(table.schema.metadata[b"graphdoctor"]) | changed
-    return _with(tmp_path, table.replace_schema_metadata({b"graphdoctor": json.dumps(own).encode()}))
+    return _with(
+        tmp_path, table.replace_schema_metadata({b"graphdoctor": json.dumps(own).encode()})
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(_rows(), max_size=4), st.dictionaries(_TEXT, st.integers() | _TEXT | st.booleans(), max_size=3))
+@given(
+    st.lists(_rows(), max_size=4),
+    st.dictionaries(_TEXT, st.integers() | _TEXT | st.booleans(), max_size=3),
+)
 def test_a_survey_is_read_back_whole(rows, options):
-    options = {name: value for name, value in options.items() if not isinstance(value, int) or abs(value) < 2**63}
+    options = {
+        name: value
+        for name, value in options.items()
+        if not isinstance(value, int) or abs(value) < 2**63
+    }
     written = report(rows, options=options, notes=("one",), shard="1/2", kept=1)
     assert orjson.loads(orjson.dumps(written)) == read_parquet(write_parquet(written), "it")
 
@@ -124,7 +133,8 @@ def test_columns_are_as_declared_described_and_compressed():
 
 
 def test_types_do_not_depend_on_what_there_is():
-    """A column of nulls alone would otherwise have no type, and two files couldn't be put together."""
+    """A column of nulls alone would otherwise have no type, and two files couldn't be put
+    together."""
     assert _table(write_parquet(report([]))).schema.equals(_table(write_parquet(report())).schema)
 
 
@@ -134,7 +144,9 @@ def test_what_is_unknown_is_null_and_not_zero():
 
 
 def test_a_number_that_no_column_holds_is_a_sentence():
-    with pytest.raises(GraphDoctorError, match="The column calls can't hold a value of this survey"):
+    with pytest.raises(
+        GraphDoctorError, match="The column calls can't hold a value of this survey"
+    ):
         write_parquet(report([row(calls=2**63)]))
 
 
@@ -161,7 +173,9 @@ def test_a_damaged_file_is_a_sentence(tmp_path):
 
 def test_a_newer_major_schema_says_so(tmp_path):
     newer = f"{int(SCHEMA_VERSION.partition('.')[0]) + 1}.0"
-    with pytest.raises(GraphDoctorError, match=f"has schema version {newer}; this graphdoctor reads") as raised:
+    with pytest.raises(
+        GraphDoctorError, match=f"has schema version {newer}; this graphdoctor reads"
+    ) as raised:
         read_survey(_with_metadata(tmp_path, schema_version=newer, rows=None))
     assert "with the version that wrote it" in (raised.value.hint or "")
 
@@ -181,7 +195,9 @@ def test_a_column_that_an_older_version_lacks_is_unknown(tmp_path):
 
 def test_what_no_row_can_be_says_where(tmp_path):
     table = _table(write_parquet(report()))
-    with pytest.raises(GraphDoctorError, match=r"isn't a valid survey .*rows\.0\.status: Field required"):
+    with pytest.raises(
+        GraphDoctorError, match=r"isn't a valid survey .*rows\.0\.status: Field required"
+    ):
         read_survey(_with(tmp_path, table.drop_columns(["status"])))
     (tmp_path / "a.parquet").write_bytes(write_parquet(report([row().replace(status="melted")])))
     with pytest.raises(GraphDoctorError, match=r"rows\.0\.status: Input should be 'ok'"):
@@ -259,8 +275,13 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
         "try: read_survey(Path('a.parquet'))\n"
         "except GraphDoctorError as error: print(error.message, error.hint)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "Reading Parquet needs the package pyarrow. pip install 'graphdoctor[survey]'"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout.strip()
+        == "Reading Parquet needs the package pyarrow. pip install 'graphdoctor[survey]'"
+    )
 
 
 def test_columns_are_known_without_pyarrow():

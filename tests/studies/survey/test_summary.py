@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from graphdoctor.studies.survey.summary import mean_speedup, shared_causes, shared_export_causes, summarize
+from graphdoctor.studies.survey.summary import (
+    mean_speedup,
+    shared_causes,
+    shared_export_causes,
+    summarize,
+)
 from tests.each import for_each
 from tests.studies.survey.reports import cause, export_stop, failed, row
 
@@ -14,16 +19,25 @@ from tests.studies.survey.reports import cause, export_stop, failed, row
 def _group(rows, variants=("default",), **which):
     summary = summarize(rows, variants, seconds=None, made=0)
     wanted = {"variant": "default", "family": None} | which
-    return next(one for one in summary.groups if (one.variant, one.family) == tuple(wanted.values()))
+    return next(
+        one for one in summary.groups if (one.variant, one.family) == tuple(wanted.values())
+    )
 
 
 def test_a_mean_is_that_of_logarithms():
     mean = mean_speedup(
-        [row(speedup=2.0, speedup_low=1.8, speedup_high=2.2), row(speedup=0.5, speedup_low=0.4, speedup_high=0.6)]
+        [
+            row(speedup=2.0, speedup_low=1.8, speedup_high=2.2),
+            row(speedup=0.5, speedup_low=0.4, speedup_high=0.6),
+        ]
     )
     assert mean.ratio == pytest.approx(1.0)
-    assert mean.low == pytest.approx(math.exp(-math.hypot(math.log(2 / 1.8), math.log(0.5 / 0.4)) / 2))
-    assert mean.high == pytest.approx(math.exp(math.hypot(math.log(2.2 / 2), math.log(0.6 / 0.5)) / 2))
+    assert mean.low == pytest.approx(
+        math.exp(-math.hypot(math.log(2 / 1.8), math.log(0.5 / 0.4)) / 2)
+    )
+    assert mean.high == pytest.approx(
+        math.exp(math.hypot(math.log(2.2 / 2), math.log(0.6 / 0.5)) / 2)
+    )
 
 
 def test_the_mean_of_one_has_its_interval():
@@ -70,7 +84,14 @@ def test_nothing_judged_has_no_pass_rate():
 
 
 def test_a_break_is_no_failure_but_not_whole():
-    group = _group([row("a"), row("b", break_sites=1), row("c", skipped_frames=1), row("d", frames_over_limit=1)])
+    group = _group(
+        [
+            row("a"),
+            row("b", break_sites=1),
+            row("c", skipped_frames=1),
+            row("d", frames_over_limit=1),
+        ]
+    )
     assert (group.passed, group.whole) == (4, 1)
 
 
@@ -81,7 +102,9 @@ def test_variants_are_compared_over_targets_that_all_of_them_ran():
         row("b", speedup=0.5),
         failed("b", "compile_failed", variant="dynamic"),
     ]
-    plain, dynamic = (_group(rows, ("default", "dynamic"), variant=name) for name in ("default", "dynamic"))
+    plain, dynamic = (
+        _group(rows, ("default", "dynamic"), variant=name) for name in ("default", "dynamic")
+    )
     assert (plain.speedup.ratio, dynamic.speedup.ratio) == pytest.approx((1.0, 1.5))
     assert (plain.speedup_shared.ratio, dynamic.speedup_shared.ratio) == pytest.approx((2.0, 1.5))
     assert _group(rows[:1]).speedup_shared is None
@@ -90,7 +113,11 @@ def test_variants_are_compared_over_targets_that_all_of_them_ran():
 def test_families_follow_all_rows():
     rows = [row("a", family="text"), row("b", family="vision"), row("c", family=None)]
     summary = summarize(rows, ["default"], seconds=3600.0, made=3)
-    assert [(one.family, one.pieces) for one in summary.groups] == [(None, 3), ("text", 1), ("vision", 1)]
+    assert [(one.family, one.pieces) for one in summary.groups] == [
+        (None, 3),
+        ("text", 1),
+        ("vision", 1),
+    ]
     assert summary.pieces_per_hour == 3
 
 
@@ -102,7 +129,12 @@ def test_a_shared_helper_is_one_cause():
         row("c", causes=(cause(file="other.py"),)),
     ]
     first, second = shared_causes(rows)
-    assert (first.targets, first.lines, first.rows, first.fix_verified) == (("a", "b"), (41, 44), 3, ("b",))
+    assert (first.targets, first.lines, first.rows, first.fix_verified) == (
+        ("a", "b"),
+        (41, 44),
+        3,
+        ("b",),
+    )
     assert second.file == "other.py"
 
 
@@ -113,20 +145,38 @@ def test_functions_that_one_target_has_are_one_cause_of_their_rule():
         row("c", causes=(cause(file="c.py", code="GD102"),)),
     ]
     first, second = shared_causes(rows)
-    assert (first.functions, first.places, first.targets) == (2, ("a.py:2", "a.py:4", "b.py:41"), ("a", "b"))
+    assert (first.functions, first.places, first.targets) == (
+        2,
+        ("a.py:2", "a.py:4", "b.py:41"),
+        ("a", "b"),
+    )
     assert (first.file, first.lines) == ("a.py", (2, 4))
     assert (second.functions, second.places) == (1, ("c.py:41",))
 
 
 def test_what_export_stops_at_is_one_cause_wherever_it_is():
-    stops = [export_stop(file=f"{name}.py", line=number, function=name) for number, name in enumerate("abc", 1)]
+    stops = [
+        export_stop(file=f"{name}.py", line=number, function=name)
+        for number, name in enumerate("abc", 1)
+    ]
     other = export_stop(code="GD600", message="torch.export can't read `print`")
-    rows = [row(stop.function, export_causes=(stop, other) if stop.function == "b" else (stop,)) for stop in stops]
+    rows = [
+        row(stop.function, export_causes=(stop, other) if stop.function == "b" else (stop,))
+        for stop in stops
+    ]
     cache, printing = shared_export_causes([*rows, row("d", exports=True)])
-    assert (cache.targets, cache.functions, cache.places) == (("a", "b", "c"), 3, ("a.py:1", "b.py:2", "c.py:3"))
+    assert (cache.targets, cache.functions, cache.places) == (
+        ("a", "b", "c"),
+        3,
+        ("a.py:1", "b.py:2", "c.py:3"),
+    )
     assert (printing.code, printing.targets) == ("GD600", ("b",))
     summary = summarize(rows, ["default"], seconds=None, made=0)
-    assert (summary.export_causes, summary.export_cause_count, summary.causes) == ((cache, printing), 2, ())
+    assert (summary.export_causes, summary.export_cause_count, summary.causes) == (
+        (cache, printing),
+        2,
+        (),
+    )
 
 
 def test_what_is_not_judged_has_no_causes():
@@ -135,10 +185,18 @@ def test_what_is_not_judged_has_no_causes():
 
 def test_what_most_targets_have_comes_first_and_hints_last():
     rows = [
-        row(name, causes=(cause(code="GD501", severity="info", function="f"), cause(code="GD102", function="g")))
+        row(
+            name,
+            causes=(
+                cause(code="GD501", severity="info", function="f"),
+                cause(code="GD102", function="g"),
+            ),
+        )
         for name in ("a", "b")
     ]
-    rows.append(row("c", causes=(cause(code="GD501", severity="info", function="f"), cause(code="GD103"))))
+    rows.append(
+        row("c", causes=(cause(code="GD501", severity="info", function="f"), cause(code="GD103")))
+    )
     assert [found.code for found in shared_causes(rows)] == ["GD102", "GD103", "GD501"]
 
 

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.trace.guards.sets import GuardTree, GuardTrees, guards_of, parse_tree, shortened, value_words
+from graphdoctor.trace.guards.sets import (
+    GuardTree,
+    GuardTrees,
+    guards_of,
+    parse_tree,
+    shortened,
+    value_words,
+)
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
@@ -37,7 +44,10 @@ def test_a_path_is_shortened_as_torch_does(file: str, short: str) -> None:
 
 
 def guards_in(
-    recording: Recording, trees: dict[str, GuardTree], files: tuple[str, ...] = (), cost: dict | None = None
+    recording: Recording,
+    trees: dict[str, GuardTree],
+    files: tuple[str, ...] = (),
+    cost: dict | None = None,
 ) -> Guards:
     intake, collector = Intake(Environment(torch_root=ROOT)), GuardTrees()
     intake._strings, collector.trees = dict(enumerate(files)), trees
@@ -59,7 +69,11 @@ def read(tree: str, *files: str, cost: dict | None = None) -> Guards:
 )
 def test_a_cut_path_is_found_again(short: str, file: str, origin: str) -> None:
     tree = f"+- RootGuardManager\n| +- EQUALS_MATCH: L['f'] == 1  # f  # {short}:3 in forward"
-    known = ("/tmp/net.py", "/other/tmp/net.py", "/env/lib/python3.11/site-packages/transformers/a.py")
+    known = (
+        "/tmp/net.py",
+        "/other/tmp/net.py",
+        "/env/lib/python3.11/site-packages/transformers/a.py",
+    )
     ((node,),) = [found.nodes for found in read(tree, *known).sets]
     assert node.location is not None
     assert (node.location.file, node.location.origin, node.location.line) == (file, origin, 3)
@@ -81,12 +95,28 @@ COSTED = """+- RootGuardManager
 
 
 def test_a_share_needs_both_times() -> None:
-    entry = {"compile_id": "0/0", "runs": 2, "check_us": 5.0, "bill": [{"source": "L['self']", "check_us": None}]}
-    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    entry = {
+        "compile_id": "0/0",
+        "runs": 2,
+        "check_us": 5.0,
+        "bill": [{"source": "L['self']", "check_us": None}],
+    }
+    cost = {
+        "call_us": 100.0,
+        "call_low_us": 90.0,
+        "call_high_us": 110.0,
+        "call_count": 9,
+        "is_complete": True,
+    }
     warm = read(COSTED, cost=cost | {"entries": [entry]})
     assert (warm.checks_us, warm.warm_share, warm.sets[0].warm_share) == (10.0, 0.1, 0.1)
     assert (warm.searches_us, warm.share, warm.sets[0].share) == (None, None, None)
-    searched = {"searches_us": 30.0, "searches_low_us": 25.0, "searches_high_us": 40.0, "profiler_us": 0.5}
+    searched = {
+        "searches_us": 30.0,
+        "searches_low_us": 25.0,
+        "searches_high_us": 40.0,
+        "profiler_us": 0.5,
+    }
     whole = read(COSTED, cost=cost | searched | {"entries": [entry | {"search_us": 12.0}]})
     assert (whole.share, whole.sets[0].share, whole.warm_share) == (0.3, 0.24, 0.1)
     assert whole.sets[0].bill[0].check_us is None
@@ -99,23 +129,44 @@ def test_a_share_needs_both_times() -> None:
 
 def test_checks_that_took_longer_than_the_call_have_no_share() -> None:
     entry = {"compile_id": "0/0", "runs": 2, "check_us": 60.0, "search_us": 115.0, "bill": []}
-    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    cost = {
+        "call_us": 100.0,
+        "call_low_us": 90.0,
+        "call_high_us": 110.0,
+        "call_count": 9,
+        "is_complete": True,
+    }
     found = read(COSTED, cost=cost | {"searches_us": 115.0, "entries": [entry]})
-    assert (found.searches_us, found.share, found.warm_share, found.known_share) == (115.0, None, None, None)
+    assert (found.searches_us, found.share, found.warm_share, found.known_share) == (
+        115.0,
+        None,
+        None,
+        None,
+    )
     assert found.sets[0].share is None
 
 
 def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
-    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    cost = {
+        "call_us": 100.0,
+        "call_low_us": 90.0,
+        "call_high_us": 110.0,
+        "call_count": 9,
+        "is_complete": True,
+    }
     found = read(COSTED, cost=cost | {"entries": []})
     assert found.sets[0].runs_per_call == 0
     assert (found.checks_us, found.share) == (None, None)
 
 
 def test_a_root_of_torchs_own_class_is_self() -> None:
-    recording = factories.recording(frames=(factories.frame().replace(code_name="inner", origin="torch"),))
+    recording = factories.recording(
+        frames=(factories.frame().replace(code_name="inner", origin="torch"),)
+    )
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
-    assert [node.expression for node in guards_in(recording, {"0/0": tree}).sets[0].nodes] == ["self[0].p"]
+    assert [node.expression for node in guards_in(recording, {"0/0": tree}).sets[0].nodes] == [
+        "self[0].p"
+    ]
 
 
 LOGS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
@@ -126,7 +177,9 @@ def test_every_recording_has_guards_when_asked(folder: Path) -> None:
     recording = read_recording(folder, guards=True)
     assert recording.guards is not None
     compiled = [item for item in recording.compiles if item.outcome == "compiled"]
-    assert {item.compile_id for item in compiled} <= {found.compile_id for found in recording.guards.sets}
+    assert {item.compile_id for item in compiled} <= {
+        found.compile_id for found in recording.guards.sets
+    }
     for found in recording.guards.sets:
         assert found.guard_count == len(found.nodes) == sum(found.kinds.values())
         assert found.unread_lines == ()
@@ -154,7 +207,9 @@ def test_every_guard_hangs_on_its_value() -> None:
 
 
 def test_a_value_that_prints_in_several_lines_stays_one_guard() -> None:
-    tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['v'] == Long(\n    a=1,\n  )  # f(v)  # n.py:1 in f\n")
+    tree = parse_tree(
+        "+- RootGuardManager\n| +- EQUALS_MATCH: L['v'] == Long(\n    a=1,\n  )  # f(v)  # n.py:1 in f\n"
+    )
     (guard,) = tree.guards
     assert (guard.meaning.source, guard.meaning.expected) == ("L['v']", "Long(\n    a=1,\n  )")
     assert guard.text.place is not None
@@ -168,7 +223,11 @@ def test_lines_of_another_layout_are_kept() -> None:
     assert tree.latency_us is None
 
 
-_LINES = st.one_of(st.sampled_from(TREE.splitlines()), st.text(max_size=20), st.from_regex(r"(\| ){0,4}\+- .{0,20}"))
+_LINES = st.one_of(
+    st.sampled_from(TREE.splitlines()),
+    st.text(max_size=20),
+    st.from_regex(r"(\| ){0,4}\+- .{0,20}"),
+)
 
 
 @given(st.one_of(st.text(), st.lists(_LINES).map("\n".join)))

@@ -1,4 +1,5 @@
-"""One guard's text to its tokens, its pieces and what it expects: nothing is lost, and nothing raises."""
+"""One guard's text to its tokens, its pieces and what it expects: nothing is lost, and nothing
+raises."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAsser
     found = []
     for text in texts:
         guard = take_apart(text)
-        changes = ({name: value for name, value in vars(each).items() if value} for each in changes_of(guard))
+        changes = (
+            {name: value for name, value in vars(each).items() if value}
+            for each in changes_of(guard)
+        )
         form = meaning_of(guard)
         meaning = f"Meaning(kind={form.kind!r}, source={form.source!r}, expected={form.expected!r})"
         found += [text, str(guard), meaning, *map(str, changes), ""]
@@ -62,7 +66,8 @@ def test_a_comment_or_hint_begins_outside_strings(text: str) -> None:
     ends = [
         token.start
         for token in tokenize(body)
-        if token.kind == "comment" or (token.text == "(" and body.startswith("(HINT: ", token.start))
+        if token.kind == "comment"
+        or (token.text == "(" and body.startswith("(HINT: ", token.start))
     ]
     assert take_apart(body).expression == body[: min(ends, default=len(body))].strip()
 
@@ -112,7 +117,9 @@ TEXTS = st.one_of(st.text(), st.text(alphabet="'\"\\\n#()[]{}, =<>!isnot_a1."))
 def test_the_tokens_are_the_text(text: str) -> None:
     found = list(tokenize(text))
     assert "".join(token.text for token in found) == text
-    assert [token.start for token in found] == [sum(len(each.text) for each in found[:at]) for at in range(len(found))]
+    assert [token.start for token in found] == [
+        sum(len(each.text) for each in found[:at]) for at in range(len(found))
+    ]
     assert all(token.text and token.depth >= 0 for token in found)
 
 
@@ -124,7 +131,12 @@ def test_no_question_raises(text: str) -> None:
     read_call(f"f({text}")
 
 
-VALUES = st.one_of(st.text(), st.integers(), st.tuples(st.text(), st.binary()), st.dictionaries(st.text(), st.text()))
+VALUES = st.one_of(
+    st.text(),
+    st.integers(),
+    st.tuples(st.text(), st.binary()),
+    st.dictionaries(st.text(), st.text()),
+)
 
 
 @given(st.lists(VALUES))

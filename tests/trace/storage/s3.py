@@ -12,9 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import boto3
 from moto.server import ThreadedMotoServer
 
-REFUSAL = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
-)
+REFUSAL = b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
 
 
 @dataclass
@@ -25,7 +23,8 @@ class Store:
         endpoint: The address of the way.
         requests: Method, path and range of each request.
         is_denied: Whether each request is refused.
-        cut_at: How many bytes of an object are sent at most before the connection is cut; None for all.
+        cut_at: How many bytes of an object are sent at most before the connection is cut; None for
+            all.
         cuts_left: How many answers are cut; None for each.
     """
 
@@ -39,7 +38,11 @@ class Store:
 
     def put(self, bucket: str, **objects: bytes) -> None:
         client = boto3.client(
-            "s3", endpoint_url=self.backend, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
+            "s3",
+            endpoint_url=self.backend,
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+            region_name="us-east-1",
         )
         client.create_bucket(Bucket=bucket)
         for key, content in objects.items():
@@ -85,11 +88,19 @@ def store() -> Iterator[Store]:
 
         def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response_only(status)
-            headers = {name: value for name, value in headers.items() if name.lower() != "transfer-encoding"}
+            headers = {
+                name: value
+                for name, value in headers.items()
+                if name.lower() != "transfer-encoding"
+            }
             for name, value in ({"Content-Length": str(len(body))} | headers).items():
                 self.send_header(name, value)
             self.end_headers()
-            cut = found.cut_for(self.path) if self.command == "GET" and "list-type" not in self.path else None
+            cut = (
+                found.cut_for(self.path)
+                if self.command == "GET" and "list-type" not in self.path
+                else None
+            )
             self.wfile.write(body[:cut])
             if cut is not None:
                 self.close_connection = True

@@ -79,7 +79,9 @@ def test_joined_and_padded_streams_are_read_to_their_end(tmp_path, compression):
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 9, 400])
-def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_path, compression, cut_bytes):
+def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(
+    tmp_path, compression, cut_bytes
+):
     path = tmp_path / "rank_0.gz"
     path.write_bytes(COMPRESS[compression](log_of())[:-cut_bytes])
 
@@ -104,7 +106,9 @@ def test_a_stream_that_holds_nothing_readable_is_refused_by_name(tmp_path, compr
     path = tmp_path / "log.gz"
     path.write_bytes(COMPRESS[compression](log_of())[:12])
 
-    with pytest.raises(GraphDoctorError, match=f"log.gz can't be read: its {compression} stream is"):
+    with pytest.raises(
+        GraphDoctorError, match=f"log.gz can't be read: its {compression} stream is"
+    ):
         place_named(str(path), Settings())
 
 
@@ -131,8 +135,16 @@ RATIO = r"after \d+ MiB of its {0} stream, it holds 100 times as much as it take
         (b"a" * 2**23, Limits(log_ratio=100), RATIO),
         (b"\n" * 2**23, Limits(log_ratio=100), RATIO),
         (b"\t" + b"\n\t" * 2**22, Limits(log_ratio=100), RATIO),
-        (digits(b""), Limits(log_line_mib=1), "a line is longer than 1 MiB, the limit that `log-line-mib` sets"),
-        (b"\t" + digits(b"\n\t"), Limits(log_record_mib=2), "a record is longer than 2 MiB, the limit that `log-rec"),
+        (
+            digits(b""),
+            Limits(log_line_mib=1),
+            "a line is longer than 1 MiB, the limit that `log-line-mib` sets",
+        ),
+        (
+            b"\t" + digits(b"\n\t"),
+            Limits(log_record_mib=2),
+            "a record is longer than 2 MiB, the limit that `log-rec",
+        ),
         (digits(b"\n") + b"\n", Limits(log_line_mib=1, log_record_mib=1), None),
     ],
     ids=["long", "empty", "payload", "line", "record", "many"],
@@ -180,7 +192,9 @@ def test_a_gigabyte_of_one_line_takes_little_memory(tmp_path, line):
         finally:
             print("kB", Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
     """
-    process = subprocess.run([sys.executable, "-c", program % str(path)], capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", program % str(path)], capture_output=True, text=True, check=False
+    )
 
     assert "`log-ratio`" in process.stderr
     assert int(process.stdout.split("kB ")[1]) < 300_000
@@ -196,7 +210,10 @@ def test_a_plain_log_is_read_without_decompressors_and_fsspec(tmp_path):
         print(sorted({"fsspec", "zstandard", "torch"} & set(sys.modules)))
     """
     process = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "plain.log")], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, str(tmp_path / "plain.log")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert process.stdout.splitlines()[-1] == "[]", process.stderr

@@ -43,7 +43,10 @@ NOISE = b"[noise]\n" * 2_000_000
 def running():
     with store() as found:
         recording = RECORDINGS / "print_in_helper"
-        own = {f"own/{path.relative_to(recording)}": path.read_bytes() for path in recording.rglob("*.*")}
+        own = {
+            f"own/{path.relative_to(recording)}": path.read_bytes()
+            for path in recording.rglob("*.*")
+        }
         ranks = {f"job/rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)}
         packed = {"packed/rank_0.log.gz": gzip.compress(log_of())}
         found.put(
@@ -51,7 +54,11 @@ def running():
             **ranks,
             **own,
             **packed,
-            **{"job/": b"", "job/model.pt": b"\0" * 50, "long/rank_0.log": log_of() + NOISE + log_of(pid=7)},
+            **{
+                "job/": b"",
+                "job/model.pt": b"\0" * 50,
+                "long/rank_0.log": log_of() + NOISE + log_of(pid=7),
+            },
             **{"empty/": b"", "notes/readme.txt": b"nothing here\n", "report.json": b"{}"},
         )
         yield found
@@ -87,7 +94,9 @@ def refusal(text: str) -> tuple[str, str | None]:
 
 
 def test_a_job_s_folder_reads_as_its_copy_does(s3, tmp_path):
-    copy = write(tmp_path / "job", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)})
+    copy = write(
+        tmp_path / "job", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)}
+    )
 
     place = place_named("s3://logs/job/", Settings())
     assert place.kind == "folder"
@@ -160,7 +169,9 @@ def test_an_object_that_shrinks_is_not_taken_for_whole(s3):
 
     with grown.open() as stream, pytest.raises(CutStreamError, match="it ends after") as caught:
         stream.read()
-    assert caught.value.reason == f"it ends after {log.size_bytes:,} of {log.size_bytes + 10:,} bytes"
+    assert (
+        caught.value.reason == f"it ends after {log.size_bytes:,} of {log.size_bytes + 10:,} bytes"
+    )
 
 
 def test_what_isn_t_there_is_said(s3):
@@ -181,7 +192,10 @@ def test_a_denied_access_is_said(s3):
 
     message, hint = refusal("s3://logs/job")
     assert message == "s3://logs/job can't be read: access denied."
-    assert hint == "Credentials are found as the store's own tools find them, or in fsspec's configuration."
+    assert (
+        hint
+        == "Credentials are found as the store's own tools find them, or in fsspec's configuration."
+    )
 
 
 def test_missing_credentials_are_said(s3, monkeypatch, tmp_path):
@@ -247,7 +261,8 @@ def test_an_address_is_shown_without_its_secrets(text, shown):
 def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "fsspec.core.url_to_fs", lambda address: asked.append(address) or (S3FileSystem(), "logs/job/rank_0.log")
+        "fsspec.core.url_to_fs",
+        lambda address: asked.append(address) or (S3FileSystem(), "logs/job/rank_0.log"),
     )
     log = LogFile(_below(Url("ssh://me:secret@host/job"), "rank_0.log"), "rank_0.log", 10)
 
@@ -258,7 +273,10 @@ def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkey
 def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
 
-    assert refusal("gs://logs/job") == ("Reading gs:// needs the package gcsfs.", "pip install gcsfs")
+    assert refusal("gs://logs/job") == (
+        "Reading gs:// needs the package gcsfs.",
+        "pip install gcsfs",
+    )
 
 
 def test_an_address_that_nobody_reads_is_said():
@@ -279,13 +297,17 @@ def test_a_log_that_is_written_again_and_longer_is_followed(s3, address):
     s3.put("growing", **{"live/rank_0.log": content})
     s3.requests.clear()
     assert [type(seen) for seen in follower.look()] == [RecompileSeen]
-    starts = {int(found.removeprefix("bytes=").partition("-")[0]) for _, _, found in s3.requests if found}
+    starts = {
+        int(found.removeprefix("bytes=").partition("-")[0]) for _, _, found in s3.requests if found
+    }
     assert max(starts) > middle - 10_000
 
 
 def test_commands_take_addresses(s3, run_here):
     for command, count in (("report", 1), ("recompiles", 1), ("guards", 1), ("diff", 2)):
-        process = run_here(command, *["s3://logs/own"] * count, "--format", "json", env=dict(os.environ))
+        process = run_here(
+            command, *["s3://logs/own"] * count, "--format", "json", env=dict(os.environ)
+        )
 
         assert (process.returncode, process.stderr) == (0, "")
         assert json.loads(process.stdout)["schema_version"]
@@ -293,7 +315,9 @@ def test_commands_take_addresses(s3, run_here):
 
 def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here):
     s3.cut_at, s3.only = 5000, "rank_1"
-    process = run_here("report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ))
+    process = run_here(
+        "report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ)
+    )
 
     job = json.loads(process.stdout)
     # That the others' logs end where they do doesn't say that their runs were complete.

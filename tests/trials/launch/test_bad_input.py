@@ -1,4 +1,5 @@
-"""Hostile targets: each ends with a clear message, the right exit code, and what was recorded until then."""
+"""Hostile targets: each ends with a clear message, the right exit code, and what was recorded until
+then."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def function(body: str) -> str:
 
 
 class Case(NamedTuple):
-    """A program, parts of what must be said about it, how many calls the report knows of, and a name in the file."""
+    """A program, parts of what must be said about it, how many calls the report knows of, and a
+    name in the file."""
 
     program: str | bytes
     says: tuple[str, ...]
@@ -55,7 +57,9 @@ FAILING = {
     # The program's own errors: its own traceback.
     "a wrong number of inputs": Case(
         NET + "def example_inputs(): return (torch.randn(4), 3, 5)\n",
-        ("failed in call 1: TypeError: Net.forward() takes 2 positional arguments but 4 were given",),
+        (
+            "failed in call 1: TypeError: Net.forward() takes 2 positional arguments but 4 were given",
+        ),
         calls=1,
     ),
     "an import error": Case(
@@ -65,10 +69,15 @@ FAILING = {
             "while importing the target: ModuleNotFoundError",
         ),
     ),
-    "a syntax error": Case("def f(x:\n  pass\n", ('File "{file}", line 1', "SyntaxError: '(' was never closed")),
-    "a null byte": Case(b"x = 1\n\0\n", ("while importing the target: ", "null bytes")),  # a ValueError before 3.11.4
+    "a syntax error": Case(
+        "def f(x:\n  pass\n", ('File "{file}", line 1', "SyntaxError: '(' was never closed")
+    ),
+    "a null byte": Case(
+        b"x = 1\n\0\n", ("while importing the target: ", "null bytes")
+    ),  # a ValueError before 3.11.4
     "an exception whose text raises": Case(
-        "import torch\nclass E(Exception):\n    def __str__(self): raise RuntimeError\ndef f(x): raise E\n" + INPUTS,
+        "import torch\nclass E(Exception):\n    def __str__(self): raise RuntimeError\ndef f(x): raise E\n"
+        + INPUTS,
         ("<E whose str() failed>",),
         calls=1,
     ),
@@ -78,20 +87,28 @@ FAILING = {
         calls=1,
     ),
     "half a surrogate pair in a message": Case(
-        function("raise ValueError('\\udc80 lone')"), ("failed in call 1, at {file}:3: ValueError: ", " lone"), calls=1
+        function("raise ValueError('\\udc80 lone')"),
+        ("failed in call 1, at {file}:3: ValueError: ", " lone"),
+        calls=1,
     ),
     "a recursion without end": Case(function("return f(x)"), ("RecursionError",), calls=1),
     # The process ends.
     "sys.exit at import": Case(
         NET + "import sys\nsys.exit('bye')\n",
-        ("bye\n", "called sys.exit(1) while importing the target at {file}:", 'if __name__ == "__main__":'),
+        (
+            "bye\n",
+            "called sys.exit(1) while importing the target at {file}:",
+            'if __name__ == "__main__":',
+        ),
     ),
     "sys.exit in a call": Case(
         function("torch._dynamo.graph_break(); raise SystemExit(7)"),
         ("called sys.exit(7) in call 1 at {file}:3",),
         calls=1,
     ),
-    "os._exit with status 0": Case(NET + "import os; os._exit(0)\n", ("ended the process while importing the target",)),
+    "os._exit with status 0": Case(
+        NET + "import os; os._exit(0)\n", ("ended the process while importing the target",)
+    ),
     "a segmentation fault": Case(
         NET + FIRST_CALL + "    import ctypes; ctypes.string_at(0)\n",
         ("Segmentation fault", 'File "{file}", line 11 in example_inputs', "killed by SIGSEGV"),
@@ -131,13 +148,17 @@ def test_torchs_own_refusal_is_an_answer_unless_the_call_fails_anyway(tmp_path, 
     assert process.returncode == 0
     assert "torch.compile refused call 1" in process.stderr
     assert "graph_break" in process.stdout
-    (tmp_path / "file.py").write_text(function("torch._dynamo.graph_break(); raise ValueError('own')"))
+    (tmp_path / "file.py").write_text(
+        function("torch._dynamo.graph_break(); raise ValueError('own')")
+    )
     assert run_cli("explain", "file.py", "--fullgraph").returncode == 2
 
 
 WRONG = {
     "clean.py --backend inductr": ("no backend 'inductr'", "Did you mean inductor?"),
-    "clean.py --config capture_scalar_output=True": ("torch._dynamo.config.capture_scalar_outputs",),
+    "clean.py --config capture_scalar_output=True": (
+        "torch._dynamo.config.capture_scalar_outputs",
+    ),
     "clean.py --input f32[4] --backward": ("no floating-point output requires a gradient",),
     "clean.py --python /bin/true": ("/bin/true couldn't run the probe",),
     "clean.py --python no-such-python": ("The interpreter no-such-python can't be started",),
@@ -158,20 +179,40 @@ def test_what_is_wrong_is_named(clean_target, run_cli):
 def test_what_torch_cannot_do_is_refused_in_words():
     from graphdoctor.facts.hints import COMMAND_LINE, words
     from graphdoctor.probe.record.errors import RequestError
-    from graphdoctor.probe.target.options import check_compile_arguments, device_named, make_input, set_config
+    from graphdoctor.probe.target.options import (
+        check_compile_arguments,
+        device_named,
+        make_input,
+        set_config,
+    )
 
     huge = {"kind": "tensor", "dtype": "f32", "shape": [999999999999999]}
     refused = [
-        (lambda: check_compile_arguments("eager", "max-autotun", {}), ("no mode 'max-autotun'", "max-autotune")),
+        (
+            lambda: check_compile_arguments("eager", "max-autotun", {}),
+            ("no mode 'max-autotun'", "max-autotune"),
+        ),
         (
             lambda: check_compile_arguments("inductor", None, {"max_autotun": 1}),
             ("no option 'max_autotun'", "max_autotune"),
         ),
-        (lambda: check_compile_arguments("inductor", "default", {"a": 1}), ("either --mode or --option",)),
-        (lambda: set_config("torch._dynamo.config.capture_scalar_output", True), ("capture_scalar_outputs",)),
-        (lambda: set_config("nested_graph_break", True), ("torch._dynamo.config.nested_graph_breaks",)),
+        (
+            lambda: check_compile_arguments("inductor", "default", {"a": 1}),
+            ("either --mode or --option",),
+        ),
+        (
+            lambda: set_config("torch._dynamo.config.capture_scalar_output", True),
+            ("capture_scalar_outputs",),
+        ),
+        (
+            lambda: set_config("nested_graph_break", True),
+            ("torch._dynamo.config.nested_graph_breaks",),
+        ),
         (lambda: set_config("os.environ", 3), ("torch has no 'os.environ'",)),
-        (lambda: set_config("torch._dynamo.config.verbose", "maybe"), ("it takes bool", "verbose=False")),
+        (
+            lambda: set_config("torch._dynamo.config.verbose", "maybe"),
+            ("it takes bool", "verbose=False"),
+        ),
         (lambda: set_config("...", 3), ("torch has no '...'",)),
         (lambda: device_named("cud"), ("--device cud can't be used here", "Try --device cpu")),
         (lambda: make_input(huge), ("--input f32[999999999999999] can't be made",)),
@@ -199,7 +240,15 @@ def test_a_config_by_its_name_alone_is_one_of_dynamo():
 def test_numbers_of_any_size_can_be_passed(tmp_path, run_cli):
     (tmp_path / "file.py").write_text("def f(x, n): return x * 2\n")
     process = run_cli(
-        "explain", "file.py", "--input", "f32[4]", "--input", f"int:{10**30}", "--format", "json", "--no-coverage"
+        "explain",
+        "file.py",
+        "--input",
+        "f32[4]",
+        "--input",
+        f"int:{10**30}",
+        "--format",
+        "json",
+        "--no-coverage",
     )
     assert process.returncode == 0, process.stderr
     assert json.loads(process.stdout)["summary"]["calls"] == 1
@@ -235,7 +284,9 @@ def test_a_program_may_behave_badly_at_import_and_between_calls(tmp_path, run_cl
     statements = WORKING[case]
     inputs = f"def example_inputs():\n{textwrap.indent(statements, '    ')}\n    yield (torch.randn(4),)\n"
     text = f"{NET}\n{statements}\n\n{inputs}"
-    (tmp_path / "file.py").write_text(text.replace("return torch", "print('a')\n        return torch"))
+    (tmp_path / "file.py").write_text(
+        text.replace("return torch", "print('a')\n        return torch")
+    )
 
     process = run_cli("explain", "file.py", "--format", "json")
 
@@ -243,7 +294,12 @@ def test_a_program_may_behave_badly_at_import_and_between_calls(tmp_path, run_cl
     document = json.loads(process.stdout)
     assert not document["recording"]["is_partial"]
     summary = document["summary"]
-    assert (summary["calls"], summary["graphs"], summary["break_sites"], summary["coverage"]) == (1, 1, 1, 1.0)
+    assert (summary["calls"], summary["graphs"], summary["break_sites"], summary["coverage"]) == (
+        1,
+        1,
+        1,
+        1.0,
+    )
 
 
 (ODD_ARGUMENTS,) = texts_beside(__file__)
@@ -253,7 +309,10 @@ def test_an_argument_may_be_of_any_class(tmp_path, explain_json):
     (tmp_path / "file.py").write_text(ODD_ARGUMENTS)
     document = explain_json("file.py", "--no-coverage")
     assert [call["outcome"] for call in document["recording"]["calls"]] == ["ok"] * 3
-    assert document["recording"]["calls"][0]["inputs"] == "f32[4], <NoText>, <Number>, <Table>, {<NoText>: <NoText>}"
+    assert (
+        document["recording"]["calls"][0]["inputs"]
+        == "f32[4], <NoText>, <Number>, <Table>, {<NoText>: <NoText>}"
+    )
     assert all(len(call["inputs"]) < 1000 for call in document["recording"]["calls"])
 
 
@@ -325,13 +384,19 @@ def test_inputs_that_do_not_fit_are_one_error_with_its_place(tmp_path, run_cli):
     assert process.stdout == ""
     error, hint = process.stderr.splitlines()
     assert error.startswith("error: The program failed in call 1, at ")
-    assert error.endswith("model.py:6: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x8)")
+    assert error.endswith(
+        "model.py:6: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x8)"
+    )
     assert "example_inputs" in hint
 
 
 def test_the_users_environment_changes_no_result(clean_target, run_cli, explain_json):
     # All at once: each has a Python started anew.
-    variables = {"TORCH_LOGS": "+dynamo,graph_breaks", "TORCH_TRACE": "elsewhere", "PYTHONSAFEPATH": "1"}
+    variables = {
+        "TORCH_LOGS": "+dynamo,graph_breaks",
+        "TORCH_TRACE": "elsewhere",
+        "PYTHONSAFEPATH": "1",
+    }
     environment = clean_environment(**variables, PYTHONIOENCODING="ascii", LC_ALL="C")
     process = run_cli("explain", clean_target, "--no-coverage", env=environment)
     assert process.returncode == 0, process.stderr
@@ -343,14 +408,23 @@ def test_the_users_environment_changes_no_result(clean_target, run_cli, explain_
 
 # The run is stopped from outside.
 
-ENDLESS = NET + FIRST_CALL + "    print('waiting', flush=True)\n    while True: time.sleep(0.1)\nimport time\n"
-STUBBORN = ENDLESS + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)\n"
+ENDLESS = (
+    NET
+    + FIRST_CALL
+    + "    print('waiting', flush=True)\n    while True: time.sleep(0.1)\nimport time\n"
+)
+STUBBORN = (
+    ENDLESS
+    + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)\n"
+)
 
 
 def started(folder: Path, program: str, *options: str) -> subprocess.Popen[bytes]:
     folder.mkdir()
     (folder / "file.py").write_text(program)
-    command = command_line("explain", "file.py", "--format", "json", "--python", probe_python(), *options)
+    command = command_line(
+        "explain", "file.py", "--format", "json", "--python", probe_python(), *options
+    )
     return subprocess.Popen(
         command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -364,7 +438,10 @@ def assert_reported(output: bytes, reason: str) -> None:
 
 def test_a_timeout_reports_what_was_recorded(tmp_path):
     # Long enough for the first call on a slow machine; it never ends by itself.
-    running = [started(tmp_path / str(n), text, "--timeout", "6") for n, text in enumerate((ENDLESS, STUBBORN))]
+    running = [
+        started(tmp_path / str(n), text, "--timeout", "6")
+        for n, text in enumerate((ENDLESS, STUBBORN))
+    ]
     for process in running:
         output, errors = process.communicate()
         assert process.returncode == 2
@@ -398,9 +475,7 @@ def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
 
 # Another interpreter.
 
-TORCH_NEEDS = (
-    "torch torchgen functorch typing_extensions.py sympy mpmath networkx filelock fsspec jinja2 markupsafe setuptools"
-)
+TORCH_NEEDS = "torch torchgen functorch typing_extensions.py sympy mpmath networkx filelock fsspec jinja2 markupsafe setuptools"
 
 
 def make_venv(folder: Path) -> Path:
@@ -420,16 +495,24 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
             (packages / name).symlink_to(site / name)
     for library in site.glob("nvidia*"):
         (packages / library.name).symlink_to(library)
-    (next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages" / "torch_only.pth").write_text(f"{packages}\n")
+    (
+        next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages" / "torch_only.pth"
+    ).write_text(f"{packages}\n")
     environment = clean_environment(PYTHONPATH=None)
     # -P: this repository, if it is the working directory, must not be found.
     tried = subprocess.run(
-        [python, "-P", "-c", "import torch"], env=environment, capture_output=True, text=True, check=False
+        [python, "-P", "-c", "import torch"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if tried.returncode:
         pytest.skip(f"torch does not work through links: {tried.stderr.splitlines()[-1]}")
     lacking = "import importlib.util as u; print([n for n in ('graphdoctor', 'pydantic', 'rich') if u.find_spec(n)])"
-    found = subprocess.run([python, "-P", "-c", lacking], env=environment, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [python, "-P", "-c", lacking], env=environment, capture_output=True, text=True, check=True
+    )
     assert found.stdout == "[]\n"
 
     document = explain_json(clean_target, "--python", python)
@@ -440,7 +523,9 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
 
 def test_an_interpreter_without_torch_is_named(tmp_path, clean_target, run_cli):
     python = make_venv(tmp_path / "venv")
-    process = run_cli("explain", clean_target, "--python", python, env=clean_environment(PYTHONPATH=None))
+    process = run_cli(
+        "explain", clean_target, "--python", python, env=clean_environment(PYTHONPATH=None)
+    )
     assert process.returncode == 2
     assert f"{python} can't import torch: No module named 'torch'." in process.stderr
     assert "torch>=2.11" in process.stderr

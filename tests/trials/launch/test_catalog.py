@@ -1,4 +1,5 @@
-"""A library's architectures are listed, and written down as targets; whatever happens meanwhile is a refusal."""
+"""A library's architectures are listed, and written down as targets; whatever happens meanwhile is
+a refusal."""
 
 from __future__ import annotations
 
@@ -38,24 +39,38 @@ def test_an_interpreter_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__version__) -> Path:
     path = folder / file_name("gpt-sw3")
-    path.write_text(program_header(library="transformers", version=version, architecture="gpt-sw3", graphdoctor=by))
+    path.write_text(
+        program_header(
+            library="transformers", version=version, architecture="gpt-sw3", graphdoctor=by
+        )
+    )
     return path
 
 
 def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     # No process is started: there is no such interpreter.
-    found = write_program("transformers", "gpt-sw3", tmp_path, Setup(python="nowhere"), version="5.0")
+    found = write_program(
+        "transformers", "gpt-sw3", tmp_path, Setup(python="nowhere"), version="5.0"
+    )
     assert found == Program(
-        path=str(path), library="transformers", version="5.0", architecture="gpt-sw3", parameters=None
+        path=str(path),
+        library="transformers",
+        version="5.0",
+        architecture="gpt-sw3",
+        parameters=None,
     )
 
 
 @pytest.mark.parametrize(("version", "by"), [("4.9", graphdoctor.__version__), ("5.0", "0.0.1")])
-def test_a_program_of_another_version_is_written_anew(tmp_path: Path, version: str, by: str) -> None:
+def test_a_program_of_another_version_is_written_anew(
+    tmp_path: Path, version: str, by: str
+) -> None:
     written(tmp_path, version=version, by=by)
     with pytest.raises(GraphDoctorError, match="can't be started"):
-        write_program("transformers", "gpt-sw3", tmp_path, Setup(python="nowhere/python"), version="5.0")
+        write_program(
+            "transformers", "gpt-sw3", tmp_path, Setup(python="nowhere/python"), version="5.0"
+        )
 
 
 def test_a_file_is_named_as_a_module_can_be() -> None:
@@ -81,7 +96,9 @@ def warm() -> Iterator[WarmProbes]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
-def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm: WarmProbes) -> None:
+def test_what_goes_wrong_with_an_architecture_is_a_refusal(
+    tmp_path: Path, warm: WarmProbes
+) -> None:
     found = architectures("transformers", Setup(python=probe_python(), timeout_s=120))
     assert found.version == "9.9"
     assert {item.name: item.family for item in found.architectures}["fine"] == "vision"
@@ -124,10 +141,14 @@ def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm:
 
 
 @pytest.mark.slow
-def test_a_library_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_not_installed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(GraphDoctorError, match="transformers isn't installed for this interpreter") as raised:
+    with pytest.raises(
+        GraphDoctorError, match="transformers isn't installed for this interpreter"
+    ) as raised:
         architectures("transformers", Setup(python=sys.executable, timeout_s=120))
     assert raised.value.hint == "Install it there: pip install transformers."
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
@@ -142,7 +163,10 @@ def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmPro
     names = ("llama", "vit", "wav2vec2")
     for name in names:
         found = write_program(
-            "transformers", name, tmp_path, Setup(python=probe_python(), timeout_s=300, memory_bytes=2**32, warm=warm)
+            "transformers",
+            name,
+            tmp_path,
+            Setup(python=probe_python(), timeout_s=300, memory_bytes=2**32, warm=warm),
         )
         assert isinstance(found, Program), found
         assert found.parameters is not None
@@ -156,4 +180,6 @@ def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmPro
         "    assert torch.equal(*results), name\n"
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, "-c", run], cwd=tmp_path, env=environment, check=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-c", run], cwd=tmp_path, env=environment, check=True, timeout=300
+    )

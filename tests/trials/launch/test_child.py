@@ -1,4 +1,5 @@
-"""A child's end as its parent sees it, with a shell script in the probe's place: no torch, so every case is quick."""
+"""A child's end as its parent sees it, with a shell script in the probe's place: no torch, so every
+case is quick."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ FINISHED = '{"event": "finished", "is_complete": true, "peak_memory_bytes": 9}'
 
 @pytest.fixture
 def end(tmp_path: Path) -> Callable[..., ProbeExit]:
-    """Records with a script that stands in for the probe; its working directory is the recording's folder."""
+    """Records with a script that stands in for the probe; its working directory is the recording's
+    folder."""
 
     def make(script: str, **options) -> ProbeExit:
         python = tmp_path / "python"
         # The last argument is the request.
-        python.write_text(f'#!/bin/sh\nfor request; do :; done\ncd "$(dirname "$request")"\n{script}\n')
+        python.write_text(
+            f'#!/bin/sh\nfor request; do :; done\ncd "$(dirname "$request")"\n{script}\n'
+        )
         python.chmod(0o755)
         recording = Path(tempfile.mkdtemp(dir=tmp_path))
         request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
@@ -51,11 +55,20 @@ def says(*events: str) -> str:
 
 
 CASES = {
-    "finished": (says(PHASE, FINISHED), {"status": 0, "reason": "finished", "phase": "call 2", "peak_memory_bytes": 9}),
-    "an error": (f"{says(ERROR)}\nexit 3", {"reason": "error", "hint_code": "no_gradient", "status": 3}),
+    "finished": (
+        says(PHASE, FINISHED),
+        {"status": 0, "reason": "finished", "phase": "call 2", "peak_memory_bytes": 9},
+    ),
+    "an error": (
+        f"{says(ERROR)}\nexit 3",
+        {"reason": "error", "hint_code": "no_gradient", "status": 3},
+    ),
     "an exit of the program's own": (
         f"{says(PHASE)}\nexit 5",
-        {"reason": "exited", "message": "The program ended the process in call 2, with exit status 5."},
+        {
+            "reason": "exited",
+            "message": "The program ended the process in call 2, with exit status 5.",
+        },
     ),
     "a signal": (f"{says(PHASE)}\nkill -9 $$", {"reason": "killed", "status": -9}),
     "a crash brings its Python lines": (
@@ -125,7 +138,10 @@ SCRIPTS = {
     "import os; os._exit(6)": (6, "exited"),
     "import os; os.kill(os.getpid(), 9)": (137, "killed"),
     "raise KeyboardInterrupt": (130, "interrupted"),
-    "import code; code.InteractiveInterpreter().runsource('raise KeyboardInterrupt')": (0, "finished"),
+    "import code; code.InteractiveInterpreter().runsource('raise KeyboardInterrupt')": (
+        0,
+        "finished",
+    ),
     "import time; time.sleep(30)": (143, "timeout"),
 }
 
@@ -139,9 +155,15 @@ def test_a_script(tmp_path):
         for is_module in (False, True) if reason != "timeout" else (False,):
             recording = folder / f"recording-{is_module}"
             recording.mkdir()
-            script = Script("script" if is_module else str(folder / "script.py"), is_module=is_module, arguments=())
+            script = Script(
+                "script" if is_module else str(folder / "script.py"),
+                is_module=is_module,
+                arguments=(),
+            )
             timeout_s = 0.5 if reason == "timeout" else None
-            ended = run_script(script, recording, python=sys.executable, timeout_s=timeout_s, apart=folder)
+            ended = run_script(
+                script, recording, python=sys.executable, timeout_s=timeout_s, apart=folder
+            )
             found = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
             assert (ended.status, found.reason) == (status, reason), program
 
@@ -149,5 +171,7 @@ def test_a_script(tmp_path):
 def test_no_model_is_imported_before_the_child_runs():
     program = "import sys; from graphdoctor.trials.launch import child, script; print('pydantic' in sys.modules)"
     command = [sys.executable, "-c", program]
-    found = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        command, env=clean_environment(), capture_output=True, text=True, check=True
+    )
     assert found.stdout == "False\n"

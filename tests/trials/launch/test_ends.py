@@ -7,7 +7,12 @@ from typing import Any, get_args
 
 from graphdoctor.facts.base import field_types
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.trials.launch.ends import end_of_block, end_of_failed_call, end_of_probe, end_of_script
+from graphdoctor.trials.launch.ends import (
+    end_of_block,
+    end_of_failed_call,
+    end_of_probe,
+    end_of_script,
+)
 
 PROCESS = {"event": "process", "pid": 1}
 IMPORTING = {"event": "phase", "phase": "importing the target", "kind": "importing the target"}
@@ -26,7 +31,11 @@ def ended(*events, status=3, stopped_for=None) -> ProbeExit:
 
 
 FAILED = {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR}
-UNASKED = {"is_eager": True, "type": "TypeError", "message": "make() takes 0 positional arguments but 1 was given"}
+UNASKED = {
+    "is_eager": True,
+    "type": "TypeError",
+    "message": "make() takes 0 positional arguments but 1 was given",
+}
 FINISHED = {"event": "finished", "is_complete": True, "peak_memory_bytes": 7}
 ENDED = {"event": "ended"}
 
@@ -38,7 +47,9 @@ def left(status: int, place: str | None = None) -> dict[str, Any]:
 
 PROBES = {
     "it finished": ended(CALL, FINISHED, status=0),
-    "it finished, and its threads did not end": ended(CALL, FINISHED, status=-15, stopped_for="timeout"),
+    "it finished, and its threads did not end": ended(
+        CALL, FINISHED, status=-15, stopped_for="timeout"
+    ),
     "it finished, and crashed while Python shut down": ended(CALL, FINISHED, status=-11),
     "it was interrupted by us": ended(CALL, status=-2, stopped_for="interrupted"),
     "it was interrupted by another": ended(IMPORTING, {"event": "interrupted"}, status=130),
@@ -56,10 +67,18 @@ PROBES = {
     "it called sys.exit in a step of an import": ended(COMPILING, left(4)),
     "it called sys.exit in a call": ended(CALL, left(0)),
     "it raised": ended(IMPORTING, RAISED),
-    "torch could not be imported": ended(IMPORTING | dict.fromkeys(("phase", "kind"), "importing torch"), RAISED),
-    "the target cannot be used": ended({"event": "error", "message": "a.py has no x", "hint": "Did you mean y?"}),
-    "what was asked for cannot be done": ended(CALL, {"event": "error", "code": "no_gradient", "values": {}}),
-    "a first line announces the next": ended(CALL, RAISED | {"message": "backend='own' raised:\nRuntimeError: no"}),
+    "torch could not be imported": ended(
+        IMPORTING | dict.fromkeys(("phase", "kind"), "importing torch"), RAISED
+    ),
+    "the target cannot be used": ended(
+        {"event": "error", "message": "a.py has no x", "hint": "Did you mean y?"}
+    ),
+    "what was asked for cannot be done": ended(
+        CALL, {"event": "error", "code": "no_gradient", "values": {}}
+    ),
+    "a first line announces the next": ended(
+        CALL, RAISED | {"message": "backend='own' raised:\nRuntimeError: no"}
+    ),
     "the interpreter ran no probe": ended(status=1),
     "os._exit": ended(PROCESS, CALL, status=5),
     "the system killed it": ended(PROCESS, status=-9),
@@ -78,13 +97,17 @@ def text_of(found: ProbeExit) -> dict[str, object]:
 
 def test_a_probe_ends(snapshot):
     assert {case: text_of(end) for case, end in PROBES.items()} == snapshot
-    declared = next(kind for kind in get_args(field_types(ProbeExit)["reason"]) if kind is not type(None))
+    declared = next(
+        kind for kind in get_args(field_types(ProbeExit)["reason"]) if kind is not type(None)
+    )
     # Nobody writes that a run goes on, or that its end was never written.
     assert {end.reason for end in PROBES.values()} == set(get_args(declared)) - {"running", "lost"}
 
 
 def test_a_long_message_is_cut():
-    found = ended(CALL, {"event": "error", "type": "ValueError", "message": "x" * 600, "traceback": None})
+    found = ended(
+        CALL, {"event": "error", "type": "ValueError", "message": "x" * 600, "traceback": None}
+    )
     assert len(found.message) < 600
     assert found.message.endswith("…")
 
@@ -95,15 +118,25 @@ def test_a_script_ends(snapshot):
         "it ended with a status of its own": (4, None, [PROCESS, ENDED]),
         "it took too long": (-15, 3.0, [PROCESS]),
         "it raised": (1, None, [PROCESS, ENDED | {"error": ERROR}]),
-        "it raised without a message": (1, None, [PROCESS, ENDED | {"error": ERROR | {"message": ""}}]),
+        "it raised without a message": (
+            1,
+            None,
+            [PROCESS, ENDED | {"error": ERROR | {"message": ""}}],
+        ),
         "it printed a traceback and went on": (0, None, [PROCESS, ENDED | {"error": ERROR}]),
         "Ctrl-C": (-signal.SIGINT, None, [PROCESS]),
-        "KeyboardInterrupt": (1, None, [PROCESS, ENDED | {"error": ERROR | {"type": "KeyboardInterrupt"}}]),
+        "KeyboardInterrupt": (
+            1,
+            None,
+            [PROCESS, ENDED | {"error": ERROR | {"type": "KeyboardInterrupt"}}],
+        ),
         "a signal": (-signal.SIGKILL, None, [PROCESS]),
         "os._exit": (7, None, [PROCESS]),
         "an interpreter that ignores PYTHONPATH": (2, None, []),
     }
-    assert {case: text_of(end_of_script(*how, last(events))) for case, (*how, events) in scripts.items()} == snapshot
+    assert {
+        case: text_of(end_of_script(*how, last(events))) for case, (*how, events) in scripts.items()
+    } == snapshot
 
 
 def test_a_block_or_a_call_of_our_own_process_ends(snapshot):

@@ -1,4 +1,5 @@
-"""Programs whose code is generated while they run: two runs are equal, and nothing is named by a random path."""
+"""Programs whose code is generated while they run: two runs are equal, and nothing is named by a
+random path."""
 
 from __future__ import annotations
 
@@ -27,7 +28,12 @@ def assert_equal(first: dict[str, Any], second: dict[str, Any]) -> None:
     # Their order is that of what they cost, which is measured.
     found = [
         sorted(
-            (finding["fingerprint"], finding["location"]["file"], finding["location"]["line"], finding["message"])
+            (
+                finding["fingerprint"],
+                finding["location"]["file"],
+                finding["location"]["line"],
+                finding["message"],
+            )
             for finding in document["findings"]
         )
         for document in (first, second)
@@ -58,7 +64,9 @@ def test_two_runs_of_generated_code_have_the_same_findings(
 
 
 @pytest.mark.skipif(find_spec("torch_geometric") is None, reason="needs torch_geometric")
-def test_two_runs_of_a_graph_network_have_the_same_findings(explain_json: Explain, tmp_path: Path) -> None:
+def test_two_runs_of_a_graph_network_have_the_same_findings(
+    explain_json: Explain, tmp_path: Path
+) -> None:
     first, second = twice(explain_json, tmp_path, GRAPH)
     assert_equal(first, second)
     files = {frame["file"] for frame in first["recording"]["frames"]}

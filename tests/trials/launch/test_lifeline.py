@@ -1,4 +1,5 @@
-"""A probe and what it has started end with whoever started it, even if that is killed; nothing else of it does."""
+"""A probe and what it has started end with whoever started it, even if that is killed; nothing else
+of it does."""
 
 from __future__ import annotations
 
@@ -60,7 +61,12 @@ def test_what_forks_probes_ends_too_while_it_imports_torch(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
-    command = [sys.executable, "-c", PARENT, str(stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids"))]
+    command = [
+        sys.executable,
+        "-c",
+        PARENT,
+        str(stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids")),
+    ]
     subprocess.run(command, cwd=tmp_path, env=clean_environment(), timeout=60, check=True)
     (pid,) = pids_in(tmp_path / "pids")
     assert is_running(pid)
@@ -91,7 +97,9 @@ def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, run_cli, a
     (tmp_path / "model.py").write_text(PROGRAM)
     command = command_line("explain", "model.py:g", *args)
     nowhere = subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=nowhere, stderr=nowhere) as parent:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=clean_environment(), stdout=nowhere, stderr=nowhere
+    ) as parent:
         pids = pids_in(tmp_path / "pids")
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, pids)), within_s=5)

@@ -223,7 +223,9 @@ def test_what_cannot_be_written_is_a_clear_error(read_only, tmp_path, monkeypatc
     with pytest.raises(GraphDoctorError, match="can't be written: Read-only file system"):
         Store(read_only, keep_count=2, folder=read_only / "recordings").create("a")
     monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
-    with pytest.raises(GraphDoctorError, match=r"checkout/\.graphdoctor can't be written") as caught:
+    with pytest.raises(
+        GraphDoctorError, match=r"checkout/\.graphdoctor can't be written"
+    ) as caught:
         Store(read_only, keep_count=2).create("a")
     assert "--recordings DIR" in (caught.value.hint or "")
     (tmp_path / FOLDER).write_text("")

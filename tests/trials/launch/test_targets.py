@@ -16,7 +16,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.trials.launch.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
+from graphdoctor.trials.launch.request import (
+    DTYPES,
+    Request,
+    parse_assignments,
+    parse_inputs,
+    parse_target,
+)
 from tests.each import for_each
 from tests.sections import sections
 
@@ -63,7 +69,9 @@ def test_a_target_is_a_file_or_a_module_with_or_without_a_name(tmp_path):
         f"{odd}:Net": (str(odd), None, "Net", False),
     }
     found = {text: parse_target(text) for text in expected}
-    assert {text: (one.file, one.module, one.name, one.is_call) for text, one in found.items()} == expected
+    assert {
+        text: (one.file, one.module, one.name, one.is_call) for text, one in found.items()
+    } == expected
 
 
 WRONG_TARGETS = {
@@ -107,7 +115,14 @@ def test_any_text_is_a_target_or_an_error(text):
 
 def test_an_input_is_a_plain_value_or_a_tensor():
     plain = {
-        **{"int:3": 3, "int:-3": -3, "float:0.5": 0.5, "float:inf": math.inf, "bool:true": True, "bool:False": False},
+        **{
+            "int:3": 3,
+            "int:-3": -3,
+            "float:0.5": 0.5,
+            "float:inf": math.inf,
+            "bool:true": True,
+            "bool:False": False,
+        },
         **{"str:abc": "abc", "str:a:b=c[1]": "a:b=c[1]", "str:": "", "none": None, "None": None},
     }
     assert {text: one(text) for text in plain} == {
@@ -122,7 +137,8 @@ def test_an_input_is_a_plain_value_or_a_tensor():
         "f32[0]": ("f32", [0]),
     }
     assert {text: one(text) for text in tensors} == {
-        text: {"kind": "tensor", "dtype": dtype, "shape": shape} for text, (dtype, shape) in tensors.items()
+        text: {"kind": "tensor", "dtype": dtype, "shape": shape}
+        for text, (dtype, shape) in tensors.items()
     }
     assert parse_inputs(["int:1", "mask=bool[2]"]) == {
         "args": [{"kind": "value", "value": 1}],
@@ -157,12 +173,20 @@ def test_a_wrong_input_is_a_clear_error(texts, message):
 
 
 SHAPED = st.builds(
-    "{}[{}]".format, st.sampled_from(list(DTYPES)) | st.text(max_size=4), st.lists(st.integers()).map(str) | st.text()
+    "{}[{}]".format,
+    st.sampled_from(list(DTYPES)) | st.text(max_size=4),
+    st.lists(st.integers()).map(str) | st.text(),
 )
-INPUT_LIKE = SHAPED | st.builds("{}:{}".format, st.sampled_from(["int", "float", "bool", "str"]), st.text()) | st.text()
+INPUT_LIKE = (
+    SHAPED
+    | st.builds("{}:{}".format, st.sampled_from(["int", "float", "bool", "str"]), st.text())
+    | st.text()
+)
 
 
-@given(st.lists(INPUT_LIKE | st.builds("{}={}".format, st.text(max_size=3), INPUT_LIKE), max_size=4))
+@given(
+    st.lists(INPUT_LIKE | st.builds("{}={}".format, st.text(max_size=3), INPUT_LIKE), max_size=4)
+)
 def test_any_input_is_a_value_or_an_error(texts):
     try:
         parsed = parse_inputs(texts)
@@ -189,7 +213,9 @@ def test_assignments_are_python_literals_or_text():
     }
 
 
-@for_each("text", ["a", "=1", " =1", "", "a={1, 2}", "a=b'x'", "a=1j", "a={1: 2}", "a=...", "a=\udcff"])
+@for_each(
+    "text", ["a", "=1", " =1", "", "a={1, 2}", "a=b'x'", "a=1j", "a={1: 2}", "a=...", "a=\udcff"]
+)
 def test_a_wrong_assignment_is_a_clear_error(text):
     with pytest.raises(GraphDoctorError, match="--config"):
         parse_assignments([text], "--config")
@@ -230,7 +256,9 @@ def said_of(text: str, ending: str, folder: Path, monkeypatch: pytest.MonkeyPatc
     """The target of a file and the arguments of its calls, or why there is none."""
     asked = parse_target(f"{Path(__file__)}{ending}")
     try:
-        target = targets.find_target(imported(folder, monkeypatch, text), asked.name, is_call=asked.is_call)
+        target = targets.find_target(
+            imported(folder, monkeypatch, text), asked.name, is_call=asked.is_call
+        )
         assert not hasattr(target.function, "_torchdynamo_orig_callable")
         yield f"{target.name}, a {target.kind}"
         yield from (arguments_text(*call) for call in targets.find_calls(target, None).rounds())
@@ -244,7 +272,10 @@ def test_targets_and_inputs_are_found_or_said_to_be_none(
     lines = []
     for heading, text in sections(Path(__file__).with_suffix(".txt")).items():
         ending = heading[heading.index(":") :] if ":" in heading else ""
-        lines += [f"# {heading}", *said_of(text.replace("…\n", f"{HEAD}\n"), ending, tmp_path, monkeypatch)]
+        lines += [
+            f"# {heading}",
+            *said_of(text.replace("…\n", f"{HEAD}\n"), ending, tmp_path, monkeypatch),
+        ]
     assert "\n".join(lines) == snapshot
 
 
@@ -259,7 +290,16 @@ def test_call_options_reach_the_model(tmp_path, explain_json):
         "        return super().__call__(x)\n"
         "    def forward(self, x): return super().forward(x)\n"
     )
-    arguments = ("--input", "f32[2,4]", "--input", "n=int:5", "--calls", 2, "--eval", "--no-coverage")
+    arguments = (
+        "--input",
+        "f32[2,4]",
+        "--input",
+        "n=int:5",
+        "--calls",
+        2,
+        "--eval",
+        "--no-coverage",
+    )
     document = explain_json("file.py", *arguments, "--backward")
     assert document["summary"]["calls"] == 2
     assert document["recording"]["target"]["call_options"]["backward"] is True
@@ -285,11 +325,17 @@ def test_relative_imports_of_a_package_work(tmp_path, explain_json):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["types", "random", "coverage", "events", "torch", "[red]x", "a.b", "模"])
+@pytest.mark.parametrize(
+    "name", ["types", "random", "coverage", "events", "torch", "[red]x", "a.b", "模"]
+)
 def test_a_file_may_have_any_name(tmp_path, run_cli, name):
     folder = tmp_path / "models"
     folder.mkdir()
-    (folder / f"{name}.py").write_text(HEAD.replace("return torch", "print('a')\n        return torch"))
-    process = run_cli("explain", f"models{os.sep}{name}.py:Net", "--input", "f32[4]", "--no-coverage")
+    (folder / f"{name}.py").write_text(
+        HEAD.replace("return torch", "print('a')\n        return torch")
+    )
+    process = run_cli(
+        "explain", f"models{os.sep}{name}.py:Net", "--input", "f32[4]", "--no-coverage"
+    )
     assert process.returncode == 0, process.stderr
     assert f"models{os.sep}{name}.py:6" in process.stdout.replace("\n", "")

@@ -1,4 +1,5 @@
-"""Whether a run would find everything as before, on runs written by hand: each way that something can change."""
+"""Whether a run would find everything as before, on runs written by hand: each way that something
+can change."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
-    """Makes a program, a module of it, its data, and a folder of installed packages, all older than the run."""
+    """Makes a program, a module of it, its data, and a folder of installed packages, all older than
+    the run."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     numbers = itertools.count()
 
@@ -93,19 +95,40 @@ CHANGES: dict[str, tuple[Callable[[Path], object], tuple[str, str] | None]] = {
     "a report beside it": (lambda project: (project / "report.html").write_text(""), None),
     "another recording": (lambda project: (project / ".graphdoctor" / "another").mkdir(), None),
     "the same content again": (lambda project: write_again(project / "model.py"), None),
-    "the program": (lambda project: (project / "model.py").write_text("other"), ("file", "model.py")),
-    "its module": (lambda project: (project / "package/helper.py").write_text(""), ("file", "package/helper.py")),
+    "the program": (
+        lambda project: (project / "model.py").write_text("other"),
+        ("file", "model.py"),
+    ),
+    "its module": (
+        lambda project: (project / "package/helper.py").write_text(""),
+        ("file", "package/helper.py"),
+    ),
     "its data": (lambda project: (project / "data.csv").write_text("other"), ("file", "data.csv")),
-    "content with its size and time": (lambda project: forge(project / "model.py"), ("file", "model.py")),
+    "content with its size and time": (
+        lambda project: forge(project / "model.py"),
+        ("file", "model.py"),
+    ),
     "a file that is gone": (lambda project: (project / "data.csv").unlink(), ("file", "data.csv")),
-    "a file that was missed": (lambda project: (project / "optional.json").write_text(""), ("file", "optional.json")),
+    "a file that was missed": (
+        lambda project: (project / "optional.json").write_text(""),
+        ("file", "optional.json"),
+    ),
     "times of an installed file": (
         lambda project: (project / INSTALLED / "torch.py").write_text("version"),
         ("file", f"{INSTALLED}/torch.py"),
     ),
-    "a new package": (lambda project: (project / INSTALLED / "flash_attn").mkdir(), ("modules", INSTALLED)),
-    "a module that hides another": (lambda project: (project / "random.py").write_text(""), ("modules", "")),
-    "a folder of modules that appears": (lambda project: (project / "../site").mkdir(), ("modules", "../site")),
+    "a new package": (
+        lambda project: (project / INSTALLED / "flash_attn").mkdir(),
+        ("modules", INSTALLED),
+    ),
+    "a module that hides another": (
+        lambda project: (project / "random.py").write_text(""),
+        ("modules", ""),
+    ),
+    "a folder of modules that appears": (
+        lambda project: (project / "../site").mkdir(),
+        ("modules", "../site"),
+    ),
 }
 
 
@@ -113,8 +136,14 @@ def test_each_change_is_found(make: Callable[[], Path]) -> None:
     for case, (change, expected) in CHANGES.items():
         project = make()
         site = (project.parent / "site").resolve()
-        found = change_after(project, partial(change, project), search_path=[*search_path(project), str(site)])
-        wanted = None if expected is None else Change(expected[0], str((project / expected[1]).resolve()))
+        found = change_after(
+            project, partial(change, project), search_path=[*search_path(project), str(site)]
+        )
+        wanted = (
+            None
+            if expected is None
+            else Change(expected[0], str((project / expected[1]).resolve()))
+        )
         assert found == wanted, case
 
 
@@ -137,7 +166,9 @@ def test_a_link_that_leads_elsewhere_changed(project: Path) -> None:
     assert change_after(project, lead, files=[str(link)]) == Change("file", str(link))
 
 
-def test_a_variable_changed_whether_new_gone_or_other(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_changed_whether_new_gone_or_other(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCH_LOGS", "dynamo")
     before = known(project)
     monkeypatch.setenv("TORCH_LOGS", "inductor")
@@ -147,10 +178,14 @@ def test_a_variable_changed_whether_new_gone_or_other(project: Path, monkeypatch
     monkeypatch.setenv("TORCH_LOGS", "dynamo")
     assert first_change(before, interpreter=sys.executable) is None
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    assert first_change(before, interpreter=sys.executable) == Change("variable", "TORCHDYNAMO_DISABLE")
+    assert first_change(before, interpreter=sys.executable) == Change(
+        "variable", "TORCHDYNAMO_DISABLE"
+    )
 
 
-def test_what_the_shell_changes_by_itself_is_no_change(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_shell_changes_by_itself_is_no_change(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = known(project)
     for name in ("_", "OLDPWD", "SHLVL", "COLUMNS"):
         monkeypatch.setenv(name, "123")
@@ -162,9 +197,13 @@ def test_values_of_variables_are_not_kept(project: Path, monkeypatch: pytest.Mon
     assert "secret-of-mine" not in json.dumps(vars(known(project)))
 
 
-def test_another_interpreter_or_folder_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_interpreter_or_folder_changed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = known(project)
-    assert first_change(before, interpreter="/usr/bin/python3") == Change("interpreter", sys.executable)
+    assert first_change(before, interpreter="/usr/bin/python3") == Change(
+        "interpreter", sys.executable
+    )
     monkeypatch.chdir(project / "package")
     assert first_change(before, interpreter=sys.executable) == Change("folder", str(project))
 

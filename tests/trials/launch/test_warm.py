@@ -58,19 +58,35 @@ def run(
     target = f"{program}:{name}"
     output: list[bytes] = []
     request = Request(spec=RunSpec(target=target, backend=backend), target=parse_target(target))
-    found = record(request, folder, Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm))
+    found = record(
+        request,
+        folder,
+        Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm),
+    )
     return found, b"".join(output).decode()
 
 
 def counts(found: Recording) -> list[object]:
     """What a recording counts, without times."""
-    compiles = [(made.compile_id, made.outcome, made.op_count, made.guard_count) for made in found.compiles]
-    breaks = [(made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in found.breaks]
-    return [compiles, breaks, [graph.code for graph in found.graphs], found.coverage, found.environment]
+    compiles = [
+        (made.compile_id, made.outcome, made.op_count, made.guard_count) for made in found.compiles
+    ]
+    breaks = [
+        (made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in found.breaks
+    ]
+    return [
+        compiles,
+        breaks,
+        [graph.code for graph in found.graphs],
+        found.coverage,
+        found.environment,
+    ]
 
 
 @pytest.mark.slow
-def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+def test_a_forked_probe_records_what_a_started_one_does(
+    program: Path, tmp_path: Path, warm: WarmProbes
+) -> None:
     started, printed = run(program, "plain", tmp_path / "started", None, python=sys.executable)
     forked, printed_too = run(program, "plain", tmp_path / "forked", warm)
     again, _ = run(program, "plain", tmp_path / "again", warm)
@@ -81,14 +97,20 @@ def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_probe_with_inductor_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    started, _ = run(program, "plain", tmp_path / "started", None, python=sys.executable, backend="inductor")
+def test_a_probe_with_inductor_records_what_a_started_one_does(
+    program: Path, tmp_path: Path, warm: WarmProbes
+) -> None:
+    started, _ = run(
+        program, "plain", tmp_path / "started", None, python=sys.executable, backend="inductor"
+    )
     run(program, "plain", tmp_path / "eager", warm)
     warm.prepare(tmp_path / "eager" / "reads.json", "inductor")
     forked, printed = run(program, "plain", tmp_path / "forked", warm, backend="inductor")
     assert started.reason == forked.reason == "finished"
     assert printed == "imported trace\ncalled\ncalled\n"
-    before, after, eager = (read_recording(tmp_path / name) for name in ("started", "forked", "eager"))
+    before, after, eager = (
+        read_recording(tmp_path / name) for name in ("started", "forked", "eager")
+    )
     assert counts(before) == counts(after)
     assert [graph.code for graph in after.graphs] == [graph.code for graph in eager.graphs]
 
@@ -121,7 +143,11 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
     try:
         assert "imported here" in run(program, "imports", tmp_path / "0", probes)[1]
         reads = tmp_path / "reads.json"
-        reads.write_text(json.dumps({"modules": {"package": str(folder / "package.py"), "missing": "missing.py"}}))
+        reads.write_text(
+            json.dumps(
+                {"modules": {"package": str(folder / "package.py"), "missing": "missing.py"}}
+            )
+        )
         probes.prepare(reads, "eager")
         for number in (1, 2):
             ended, printed = run(program, "imports", tmp_path / str(number), probes)
@@ -142,32 +168,51 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
 @pytest.mark.slow
 def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_path: Path) -> None:
     found = []
-    for number, line in enumerate(("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")):
+    for number, line in enumerate(
+        ("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")
+    ):
         path = tmp_path / f"model_{number}.py"
-        path.write_text(f"{line}\nimport torch\nimport yaml\n\n\ndef f(x=1.0):\n    return torch.ones(1) * x\n")
+        path.write_text(
+            f"{line}\nimport torch\nimport yaml\n\n\ndef f(x=1.0):\n    return torch.ones(1) * x\n"
+        )
         target = f"{path}:f"
-        request = Request(RunSpec(target=target), parse_target(target), measured=Measured(reads=True))
+        request = Request(
+            RunSpec(target=target), parse_target(target), measured=Measured(reads=True)
+        )
         (tmp_path / str(number)).mkdir()
-        assert record(request, tmp_path / str(number), Setup(str(probe_python()))).reason == "finished"
-        found.append("yaml" in json.loads((tmp_path / str(number) / "reads.json").read_text())["modules"])
+        assert (
+            record(request, tmp_path / str(number), Setup(str(probe_python()))).reason == "finished"
+        )
+        found.append(
+            "yaml" in json.loads((tmp_path / str(number) / "reads.json").read_text())["modules"]
+        )
     assert found == [True, False]
 
 
 @pytest.mark.slow
-def test_a_forked_probe_ends_as_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+def test_a_forked_probe_ends_as_a_started_one_does(
+    program: Path, tmp_path: Path, warm: WarmProbes
+) -> None:
     for name in ("raises", "exits", "aborts", "leaves_a_thread"):
-        ends = [run(program, name, tmp_path / f"{name}-{probes is None}", probes) for probes in (None, warm)]
+        ends = [
+            run(program, name, tmp_path / f"{name}-{probes is None}", probes)
+            for probes in (None, warm)
+        ]
         (started, printed), (forked, printed_too) = ends
         assert (started.reason, started.status) == (forked.reason, forked.status), name
         assert started.message == forked.message
-        assert ("Fatal Python error: Aborted" in printed) == ("Fatal Python error: Aborted" in printed_too), name
+        assert ("Fatal Python error: Aborted" in printed) == (
+            "Fatal Python error: Aborted" in printed_too
+        ), name
     assert run(program, "hangs", tmp_path / "hanging", warm, timeout_s=5)[0].reason == "timeout"
 
 
 @pytest.mark.slow
 def test_several_are_forked_at_once(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
     with ThreadPoolExecutor(max_workers=3) as pool:
-        ends = [pool.submit(run, program, "plain", tmp_path / str(number), warm) for number in range(4)]
+        ends = [
+            pool.submit(run, program, "plain", tmp_path / str(number), warm) for number in range(4)
+        ]
     assert [end.result()[0].reason for end in ends] == ["finished"] * 4
     assert {end.result()[1].count("called") for end in ends} == {2}
 
@@ -189,7 +234,13 @@ def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path)
 def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
     """What comes of asking twice."""
     probes, request = WarmProbes(command), folder / "request.json"
-    given = {"backend": "eager", "environment": dict(os.environ), "descriptors": (), "held": 0, **more}
+    given = {
+        "backend": "eager",
+        "environment": dict(os.environ),
+        "descriptors": (),
+        "held": 0,
+        **more,
+    }
     try:
         return [probes.start(request, **given) for _ in range(2)]
     finally:
@@ -212,4 +263,6 @@ def test_where_none_can_be_forked_it_is_started(tmp_path: Path) -> None:
     for command in ([sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/interpreter"]):
         assert started_by(command, tmp_path) == [None, None]
     # One that doesn't get ready is given up.
-    assert started_by([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, timeout_s=0.2) == [None, None]
+    assert started_by(
+        [sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, timeout_s=0.2
+    ) == [None, None]

@@ -1,4 +1,5 @@
-"""A mode and a size that change together, although the mode's other value has been compiled: the size is the cause."""
+"""A mode and a size that change together, although the mode's other value has been compiled: the
+size is the cause."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ def forward(x: torch.Tensor, is_even: bool) -> torch.Tensor:
 
 
 def example_inputs() -> list[tuple[torch.Tensor, bool]]:
-    return [(torch.ones(size, 3), is_even) for size, is_even in ((4, True), (4, False), (4, True), (6, False))]
+    return [
+        (torch.ones(size, 3), is_even)
+        for size, is_even in ((4, True), (4, False), (4, True), (6, False))
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Modules whose ``forward`` a decorator wraps, compiled for two sizes: one has its decorator alone, two share one."""
+"""Modules whose ``forward`` a decorator wraps, compiled for two sizes: one has its decorator alone,
+two share one."""
 
 import functools
 

@@ -1,4 +1,5 @@
-"""Modules whose ``forward`` decorators wrap in several ways, each compiled for two sizes of its second argument."""
+"""Modules whose ``forward`` decorators wrap in several ways, each compiled for two sizes of its
+second argument."""
 
 import functools
 

@@ -1,4 +1,5 @@
-"""GPT-2 tiny with random weights: growing sequences, then a batch of four, then generation with two kinds of cache."""
+"""GPT-2 tiny with random weights: growing sequences, then a batch of four, then generation with two
+kinds of cache."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 torch.manual_seed(0)
-config = GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=100, n_positions=64, bos_token_id=0, eos_token_id=0)
+config = GPT2Config(
+    n_layer=2, n_head=2, n_embd=32, vocab_size=100, n_positions=64, bos_token_id=0, eos_token_id=0
+)
 model = GPT2LMHeadModel(config).eval()
 compiled = torch.compile(model, backend="eager")
 with torch.no_grad():
@@ -15,5 +18,9 @@ with torch.no_grad():
     model.forward = torch.compile(model.forward, backend="eager")
     for cache in ("dynamic", "static"):
         ids = torch.randint(1, 100, (1, 5))
-        options = {} if cache == "dynamic" else {"cache_implementation": "static", "disable_compile": True}
+        options = (
+            {}
+            if cache == "dynamic"
+            else {"cache_implementation": "static", "disable_compile": True}
+        )
         model.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0, **options)

@@ -1,4 +1,5 @@
-"""A cache of keys and values that each call lengthens: a prompt, single tokens, then a second, longer prompt."""
+"""A cache of keys and values that each call lengthens: a prompt, single tokens, then a second,
+longer prompt."""
 
 from __future__ import annotations
 

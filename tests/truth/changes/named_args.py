@@ -1,4 +1,5 @@
-"""Functions with an argument that is called ``args``, each compiled for two sizes: options, a number, an iterator, …"""
+"""Functions with an argument that is called ``args``, each compiled for two sizes: options, a
+number, an iterator, …"""
 
 from types import SimpleNamespace
 
@@ -30,7 +31,9 @@ def starred(*args):
 
 
 given = [(SimpleNamespace(scale=2.0),), (3,), ({"scale": 2.0},), ([],), (), ()]
-for function, options in zip((scaled, shifted, named, listed, defaulted, starred), given, strict=True):
+for function, options in zip(
+    (scaled, shifted, named, listed, defaulted, starred), given, strict=True
+):
     compiled = torch.compile(function, backend="eager")
     for size in (3, 4):
         compiled(torch.ones(size), *options)

@@ -71,8 +71,16 @@ class Named(torch.Tensor):
 X, Y = ones(4), ones(4)
 THREADS = torch.get_num_threads()
 TWO_CALLS = {
-    "odd_size": (lambda x: x.sin() if x.shape[0] % 2 == 0 else x.cos(), (dynamic(6),), (dynamic(7),)),
-    "size_over_threshold": (lambda x: x.sin() if x.shape[0] > 10 else x.cos(), (dynamic(6),), (dynamic(17),)),
+    "odd_size": (
+        lambda x: x.sin() if x.shape[0] % 2 == 0 else x.cos(),
+        (dynamic(6),),
+        (dynamic(7),),
+    ),
+    "size_over_threshold": (
+        lambda x: x.sin() if x.shape[0] > 10 else x.cos(),
+        (dynamic(6),),
+        (dynamic(17),),
+    ),
     "sizes_no_longer_equal": (
         lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(),
         (dynamic(6), dynamic(6)),
@@ -98,21 +106,57 @@ TWO_CALLS = {
     "number_int": (lambda x, count: x * count, (ones(4), 3), (ones(4), 5)),
     "number_to_float": (lambda x, count: x * count, (ones(4), 3), (ones(4), 3.5)),
     "flag": (lambda x, flag: x.sin() if flag else x.cos(), (ones(4), True), (ones(4), False)),
-    "none_to_tensor": (lambda x, mask: x.sin() if mask is None else x * mask, (ones(4), None), (ones(4), ones(4))),
-    "tensor_to_none": (lambda x, mask: x.sin() if mask is None else x * mask, (ones(4), ones(4)), (ones(4), None)),
-    "none_to_number": (lambda x, factor: x if factor is None else x * factor, (ones(4), None), (ones(4), 3)),
-    "text": (lambda x, mode: x.sin() if mode == "sin" else x.cos(), (ones(4), "sin"), (ones(4), "cos")),
-    "list_length": (lambda xs: xs[0] + sum(xs[1:]), ([ones(4), ones(4)],), ([ones(4), ones(4), ones(4)],)),
-    "list_to_tuple": (lambda xs: xs[0] + xs[1], ([ones(4), torch.zeros(4)],), ((ones(4), torch.zeros(4)),)),
-    "list_to_none": (lambda xs, x: x if xs is None else x + len(xs), ([1, 2], ones(4)), (None, ones(4))),
+    "none_to_tensor": (
+        lambda x, mask: x.sin() if mask is None else x * mask,
+        (ones(4), None),
+        (ones(4), ones(4)),
+    ),
+    "tensor_to_none": (
+        lambda x, mask: x.sin() if mask is None else x * mask,
+        (ones(4), ones(4)),
+        (ones(4), None),
+    ),
+    "none_to_number": (
+        lambda x, factor: x if factor is None else x * factor,
+        (ones(4), None),
+        (ones(4), 3),
+    ),
+    "text": (
+        lambda x, mode: x.sin() if mode == "sin" else x.cos(),
+        (ones(4), "sin"),
+        (ones(4), "cos"),
+    ),
+    "list_length": (
+        lambda xs: xs[0] + sum(xs[1:]),
+        ([ones(4), ones(4)],),
+        ([ones(4), ones(4), ones(4)],),
+    ),
+    "list_to_tuple": (
+        lambda xs: xs[0] + xs[1],
+        ([ones(4), torch.zeros(4)],),
+        ((ones(4), torch.zeros(4)),),
+    ),
+    "list_to_none": (
+        lambda xs, x: x if xs is None else x + len(xs),
+        ([1, 2], ones(4)),
+        (None, ones(4)),
+    ),
     "number_in_list": (lambda x, sizes: x * sizes[1], (ones(4), [2, 3]), (ones(4), [2, 7])),
     "dict_keys": (
         lambda values: sum(values.values()),
         ({"a": ones(4), "b": ones(4)},),
         ({"a": ones(4), "c": ones(4)},),
     ),
-    "dict_one_more_key": (lambda values: sum(values.values()), ({"a": ones(4)},), ({"a": ones(4), "b": ones(4)},)),
-    "number_in_dict": (lambda x, options: x * options["scale"], (ones(4), {"scale": 2.5}), (ones(4), {"scale": 3.5})),
+    "dict_one_more_key": (
+        lambda values: sum(values.values()),
+        ({"a": ones(4)},),
+        ({"a": ones(4), "b": ones(4)},),
+    ),
+    "number_in_dict": (
+        lambda x, options: x * options["scale"],
+        (ones(4), {"scale": 2.5}),
+        (ones(4), {"scale": 3.5}),
+    ),
     "dtype": (lambda x: x.sin(), (ones(4),), (ones(4, dtype=torch.float64),)),
     "device": (lambda x: x.sin(), (ones(4),), (ones(4, device="meta"),)),
     "strides": (lambda x: x.sin(), (ones(4, 5),), (ones(5, 4).t(),)),
@@ -120,18 +164,42 @@ TWO_CALLS = {
     "requires_grad": (lambda x: x.sin(), (ones(4),), (ones(4, requires_grad=True),)),
     "requires_grad_no_more": (lambda x: x.sin(), (ones(4, requires_grad=True),), (ones(4),)),
     "parameter": (lambda x: x.sin(), (ones(4, requires_grad=True),), (nn.Parameter(ones(4)),)),
-    "another_lambda": (lambda x, activation: activation(x), (ones(4), lambda x: x.sin()), (ones(4), lambda x: x.cos())),
-    "another_function": (lambda x, activation: activation(x), (ones(4), torch.sin), (ones(4), torch.cos)),
+    "another_lambda": (
+        lambda x, activation: activation(x),
+        (ones(4), lambda x: x.sin()),
+        (ones(4), lambda x: x.cos()),
+    ),
+    "another_function": (
+        lambda x, activation: activation(x),
+        (ones(4), torch.sin),
+        (ones(4), torch.cos),
+    ),
     "another_class": (
         lambda x, kind: x.sin() if issubclass(kind, nn.ReLU) else x.cos(),
         (ones(4), nn.ReLU),
         (ones(4), nn.GELU),
     ),
-    "torch_dtype_argument": (lambda x, kind: x.to(kind), (ones(4), torch.float64), (ones(4), torch.float16)),
-    "another_instance": (lambda net, x: net(x), (nn.Linear(4, 4), ones(1, 4)), (nn.Linear(4, 3), ones(1, 4))),
-    "enum_member": (lambda x, mode: x.sin() if mode is Mode.SIN else x.cos(), (ones(4), Mode.SIN), (ones(4), Mode.COS)),
+    "torch_dtype_argument": (
+        lambda x, kind: x.to(kind),
+        (ones(4), torch.float64),
+        (ones(4), torch.float16),
+    ),
+    "another_instance": (
+        lambda net, x: net(x),
+        (nn.Linear(4, 4), ones(1, 4)),
+        (nn.Linear(4, 3), ones(1, 4)),
+    ),
+    "enum_member": (
+        lambda x, mode: x.sin() if mode is Mode.SIN else x.cos(),
+        (ones(4), Mode.SIN),
+        (ones(4), Mode.COS),
+    ),
     "one_more_argument": (lambda *tensors: sum(tensors), (ones(4),), (ones(4), ones(4))),
-    "set_members": (lambda x, names: x.sin() if "sin" in names else x.cos(), (ones(4), {"sin"}), (ones(4), {"cos"})),
+    "set_members": (
+        lambda x, names: x.sin() if "sin" in names else x.cos(),
+        (ones(4), {"sin"}),
+        (ones(4), {"cos"}),
+    ),
 }
 """What is compiled, and the arguments of its calls."""
 
@@ -147,24 +215,49 @@ CONTEXTS = {
     "grad_mode_on_again": (lambda x: x.sin(), X, torch.no_grad(), nullcontext()),
     "inference_mode": (lambda x: x.sin(), X, nullcontext(), torch.inference_mode()),
     "autocast": (lambda x: x @ x, ones(4, 4), nullcontext(), BFLOAT16),
-    "autocast_dtype": (lambda x: x @ x, ones(4, 4), BFLOAT16, torch.autocast("cpu", dtype=torch.float16)),
+    "autocast_dtype": (
+        lambda x: x @ x,
+        ones(4, 4),
+        BFLOAT16,
+        torch.autocast("cpu", dtype=torch.float16),
+    ),
     "function_mode": (lambda x: x.sin(), X, nullcontext(), PassingOn()),
-    "threads": (lambda x: x.sin(), X, nullcontext(), setting(torch.set_num_threads, THREADS + 1, THREADS)),
+    "threads": (
+        lambda x: x.sin(),
+        X,
+        nullcontext(),
+        setting(torch.set_num_threads, THREADS + 1, THREADS),
+    ),
     "default_dtype": (
         lambda x: x.sin(),
         X,
         nullcontext(),
         setting(torch.set_default_dtype, torch.float64, torch.float32),
     ),
-    "default_device": (lambda x: x.sin(), X, nullcontext(), setting(torch.set_default_device, "meta", None)),
-    "determinism": (lambda x: x.sin(), X, nullcontext(), setting(torch.use_deterministic_algorithms, True, False)),
+    "default_device": (
+        lambda x: x.sin(),
+        X,
+        nullcontext(),
+        setting(torch.set_default_device, "meta", None),
+    ),
+    "determinism": (
+        lambda x: x.sin(),
+        X,
+        nullcontext(),
+        setting(torch.use_deterministic_algorithms, True, False),
+    ),
     "global_number": (
         lambda x: x * LIMIT,
         X,
         nullcontext(),
         setting(lambda value: globals().update(LIMIT=value), 7, 3),
     ),
-    "global_dict": (lambda x: x * TABLE["a"], X, nullcontext(), setting(lambda value: TABLE.update(a=value), 2.5, 1.0)),
+    "global_dict": (
+        lambda x: x * TABLE["a"],
+        X,
+        nullcontext(),
+        setting(lambda value: TABLE.update(a=value), 2.5, 1.0),
+    ),
 }
 """What is compiled, its argument, and what its calls are made in."""
 

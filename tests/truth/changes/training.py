@@ -1,4 +1,5 @@
-"""A training loop: a scheduler moves the rate under a compiled step, and each epoch ends with an evaluation."""
+"""A training loop: a scheduler moves the rate under a compiled step, and each epoch ends with an
+evaluation."""
 
 from __future__ import annotations
 

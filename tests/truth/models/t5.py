@@ -5,7 +5,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 
 def build():
-    config = T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, use_cache=False)
+    config = T5Config(
+        vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, use_cache=False
+    )
     return T5ForConditionalGeneration(config).eval()
 
 

@@ -1,4 +1,5 @@
-"""The break lies in a helper whose caller holds what cannot be rebuilt: the call is a second site."""
+"""The break lies in a helper whose caller holds what cannot be rebuilt: the call is a second
+site."""
 
 import dataclasses
 

@@ -1,4 +1,5 @@
-"""A break in a method that is called in a loop: the caller is skipped, the method goes on and recompiles."""
+"""A break in a method that is called in a loop: the caller is skipped, the method goes on and
+recompiles."""
 
 import torch
 

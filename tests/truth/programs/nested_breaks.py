@@ -1,4 +1,5 @@
-"""A break two calls deep that torch continues at the outermost function only: the rest of the others runs eagerly."""
+"""A break two calls deep that torch continues at the outermost function only: the rest of the
+others runs eagerly."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""One break, logged for the caller that tries to inline the helper and for the helper's own frame."""
+"""One break, logged for the caller that tries to inline the helper and for the helper's own
+frame."""
 
 import torch
 from torch import nn

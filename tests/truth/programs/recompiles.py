@@ -8,4 +8,10 @@ def region(x, factor):
 
 
 def example_inputs():
-    return [(torch.ones(4), 1.5), (torch.ones(5), 1.5), (torch.ones(6), 2.5), (torch.ones(7), 3.5), (torch.ones(1), 3)]
+    return [
+        (torch.ones(4), 1.5),
+        (torch.ones(5), 1.5),
+        (torch.ones(6), 2.5),
+        (torch.ones(7), 3.5),
+        (torch.ones(1), 3),
+    ]

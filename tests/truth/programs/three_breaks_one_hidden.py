@@ -1,4 +1,5 @@
-"""What a skipped frame calls is compiled by itself; a break in the frame's own rest is never seen."""
+"""What a skipped frame calls is compiled by itself; a break in the frame's own rest is never
+seen."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""The root is a class of torch's and its own ``forward`` breaks: no line of the user's is involved."""
+"""The root is a class of torch's and its own ``forward`` breaks: no line of the user's is
+involved."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""Lambdas, decorators, comprehensions, statements over several lines, names and text beyond ASCII."""
+"""Lambdas, decorators, comprehensions, statements over several lines, names and text beyond
+ASCII."""
 
 import functools
 
@@ -19,7 +20,7 @@ def größe(x):  # noqa: PLC2401
     return x + 1
 
 
-halve = lambda x: (x / 2, print("halbé"))[0]  # noqa: E731  # breaks here
+halve = lambda x: (x / 2, print("halbé"))[0]  # breaks here
 
 
 def region(x):

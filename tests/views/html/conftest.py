@@ -1,4 +1,5 @@
-"""A real browser, a report of a real run, and a way to open a page that notices what a person would not."""
+"""A real browser, a report of a real run, and a way to open a page that notices what a person would
+not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 from tests.conftest import run_command
 
@@ -82,7 +91,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> RecordedReport:
     for command in (("explain", "program.py:Net", *arguments), ("report", "-o", "report.json")):
         run_command(*command, cwd=folder, status=0)
     (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
-    return RecordedReport(folder, recording, folder / "report.html", json.loads((folder / "report.json").read_text()))
+    return RecordedReport(
+        folder, recording, folder / "report.html", json.loads((folder / "report.json").read_text())
+    )
 
 
 NARROW = {"width": 390, "height": 844}
@@ -95,8 +106,11 @@ AXE_RUN = """axe.run({ resultTypes: ["violations"] }).then(({ passes, violations
 
 
 def assert_accessible(page: Page, name: object = None) -> None:
-    """axe finds no serious fault in a page opened with ``bypass_csp``, and nothing is wider than the screen."""
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8") + ";null")
+    """axe finds no serious fault in a page opened with ``bypass_csp``, and nothing is wider than
+    the screen."""
+    page.evaluate(
+        (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8") + ";null"
+    )
     passed, faults = page.evaluate(AXE_RUN)
     assert passed > 12, name
     assert faults == [], name
@@ -160,7 +174,12 @@ class Visitor:
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: self.trouble.append(f"raised {error}"))
-        page.on("console", lambda said: self.trouble.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda said: (
+                self.trouble.append(said.text) if said.type in ("error", "warning") else None
+            ),
+        )
         page.goto(address + hash)
         if options.get("java_script_enabled", True):
             expect(page.locator("html")).to_have_attribute("data-ready", "true")

@@ -24,7 +24,19 @@ from graphdoctor.facts.picture import (
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.facts.result import Result
 from graphdoctor.views.formats import DIAGNOSIS
-from tests.factories import FILE, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
+from tests.factories import (
+    FILE,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 from tests.studies.bundle.filled import filled
 from tests.views.outputs import in_file, page_of
 
@@ -69,13 +81,21 @@ def written(folder: Path, facts: Recording | Diagnosis, shown: Picture, **option
     return in_file(folder, render_page(diagnosis, shown, root=ROOT, **options))
 
 
-def render_page(diagnosis: Diagnosis, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
+def render_page(
+    diagnosis: Diagnosis, picture: Picture | None, *, root: Path, has_source: bool = True
+) -> str:
     return page_of(DIAGNOSIS, Result(diagnosis, picture), root=root, has_source=has_source)
 
 
 def node(name: str, *inputs: str, target: str = "aten.sin.default", **facts: Any) -> StageNode:
     """One node; a placeholder when it takes nothing and is named so."""
-    opcode = "output" if name == "output" else "placeholder" if name.startswith("arg") else "call_function"
+    opcode = (
+        "output"
+        if name == "output"
+        else "placeholder"
+        if name.startswith("arg")
+        else "call_function"
+    )
     return StageNode(name=name, opcode=opcode, target=target, inputs=inputs, **facts)
 
 
@@ -99,12 +119,23 @@ def stage_graph(nodes: tuple[StageNode, ...], stage: Stage = "dynamo", **facts: 
 
 
 def lowered() -> tuple[Recording, Picture]:
-    """One graph at every stage down to Inductor's code, in the order of a log: one half of it, then the other."""
-    small = (node("arg0", value="f32[8]"), node("sin", "arg0", value="f32[8]"), node("output", "sin"))
+    """One graph at every stage down to Inductor's code, in the order of a log: one half of it, then
+    the other."""
+    small = (
+        node("arg0", value="f32[8]"),
+        node("sin", "arg0", value="f32[8]"),
+        node("output", "sin"),
+    )
     captured = (
         StageNode(name="l_x_", opcode="placeholder", target="L_x_", value="f32[4, 8]"),
         StageNode(
-            name="sin", opcode="call_method", target="sin", inputs=("l_x_",), value="f32[4, 8]", file=FILE, line=11
+            name="sin",
+            opcode="call_method",
+            target="sin",
+            inputs=("l_x_",),
+            value="f32[4, 8]",
+            file=FILE,
+            line=11,
         ),
         StageNode(name="output", opcode="output", target="", inputs=("sin",)),
     )
@@ -141,12 +172,18 @@ def with_edits() -> tuple[Diagnosis, Picture]:
 
 def large(nodes: tuple[StageNode, ...]) -> tuple[Recording, Picture]:
     """One graph of these nodes."""
-    return recording(), Picture(files=(SourceText(file=FILE, text=TEXT),), graphs=(stage_graph(nodes),))
+    return recording(), Picture(
+        files=(SourceText(file=FILE, text=TEXT),), graphs=(stage_graph(nodes),)
+    )
 
 
 def many_calls(count: int) -> tuple[Recording, Picture]:
-    """So many calls, each a bar of its own; every other one compiled once more and kept one graph and one finding."""
-    calls = tuple(Call(index=number, inputs="f32[4, 8]", outcome="ok", duration_s=0.001) for number in range(1, count))
+    """So many calls, each a bar of its own; every other one compiled once more and kept one graph
+    and one finding."""
+    calls = tuple(
+        Call(index=number, inputs="f32[4, 8]", outcome="ok", duration_s=0.001)
+        for number in range(1, count)
+    )
     recompiles = tuple(
         recompiled(f"0/{number}", change(old=str(number), new=str(number + 1)), call=number)
         for number in range(1, count)
@@ -159,21 +196,30 @@ def many_calls(count: int) -> tuple[Recording, Picture]:
             segments=(
                 Segment(kind="guards", start_us=1, end_us=5),
                 Segment(kind="graph", start_us=10, end_us=60, compile_id="0/0", graph_index=0),
-                Segment(kind="eager", start_us=70, end_us=90, op_names={"aten::sin": 2}, op_count=2),
+                Segment(
+                    kind="eager", start_us=70, end_us=90, op_names={"aten::sin": 2}, op_count=2
+                ),
             ),
         )
         for number in range(1, count + 1)
     )
     graphs = tuple(graph(f"0/{number}", index=number) for number in range(count))
     return (
-        recording(calls=calls, compiles=(compiled(), *recompiles), graphs=graphs, breaks=(record(entry(12)),)),
+        recording(
+            calls=calls,
+            compiles=(compiled(), *recompiles),
+            graphs=graphs,
+            breaks=(record(entry(12)),),
+        ),
         Picture(files=(SourceText(file=FILE, text=TEXT),), lanes=lanes),
     )
 
 
 # What a program may hold to break out of a page.
 
-HOSTILE = "</script><img src=x onerror=window.hacked=1>\"'><svg onload=window.hacked=1>{{7*7}}{% x %}"
+HOSTILE = (
+    "</script><img src=x onerror=window.hacked=1>\"'><svg onload=window.hacked=1>{{7*7}}{% x %}"
+)
 ODD = "\x00\x01\x1b[31m\u202eesrever\u202c"
 """NUL and control characters, a right-to-left override."""
 LONG = "long_" + "x" * 3000
@@ -183,8 +229,12 @@ def hostile() -> tuple[Recording, Picture]:
     """A report in which everything that comes from a program or from torch tries to be markup."""
     bad = HOSTILE + ODD
     file = f"/project/{HOSTILE}.py"
-    place = entry(5, f"print({bad!r}) {LONG}", file=file, function=bad, qualname=bad, columns=(9, 14))
-    words = PRINT.replace(gb_type=bad, explanation=bad, hints=(bad, LONG), context=bad, torch_id=None)
+    place = entry(
+        5, f"print({bad!r}) {LONG}", file=file, function=bad, qualname=bad, columns=(9, 14)
+    )
+    words = PRINT.replace(
+        gb_type=bad, explanation=bad, hints=(bad, LONG), context=bad, torch_id=None
+    )
     changed = change(expression=f"x[{bad}]", old=bad, new=LONG, source=f"L[{bad!r}]").replace(
         guard_location=place, hint=bad
     )
@@ -192,7 +242,10 @@ def hostile() -> tuple[Recording, Picture]:
     again = again.replace(recompile_reasons=(bad,))
     captured = graph(error=bad).replace(backend=bad, code=bad, inputs=(_input(bad), _input(LONG)))
     failed = Call(
-        index=2, inputs=bad, outcome="error", error=CallError(type=bad, message=bad, traceback=f"{bad}\n{LONG}")
+        index=2,
+        inputs=bad,
+        outcome="error",
+        error=CallError(type=bad, message=bad, traceback=f"{bad}\n{LONG}"),
     )
     function = frame(line=4).replace(file=file, function=bad, qualname=bad, text=bad)
     facts = recording(
@@ -204,9 +257,19 @@ def hostile() -> tuple[Recording, Picture]:
         target=bad,
     )
     guard = GuardNode(
-        kind=bad, source=bad, expression=bad, expected=bad, path="x", depth=1, location=place, hint=bad, guard=bad
+        kind=bad,
+        source=bad,
+        expression=bad,
+        expected=bad,
+        path="x",
+        depth=1,
+        location=place,
+        hint=bad,
+        guard=bad,
     )
-    guards = Guards(sets=(GuardSet(compile_id="0/0", guard_count=1, kinds={bad: 1}, nodes=(guard,)),))
+    guards = Guards(
+        sets=(GuardSet(compile_id="0/0", guard_count=1, kinds={bad: 1}, nodes=(guard,)),)
+    )
     facts = facts.replace(
         evidence=filled(LogEvidence, bad),
         guards=guards,
@@ -216,7 +279,14 @@ def hostile() -> tuple[Recording, Picture]:
 
 
 def _input(name: str) -> GraphInput:
-    return GraphInput(name=name, source=f"L[{name!r}]", kind="tensor", dtype=name, shape=(name, 8), is_parameter=False)
+    return GraphInput(
+        name=name,
+        source=f"L[{name!r}]",
+        kind="tensor",
+        dtype=name,
+        shape=(name, 8),
+        is_parameter=False,
+    )
 
 
 def _odd_id(found: Compile) -> Compile:
@@ -227,7 +297,14 @@ def _hostile_picture(bad: str, file: str) -> Picture:
     nodes = (
         StageNode(name=bad, opcode="placeholder", target=bad, value=bad, file=file, line=5),
         StageNode(
-            name=LONG, opcode="call_function", target=bad, inputs=(bad,), value=LONG, module=bad, file=file, line=5
+            name=LONG,
+            opcode="call_function",
+            target=bad,
+            inputs=(bad,),
+            value=LONG,
+            module=bad,
+            file=file,
+            line=5,
         ),
         StageNode(name="output", opcode="output", target="", inputs=(LONG,)),
     )
@@ -238,18 +315,31 @@ def _hostile_picture(bad: str, file: str) -> Picture:
     return Picture(
         files=(
             SourceText(
-                file=file, text=f"import torch\n\n\ndef f(x):\n    print('''{bad}''')  # {LONG}\n    return x\n"
+                file=file,
+                text=f"import torch\n\n\ndef f(x):\n    print('''{bad}''')  # {LONG}\n    return x\n",
             ),
         ),
         graphs=tuple(stage_graph(nodes, stage, code=bad) for stage in ("dynamo", "forward")),
-        generated=(GeneratedCode(compile_id="0/0", graph_index=0, kernels=(bad,), file=bad, code=bad),),
+        generated=(
+            GeneratedCode(compile_id="0/0", graph_index=0, kernels=(bad,), file=bad, code=bad),
+        ),
         phases=(
-            Phase(name=bad, compile_id="0/0", call_index=1, start_us=0, duration_us=50, depth=0, notes={bad: bad}),
+            Phase(
+                name=bad,
+                compile_id="0/0",
+                call_index=1,
+                start_us=0,
+                duration_us=50,
+                depth=0,
+                notes={bad: bad},
+            ),
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
         artifacts=(
             CompileArtifacts(
-                compile_id=bad, artifacts=(Artifact(kind=bad, size_bytes=1, file=LONG),), without_text={bad: 1}
+                compile_id=bad,
+                artifacts=(Artifact(kind=bad, size_bytes=1, file=LONG),),
+                without_text={bad: 1},
             ),
         ),
         config={bad: LONG},

@@ -16,7 +16,11 @@ VARIANTS = (
 )
 _HELPERS = ("masking_utils.py", "modeling_outputs.py", "cache_utils.py", "generation.py", "rope.py")
 _ERRORS = (
-    ("inductor", "torch._inductor.exc.InductorError", "LoweringException: NotImplementedError: no kernel for aten.{}"),
+    (
+        "inductor",
+        "torch._inductor.exc.InductorError",
+        "LoweringException: NotImplementedError: no kernel for aten.{}",
+    ),
     ("dynamo", "torch._dynamo.exc.Unsupported", "Unexpected type in sourceless builder {}Config"),
     ("call", "RuntimeError", "The size of tensor a (12) must match the size of tensor b (7) in {}"),
 )
@@ -34,7 +38,11 @@ def large(targets: int, variants: int = 3) -> SurveyReport:
     """As many targets, a tenth of which fail in three ways."""
     chance = random.Random(targets)
     ways = VARIANTS[:variants]
-    rows = [_row(number, each.name, place, chance) for number in range(targets) for place, each in enumerate(ways)]
+    rows = [
+        _row(number, each.name, place, chance)
+        for number in range(targets)
+        for place, each in enumerate(ways)
+    ]
     return report(
         rows,
         name="transformers",
@@ -45,12 +53,17 @@ def large(targets: int, variants: int = 3) -> SurveyReport:
 
 
 def _row(number: int, variant: str, place: int, chance: random.Random) -> SurveyRow:
-    name, family = f"{chance.choice(('Albert', 'Bart', 'Clip', 'Deberta'))}ForThing{number:04}", FAMILIES[number % 6]
+    name, family = (
+        f"{chance.choice(('Albert', 'Bart', 'Clip', 'Deberta'))}ForThing{number:04}",
+        FAMILIES[number % 6],
+    )
     name = f"Arch{number:04}For{('Masked', 'Causal', 'Image', 'Audio')[number % 4]}"
     if number % 10 == 3:
         stage, kind, text = _ERRORS[(number // 10) % 3]
         error = text.format(name)
-        stack = "\n".join(f'  File "transformers/x{line}.py", line {line}, in forward' for line in range(12))
+        stack = "\n".join(
+            f'  File "transformers/x{line}.py", line {line}, in forward' for line in range(12)
+        )
         return failed(
             name,
             "compile_failed",
@@ -63,7 +76,12 @@ def _row(number: int, variant: str, place: int, chance: random.Random) -> Survey
         )
     if number % 37 == 5:
         return failed(
-            name, "no_inputs", variant=variant, family=family, stage="prepare", error=f"No inputs for {name}."
+            name,
+            "no_inputs",
+            variant=variant,
+            family=family,
+            stage="prepare",
+            error=f"No inputs for {name}.",
         )
     found = tuple(
         cause(

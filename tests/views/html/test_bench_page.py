@@ -8,7 +8,17 @@ import pytest
 
 from graphdoctor.facts.bench import EAGER, BenchReport
 from graphdoctor.views.formats import BENCH
-from tests.studies.bench.reports import attention, calls, eager, ended, mobilenet, report, swept, troubled, variant
+from tests.studies.bench.reports import (
+    attention,
+    calls,
+    eager,
+    ended,
+    mobilenet,
+    report,
+    swept,
+    troubled,
+    variant,
+)
 from tests.views.hostile import spoiled
 from tests.views.outputs import page_of, section_of, text_of
 
@@ -18,7 +28,10 @@ def everything() -> BenchReport:
     shown = swept()
     *first, last, failed = shown.sweep.points
     others = [one for each in (mobilenet(), attention(), troubled()) for one in each.variants[1:]]
-    variants = (last.variants[0], *(one.replace(name=f"{n} {one.name}") for n, one in enumerate(others)))
+    variants = (
+        last.variants[0],
+        *(one.replace(name=f"{n} {one.name}") for n, one in enumerate(others)),
+    )
     points = (*first, last.replace(variants=variants), failed)
     return shown.replace(sweep=shown.sweep.replace(points=points), gaps=troubled().gaps)
 
@@ -31,7 +44,10 @@ def test_each_crossing_is_marked_and_said():
     page = page_of(BENCH, mobilenet())
     assert dots(page) == 6
     text = text_of(page)
-    assert "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds of calling" in text
+    assert (
+        "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds of calling"
+        in text
+    )
     assert "after a restart, 8.28 s: meets eager after 2,500 calls" in text
     assert "Both axes are logarithmic" in text
     assert "Both axes are logarithmic" not in page_of(BENCH, report(eager(), variant()))
@@ -53,7 +69,9 @@ def test_a_variant_that_never_meets_eager_has_no_crossing():
 
 
 def test_with_many_variants_only_the_best_has_a_line_for_a_restart():
-    shown = report(eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3")
+    shown = report(
+        eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3"
+    )
     assert re.findall(r'class="curve (\w+) dashed"', page_of(BENCH, shown)) == ["hue3"]
     assert page_of(BENCH, shown).count("<br>after a restart") == 4
 
@@ -84,7 +102,10 @@ def test_drawings_survive_odd_numbers():
     for shown in (
         report(eager(), variant(cold_s=0.0)),
         report(eager(), wide),
-        report(eager(call_us=None, speedup=None), variant(call_us=None, speedup=None, judgement="unknown")),
+        report(
+            eager(call_us=None, speedup=None),
+            variant(call_us=None, speedup=None, judgement="unknown"),
+        ),
         report(ended(EAGER, "failed", "x"), best=None, noise=None, environment=None),
         report(eager(call_us=calls(0.0)), variant()),
         *(spoiled(BenchReport, number) for number in range(4)),

@@ -27,12 +27,16 @@ def compared(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
 
 
 def numbers(page: Page) -> dict[str, list[str]]:
-    rows = page.locator("#numbers tbody tr").evaluate_all("all => all.map(row => [...row.cells].map(a => a.innerText))")
+    rows = page.locator("#numbers tbody tr").evaluate_all(
+        "all => all.map(row => [...row.cells].map(a => a.innerText))"
+    )
     return {name: values for name, *values in rows}
 
 
 def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
-    before = diagnosed(recording(breaks=(PRINTED, record(entry(30, "y = x.item()"))), coverage=HALF))
+    before = diagnosed(
+        recording(breaks=(PRINTED, record(entry(30, "y = x.item()"))), coverage=HALF)
+    )
     after = diagnosed(recording(breaks=(record(entry(14)), LOOPED)))
     comparison = compare(before, after, names=("old", "new"))
     page = visit(compared(tmp_path, before, after))
@@ -42,7 +46,9 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
     codes = page.locator("#new .card h3 .code").all_inner_texts()
     assert codes == [finding.code for finding in comparison.new]
     for name, count in (("new", 2), ("gone", 1), ("in-both", 1)):
-        expect(page.get_by_role("navigation").locator(f"a[href='#{name}'] .count")).to_have_text(str(count))
+        expect(page.get_by_role("navigation").locator(f"a[href='#{name}'] .count")).to_have_text(
+            str(count)
+        )
     expect(page.locator("#gone")).to_contain_text("y = x.item()")
     expect(page.locator("#in-both")).to_contain_text("model.py:14 (was line 12)")
 
@@ -58,18 +64,29 @@ def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit
 
 def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_path):
     before = diagnosed(recording())
-    after = diagnosed(recording(breaks=(PRINTED, *(record(entry(30 + n, f"y{n} = x.item()")) for n in range(12)))))
+    after = diagnosed(
+        recording(breaks=(PRINTED, *(record(entry(30 + n, f"y{n} = x.item()")) for n in range(12))))
+    )
     file = compared(tmp_path, before, after)
     last = after.findings[-1].fingerprint
     page = visit(file, f"#finding-{last}")
     expect(page.locator(f"#finding-{last}")).to_be_in_viewport()
     ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
     assert len(ids) == len({*ids})
-    assert {*page.locator("a[href]").evaluate_all("all => all.map(one => one.hash.slice(1))")} <= {*ids}
+    assert {*page.locator("a[href]").evaluate_all("all => all.map(one => one.hash.slice(1))")} <= {
+        *ids
+    }
 
 
 def test_the_command_writes_the_page(visit, run_here, tmp_path, reported):
-    run_here("diff", RECORDED_LOGS / "2.13.0" / "item", reported.recording, "--html", "--no-open", status=0)
+    run_here(
+        "diff",
+        RECORDED_LOGS / "2.13.0" / "item",
+        reported.recording,
+        "--html",
+        "--no-open",
+        status=0,
+    )
     page = visit(tmp_path / "graphdoctor-diff.html")
     codes = sorted(page.locator("#new .card h3 .code").all_inner_texts())
     assert codes == sorted(finding["code"] for finding in reported.document["findings"])

@@ -1,4 +1,5 @@
-"""Pages of every kind in a browser: for everyone, without scripts, on paper, and whatever somebody else wrote."""
+"""Pages of every kind in a browser: for everyone, without scripts, on paper, and whatever somebody
+else wrote."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ pytestmark = pytest.mark.slow
 
 HANG = HangCandidate(kind="absent", compile="0/0", function="step", waiting=(0,), missing=(1,))
 PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
-    "bench": (lambda: page_of(BENCH, everything()), ("#variants .track", "#sizes .plot svg", "#payoff .end")),
+    "bench": (
+        lambda: page_of(BENCH, everything()),
+        ("#variants .track", "#sizes .plot svg", "#payoff .end"),
+    ),
     "profile": (
         lambda: page_of(PROFILE, ProfileResult(profiled(), PICTURE)),
         ("#lines .bars2", "#modules .flame", "#kernels table", "#code"),
@@ -41,10 +45,16 @@ PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
         ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a", "#pareto .plot svg"),
     ),
     "survey of many": (lambda: page_of(SURVEY, large(20, 1)), ("#row-table",)),
-    "survey of odd names": (lambda: page_of(SURVEY, SURVEYS["hostile"](), pages="files"), ("#row-table",)),
+    "survey of odd names": (
+        lambda: page_of(SURVEY, SURVEYS["hostile"](), pages="files"),
+        ("#row-table",),
+    ),
     "survey of nothing": (lambda: page_of(SURVEY, SURVEYS["nothing"]()), ("#verdict",)),
     "surveys": (lambda: page_of(SURVEY_COMPARISON, changed()), ("#speed .track", "#new-failures")),
-    "many surveys": (lambda: page_of(SURVEY_COMPARISON, many(40)), ("#new-failures div[id^=piece-]",)),
+    "many surveys": (
+        lambda: page_of(SURVEY_COMPARISON, many(40)),
+        ("#new-failures div[id^=piece-]",),
+    ),
     "ranks": (lambda: page_of(JOB, two().replace(hangs=(HANG,))), ("#verdict",)),
     "long ranks": (lambda: page_of(JOB, long_job(40)), ("#verdict",)),
 }
@@ -59,10 +69,14 @@ def unfolded(page: Page) -> None:
 
 
 @SCREENS
-def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
+def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(
+    visit, tmp_path, width, scheme
+):
     for name, (render, _) in PAGES.items():
         file = in_file(tmp_path, render(), name)
-        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = visit(
+            file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
         unfolded(page)
         assert_accessible(page, name)
 
@@ -72,7 +86,9 @@ def test_without_scripts_and_on_paper_there_is_all_but_what_needs_them(visit, tm
         page = visit(in_file(tmp_path, render(), name), java_script_enabled=False, viewport=NARROW)
         for place in places:
             expect(page.locator(place).first).to_be_visible()
-        assert page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0, name
+        assert (
+            page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0
+        ), name
         page.emulate_media(media="print")
         expect(page.locator(places[0]).first).to_be_visible()
         expect(page.locator(".sections")).to_be_hidden()

@@ -18,7 +18,10 @@ TWO_MIB = 2 * 2**20
 def long_job(count: int) -> Job:
     """So many compiles, every tenth of them other on rank 1."""
     mine = [compiled(f"{n}/0", f"f{n}", n) for n in range(count)]
-    other = [compiled(f"{n}/0", f"f{n}", n, **({"graph": "other"} if n % 10 == 0 else {})) for n in range(count)]
+    other = [
+        compiled(f"{n}/0", f"f{n}", n, **({"graph": "other"} if n % 10 == 0 else {}))
+        for n in range(count)
+    ]
     return job(rank(0, *mine), rank(1, *other))
 
 
@@ -29,7 +32,9 @@ def test_all_ranks_of_a_thousand_and_thousands_of_compiles_stay_small_and_what_i
     text = text_of(page)
     assert "300 more compiles left out" in text
     assert "5,100 more compiles left out" in text.replace("5100", "5,100")
-    page = page_of(JOB, job(*(rank(n, compiled(graph=str(n))) for n in range(1000)), recording="logs"))
+    page = page_of(
+        JOB, job(*(rank(n, compiled(graph=str(n))) for n in range(1000)), recording="logs")
+    )
     assert len(page.encode()) < TWO_MIB
     text = text_of(page)
     assert "400 more ranks left out" in text
@@ -48,7 +53,9 @@ def test_source_can_be_left_out():
 def test_compiles_and_ranks_are_tables_that_sort_and_unfold(visit, tmp_path):
     page = visit(in_file(tmp_path, page_of(JOB, uneven(64, others=range(3, 40)))))
     table = page.get_by_role("region", name="Compiles by rank")
-    expect(table.get_by_role("columnheader")).to_have_text(["compile", "function", "ranks 0–2, 40–63", "ranks 3–39"])
+    expect(table.get_by_role("columnheader")).to_have_text(
+        ["compile", "function", "ranks 0–2, 40–63", "ranks 3–39"]
+    )
     expect(table.get_by_role("row", name="1/0 loss")).to_contain_text("other sizes and guards")
     rows = page.get_by_role("region", name="Counts and times of each rank").locator("tbody tr")
     expect(rows.locator("visible=true")).to_have_count(50)

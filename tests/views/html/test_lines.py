@@ -18,7 +18,18 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.html.lines import Line, annotate
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.factories import FILE, LOOP, PRINT, change, compiled, diagnosed, entry, frame, recompiled, record
+from tests.factories import (
+    FILE,
+    LOOP,
+    PRINT,
+    change,
+    compiled,
+    diagnosed,
+    entry,
+    frame,
+    recompiled,
+    record,
+)
 from tests.views.html.made import render_page
 from tests.views.html.test_statements import ranges
 
@@ -46,14 +57,23 @@ class Net(torch.nn.Module):
 
 
 def nodes(*lines: int, file: str = FILE, opcode: str = "call_function") -> tuple[StageNode, ...]:
-    return tuple(StageNode(name=f"n{line}", opcode=opcode, target="sin", file=file, line=line) for line in lines)
+    return tuple(
+        StageNode(name=f"n{line}", opcode=opcode, target="sin", file=file, line=line)
+        for line in lines
+    )
 
 
-def captured(*lines: int, compile_id: str = "0/0", index: int | None = 0, file: str = FILE) -> StageGraph:
-    return StageGraph(compile_id=compile_id, stage="dynamo", graph_index=index, nodes=nodes(*lines, file=file))
+def captured(
+    *lines: int, compile_id: str = "0/0", index: int | None = 0, file: str = FILE
+) -> StageGraph:
+    return StageGraph(
+        compile_id=compile_id, stage="dynamo", graph_index=index, nodes=nodes(*lines, file=file)
+    )
 
 
-def picture(*graphs: StageGraph, text: str | None = TEXT, more: tuple[SourceText, ...] = ()) -> Picture:
+def picture(
+    *graphs: StageGraph, text: str | None = TEXT, more: tuple[SourceText, ...] = ()
+) -> Picture:
     return Picture(files=(SourceText(file=FILE, text=text), *more), graphs=graphs)
 
 
@@ -114,11 +134,14 @@ def called() -> Diagnosis:
 
 
 FRAMES = diagnosed(
-    compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(line=10), frame(1, resumes_at=13))
+    compiles=(compiled(), compiled("1/0", outcome="skipped")),
+    frames=(frame(line=10), frame(1, resumes_at=13)),
 )
 DECORATED = TEXT.replace("    def forward", "    @torch.no_grad()\n    def forward")
 OWNER: dict[str, Any] = {"file": PACKAGE, "origin": "third_party", "package": "library"}
-LONG = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
+LONG = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(
+    100
+)
 ANNOTATED: dict[str, tuple[Diagnosis, Picture]] = {
     "a line with a captured operation is in its graphs": (
         diagnosed(), picture(captured(11, 11, 13, index=0), captured(11, index=1))
@@ -225,7 +248,11 @@ def test_what_is_known_of_each_line(snapshot: SnapshotAssertion, name: str) -> N
         folded = ranges([line.number for line in file.lines if line.is_folded])
         told.append(f"{file.file} {source}, {file.package}, {file.finding_count} findings")
         told.append(f"hidden {file.hidden_ranges}, folded {folded}")
-        told += [said for line in file.lines if (said := _line(line, codes, is_whole=file.is_source_missing))]
+        told += [
+            said
+            for line in file.lines
+            if (said := _line(line, codes, is_whole=file.is_source_missing))
+        ]
     assert told == snapshot
 
 
@@ -236,17 +263,27 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
         "findings": [codes[found] + "!" * is_break for found, is_break in line.findings.items()],
         "related": [codes[found] for found in line.related],
         "recompiles": (line.recompile_count, len(line.recompiles)) if line.recompiles else None,
-        "guards": (line.guard_count, line.guard_us) if line.guard_count or line.guard_us is not None else None,
+        "guards": (line.guard_count, line.guard_us)
+        if line.guard_count or line.guard_us is not None
+        else None,
         "frames": [f"{made.state} {made.compile_ids} {made.resumes_at}" for made in line.frames],
         "call path": line.is_call_path,
     }
     said = [f"{name} {value}" for name, value in known.items() if value]
-    return f"{line.number} {line.state} {line.text!r} {said}" if said or line.state != "none" or is_whole else ""
+    return (
+        f"{line.number} {line.state} {line.text!r} {said}"
+        if said or line.state != "none" or is_whole
+        else ""
+    )
 
 
 def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
     page = render_page(*in_package(LONG, 5, 98), root=ROOT)
-    assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == ["2", "90", "407"]
+    assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == [
+        "2",
+        "90",
+        "407",
+    ]
     assert "499 hidden lines" in page
 
 

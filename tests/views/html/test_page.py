@@ -1,4 +1,5 @@
-"""The report in a browser: what it says, where its links lead, what can be filtered and sorted, what works alone."""
+"""The report in a browser: what it says, where its links lead, what can be filtered and sorted,
+what works alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ SECTIONS = (
 
 def tile(page: Page, label: str) -> str:
     """The figure of a name, with its note."""
-    found = page.locator("#figures .figure").filter(has=page.get_by_role("link", name=label, exact=True))
+    found = page.locator("#figures .figure").filter(
+        has=page.get_by_role("link", name=label, exact=True)
+    )
     return " ".join(found.locator("dd").inner_text().split())
 
 
@@ -69,21 +72,38 @@ def test_every_section_has_its_heading_and_its_content(visit, reported):
 def test_the_numbers_are_those_of_the_json_document(visit, reported):
     page = visit(reported.page)
     document, summary = reported.document, reported.document["summary"]
-    assert (summary["skipped_frames"], summary["recompiles"] > 2, summary["break_sites"]) == (1, True, 2)
+    assert (summary["skipped_frames"], summary["recompiles"] > 2, summary["break_sites"]) == (
+        1,
+        True,
+        2,
+    )
     detail = summary["coverage_detail"]
     total = detail["graph_ops"] + detail["eager_ops"]
     bar = page.locator(".coverage")
-    share = f"{summary['coverage']:.0%} compiled: {detail['graph_ops']} of {total} tensor operations"
+    share = (
+        f"{summary['coverage']:.0%} compiled: {detail['graph_ops']} of {total} tensor operations"
+    )
     expect(page.locator("#figures")).to_contain_text(share)
-    shares = "([bar, part]) => part.getBoundingClientRect().width / bar.getBoundingClientRect().width"
-    drawn = page.evaluate(shares, [bar.locator(".bar").element_handle(), bar.locator(".compiled").element_handle()])
+    shares = (
+        "([bar, part]) => part.getBoundingClientRect().width / bar.getBoundingClientRect().width"
+    )
+    drawn = page.evaluate(
+        shares, [bar.locator(".bar").element_handle(), bar.locator(".compiled").element_handle()]
+    )
     assert drawn == pytest.approx(summary["coverage"], abs=0.01)
     assert tile(page, "calls") == str(summary["calls"])
     assert tile(page, "graphs") == str(summary["graphs"])
-    assert tile(page, "break sites").startswith(f"{summary['break_sites']} reported {summary['break_records']} times")
+    assert tile(page, "break sites").startswith(
+        f"{summary['break_sites']} reported {summary['break_records']} times"
+    )
     assert tile(page, "functions running eagerly").startswith(f"{summary['skipped_frames']} ")
-    assert tile(page, "recompiles").startswith(f"{summary['recompiles']} for {summary['recompile_causes']} cause")
-    assert tile(page, "compile time") == f"{summary['compile_time_s']:.2f} s {summary['compiles']} compiles"
+    assert tile(page, "recompiles").startswith(
+        f"{summary['recompiles']} for {summary['recompile_causes']} cause"
+    )
+    assert (
+        tile(page, "compile time")
+        == f"{summary['compile_time_s']:.2f} s {summary['compiles']} compiles"
+    )
     shown = page.locator("#findings .card h3 .code").all_inner_texts()
     assert sorted(shown) == sorted(finding["code"] for finding in document["findings"])
     assert page.locator("#calls tbody tr").count() == len(document["recording"]["calls"])
@@ -93,12 +113,17 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     assert guards
     assert set(guards) <= {compile_["compile_id"] for compile_ in document["recording"]["compiles"]}
     entries = page.locator("#recompiles .entry .chip").all_inner_texts()
-    assert {id_ for report in document["recompiles"] for id_ in report["compile_ids"]} <= set(entries)
+    assert {id_ for report in document["recompiles"] for id_ in report["compile_ids"]} <= set(
+        entries
+    )
 
 
 def _guards(page: Page) -> list[dict[str, object]]:
     ids, counts = (column(page, "#guards .scroll", number) for number in (1, 2))
-    return [{"compile_id": id_, "guard_count": int(count)} for id_, count in zip(ids, counts, strict=True)]
+    return [
+        {"compile_id": id_, "guard_count": int(count)}
+        for id_, count in zip(ids, counts, strict=True)
+    ]
 
 
 def test_a_run_that_did_nothing_says_so_and_has_no_empty_parts(visit, tmp_path):
@@ -107,7 +132,15 @@ def test_a_run_that_did_nothing_says_so_and_has_no_empty_parts(visit, tmp_path):
     page = visit(written(tmp_path, nothing, Picture()))
     expect(page.locator("#verdict")).to_contain_text("The program was killed.")
     ids = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
-    assert {*ids} & {"figures", "source", "calls", "recompiles", "guards", "graphs", "time"} == set()
+    assert {*ids} & {
+        "figures",
+        "source",
+        "calls",
+        "recompiles",
+        "guards",
+        "graphs",
+        "time",
+    } == set()
     assert not page.locator("main").get_by_text(re.compile("^0%?$")).count()
 
 
@@ -115,7 +148,11 @@ def test_a_count_of_nothing_has_no_figure(visit, reported, tmp_path):
     shown = visit(reported.page).locator(".figure dd").all_inner_texts()
     clean = visit(written(tmp_path, recording(), Picture()))
     assert len(shown) > clean.locator(".figure").count() > 1
-    assert not [text for text in (*shown, *clean.locator(".figure dd").all_inner_texts()) if text.split()[0] == "0"]
+    assert not [
+        text
+        for text in (*shown, *clean.locator(".figure dd").all_inner_texts())
+        if text.split()[0] == "0"
+    ]
 
 
 def test_the_next_command_is_copied_whole(visit, reported):
@@ -134,7 +171,9 @@ def test_each_id_is_given_once_and_each_link_leads_to_one(visit, reported, tmp_p
         page = visit(file, java_script_enabled=False)
         ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
         assert sorted(ids) == sorted(set(ids))
-        links = page.locator("a[href]").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+        links = page.locator("a[href]").evaluate_all(
+            "all => all.map(one => one.getAttribute('href'))"
+        )
         assert {link[:1] for link in links} == {"#"}
         assert {link[1:] for link in links} - set(ids) == set()
 
@@ -185,8 +224,14 @@ def test_a_link_to_what_a_filter_hides_shows_it(visit, reported):
 
 def test_filters_narrow_tell_the_count_and_give_everything_back(visit, reported):
     page = visit(reported.page)
-    for section, items, words in (("#findings", ".card", "GD101 program.py"), ("#recompiles", ".entry", "power")):
-        field, told = page.locator(f"{section} input[type=search]"), page.locator(f"{section} output")
+    for section, items, words in (
+        ("#findings", ".card", "GD101 program.py"),
+        ("#recompiles", ".entry", "power"),
+    ):
+        field, told = (
+            page.locator(f"{section} input[type=search]"),
+            page.locator(f"{section} output"),
+        )
         everything = page.locator(f"{section} {items}:visible").count()
         field.fill(words)
         count = page.locator(f"{section} {items}:visible").count()
@@ -254,14 +299,18 @@ def test_rows_beyond_the_first_page_are_counted_and_one_click_away(visit, tmp_pa
 def test_without_scripts_everything_but_the_drawings_can_be_read(visit, reported):
     page = visit(reported.page, java_script_enabled=False)
     assert (
-        page.locator(".needs-script:visible, button:not([popovertarget]):visible, input[type=search]:visible").count()
+        page.locator(
+            ".needs-script:visible, button:not([popovertarget]):visible, input[type=search]:visible"
+        ).count()
         == 0
     )
     for finding in reported.document["findings"]:
         anchor = f"[id='finding-{finding['fingerprint']}']"
         card = page.locator(f".card{anchor}, .card:has({anchor})")
         expect(card.locator(".severity").first).to_be_visible()
-        expect(card.get_by_text(" ".join(finding["fixes"][0]["title"].replace("`", "").split()))).to_be_visible()
+        expect(
+            card.get_by_text(" ".join(finding["fixes"][0]["title"].replace("`", "").split()))
+        ).to_be_visible()
     expect(page.locator("#source td.c", has_text='print("kumquat 5")')).to_be_visible()
     assert page.locator("#calls tbody tr:visible").count() == 4
     expect(page.locator("#figures .coverage")).to_be_visible()
@@ -270,7 +319,9 @@ def test_without_scripts_everything_but_the_drawings_can_be_read(visit, reported
 
 
 def test_without_scripts_an_edit_can_be_read_in_both_ways(visit, tmp_path):
-    edit = visit(written(tmp_path, *with_edits()), java_script_enabled=False).locator("#findings .diff")
+    edit = visit(written(tmp_path, *with_edits()), java_script_enabled=False).locator(
+        "#findings .diff"
+    )
     expect(edit.locator(".pair td.gone", has_text='print("x")')).to_be_visible()
     expect(edit.locator(".pair td.come", has_text="pass")).to_be_visible()
     expect(edit.locator(".one")).to_be_hidden()

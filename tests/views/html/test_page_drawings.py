@@ -1,4 +1,5 @@
-"""The report's drawings: graphs stage by stage and folded, calls on a time axis, and the lines that belong to them."""
+"""The report's drawings: graphs stage by stage and folded, calls on a time axis, and the lines that
+belong to them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from playwright.sync_api import Locator, Page, expect
 
 from graphdoctor.facts.picture import Lane, Picture, Segment, SourceText
 from tests.factories import FILE, graph, recording
-from tests.views.html.made import KERNEL, TEXT, chain, large, lowered, many_calls, node, stage_graph, written
+from tests.views.html.made import (
+    KERNEL,
+    TEXT,
+    chain,
+    large,
+    lowered,
+    many_calls,
+    node,
+    stage_graph,
+    written,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +45,9 @@ def press(box: Locator, name: str) -> None:
 
 
 def folded_count(box: Locator) -> int:
-    found = re.search(r"([\d,]+) of ([\d,]+) nodes? folded", box.locator(".notice").first.inner_text())
+    found = re.search(
+        r"([\d,]+) of ([\d,]+) nodes? folded", box.locator(".notice").first.inner_text()
+    )
     return int(found[1].replace(",", ""))
 
 
@@ -47,14 +60,18 @@ def test_stages_stand_in_the_order_in_which_torch_makes_them(visit, tmp_path):
         "Dynamo captured graph → AOTAutograd joint graph forward backward"
         " → Inductor post-grad (forward) post-grad (backward) code (forward)"
     )
-    expect(flow.get_by_role("button", name="captured graph")).to_have_attribute("aria-pressed", "true")
+    expect(flow.get_by_role("button", name="captured graph")).to_have_attribute(
+        "aria-pressed", "true"
+    )
 
 
 def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
     box = viewer(visit(written(tmp_path, *lowered())))
     expect(box.locator("svg[role=group]")).to_contain_text("f32[4, 8]")
     press(box, "backward")
-    expect(box.locator("svg[role=group]")).to_have_attribute("aria-label", re.compile("backward: 3 nodes drawn"))
+    expect(box.locator("svg[role=group]")).to_have_attribute(
+        "aria-label", re.compile("backward: 3 nodes drawn")
+    )
     expect(box.locator("svg[role=group]")).to_contain_text("aten.sin")
     press(box, "Code")
     expect(box.locator("pre")).to_have_text("the backward code")
@@ -63,11 +80,15 @@ def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
     expect(box.locator("pre")).to_have_text("the lowered backward code")
     press(box, "captured graph")
     press(box, "Operations")
-    rows = box.locator("tbody tr").evaluate_all("all => all.map(row => [...row.cells].map(cell => cell.textContent))")
+    rows = box.locator("tbody tr").evaluate_all(
+        "all => all.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
     assert rows[1] == ["sin", "call_method", "sin", "l_x_", "f32[4, 8]", "model.py:11", ""]
     press(box, "code (forward)")
     assert box.locator("pre").inner_text() == KERNEL
-    expect(box.locator(".notice", has_text="Kernels")).to_contain_text("cpp_fused_sin_0, extern_kernels.addmm")
+    expect(box.locator(".notice", has_text="Kernels")).to_contain_text(
+        "cpp_fused_sin_0, extern_kernels.addmm"
+    )
     expect(box.get_by_role("button", name="Drawn")).to_have_count(0)
 
 
@@ -77,7 +98,9 @@ def test_a_node_tells_what_it_is_and_where_it_comes_from(visit, tmp_path):
     box.locator(".node", has_text="sin").click()
     side = box.locator(".side")
     facts = dict(
-        side.locator("dl > div").evaluate_all("all => all.map(one => [...one.children].map(a => a.innerText))")
+        side.locator("dl > div").evaluate_all(
+            "all => all.map(one => [...one.children].map(a => a.innerText))"
+        )
     )
     assert facts == {
         "node": "sin", "opcode": "call_method", "target": "sin", "shape": "[4, 8]", "dtype": "f32",
@@ -149,7 +172,9 @@ def test_a_graph_of_20000_nodes_without_modules_is_folded_into_runs(visit, tmp_p
 
 
 def test_a_graph_of_which_the_log_holds_nothing_says_so(visit, tmp_path):
-    expect(viewer(visit(written(tmp_path, recording(), Picture())))).to_contain_text("no nodes and no code")
+    expect(viewer(visit(written(tmp_path, recording(), Picture())))).to_contain_text(
+        "no nodes and no code"
+    )
 
 
 # Lines and graphs.
@@ -164,8 +189,13 @@ def two_files() -> tuple[Any, Picture]:
         node("b", "a", file=other, line=2),
         node("output", "b"),
     )
-    second = stage_graph((node("arg0"), node("c", "arg0", file=FILE, line=13))).replace(graph_index=1)
-    files = (SourceText(file=FILE, text=TEXT), SourceText(file=other, text="def layer(x):\n    return x.cos()\n"))
+    second = stage_graph((node("arg0"), node("c", "arg0", file=FILE, line=13))).replace(
+        graph_index=1
+    )
+    files = (
+        SourceText(file=FILE, text=TEXT),
+        SourceText(file=other, text="def layer(x):\n    return x.cos()\n"),
+    )
     facts = recording(graphs=(graph(), graph("1/0", index=1)))
     return facts, Picture(files=files, graphs=(stage_graph(nodes), second))
 
@@ -175,7 +205,10 @@ def test_a_graph_in_focus_or_under_the_pointer_lights_up_its_lines_in_every_file
     lit = page.locator("#source tr.lit td.c")
     chips = page.locator("#source .chips .chip")
     chips.first.hover()
-    assert [text.strip() for text in lit.all_inner_texts()] == ["x = self.fc(x).sin()", "return x.cos()"]
+    assert [text.strip() for text in lit.all_inner_texts()] == [
+        "x = self.fc(x).sin()",
+        "return x.cos()",
+    ]
     page.mouse.move(0, 0)
     expect(lit).to_have_count(0)
     chips.nth(1).focus()
@@ -205,7 +238,10 @@ def test_each_call_and_the_steady_call_have_a_row(visit, reported):
     box.scroll_into_view_if_needed()
     expect(box.locator("canvas")).not_to_have_count(0)
     names = box.locator(".name").evaluate_all("all => all.map(one => one.firstChild.textContent)")
-    assert names == [*(f"call {call['index']}" for call in reported.document["recording"]["calls"]), "steady call"]
+    assert names == [
+        *(f"call {call['index']}" for call in reported.document["recording"]["calls"]),
+        "steady call",
+    ]
     for name in ("call 1", "steady call"):
         row = box.get_by_role("img", name=re.compile(f"^{name}: "))
         expect(row).to_have_attribute("aria-label", re.compile(r"graph [\d.]+ (µs|ms|s)"))

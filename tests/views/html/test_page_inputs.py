@@ -1,4 +1,5 @@
-"""Recordings that are not as they should be, and pairs of them: each gives a page or an error by name."""
+"""Recordings that are not as they should be, and pairs of them: each gives a page or an error by
+name."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_what_a_call_raised_is_shown_with_its_traceback(visit, tmp_path):
     page = visit(written(tmp_path, *hostile()))
     page.locator("#calls summary", has_text="Call 2 raised").click()
     expect(page.locator("#calls pre")).to_be_visible()
-    expect(page.locator("#figures .figure:has(.tone-bad)", has_text="calls")).to_contain_text("1 failed")
+    expect(page.locator("#figures .figure:has(.tone-bad)", has_text="calls")).to_contain_text(
+        "1 failed"
+    )
 
 
 @pytest.mark.slow
@@ -55,14 +58,18 @@ def test_recordings_and_foreign_logs_of_each_torch_give_a_page(visit, run_here, 
         count = json.loads(run_here("report", path, "--format", "json").stdout)["summary"]["graphs"]
         assert page.locator("#graphs .scroll tbody tr").count() == count, path
         is_foreign = path.suffix == ".bare"
-        assert ("not recorded by graphdoctor" in page.locator("main").inner_text()) == is_foreign, path
+        assert ("not recorded by graphdoctor" in page.locator("main").inner_text()) == is_foreign, (
+            path
+        )
         if count:
             box = page.locator("#graph-view")
             box.scroll_into_view_if_needed()
             expect(box).to_have_attribute("data-ready", "true")
             expect(box.locator(".node")).not_to_have_count(0)
             if path.name.startswith("lowered"):
-                box.get_by_role("group", name="Stage").get_by_role("button", name=re.compile("^code")).first.click()
+                box.get_by_role("group", name="Stage").get_by_role(
+                    "button", name=re.compile("^code")
+                ).first.click()
                 expect(box.locator("pre")).to_contain_text("async_compile")
         else:
             expect(page.locator("#graphs")).to_have_count(0)
@@ -71,7 +78,9 @@ def test_recordings_and_foreign_logs_of_each_torch_give_a_page(visit, run_here, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_removed", [False, True], ids=["changed", "removed"])
-def test_files_that_changed_since_are_shown_as_they_were(visit, run_here, tmp_path, reported, is_removed):
+def test_files_that_changed_since_are_shown_as_they_were(
+    visit, run_here, tmp_path, reported, is_removed
+):
     file = reported.folder / "program.py"
     try:
         if is_removed:
@@ -84,7 +93,9 @@ def test_files_that_changed_since_are_shown_as_they_were(visit, run_here, tmp_pa
     assert process.returncode == 0, process.stderr
     page = visit(tmp_path / "graphdoctor-report.html")
     table = page.locator("#f0 table.code")
-    shown = table.locator("tbody tr:not(.note) td.c").evaluate_all("all => all.map(one => one.textContent)")
+    shown = table.locator("tbody tr:not(.note) td.c").evaluate_all(
+        "all => all.map(one => one.textContent)"
+    )
     assert "\n".join(shown) == PROGRAM.rstrip("\n")
     codes = page.locator("#findings .card h3 .code").all_inner_texts()
     assert sorted(codes) == sorted(found["code"] for found in reported.document["findings"])

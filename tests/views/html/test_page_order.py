@@ -1,4 +1,5 @@
-"""What comes first on the page: the verdict with what fixes change, what to do, the figures, the source, the rest."""
+"""What comes first on the page: the verdict with what fixes change, what to do, the figures, the
+source, the rest."""
 
 from __future__ import annotations
 
@@ -26,11 +27,23 @@ def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path)
     shown = diagnosed(known, treatment=treatment)
     top = "one => one.getBoundingClientRect().top"
     page = visit(written(tmp_path, shown, Picture()))
-    tops = [page.locator(name).first.evaluate(top) for name in (".sentence", "#findings", "#together")]
+    tops = [
+        page.locator(name).first.evaluate(top) for name in (".sentence", "#findings", "#together")
+    ]
     assert tops == sorted(tops)
     page = visit(reported.page)
     assert page.locator("#together").count() == 0
-    names = (".sentence", ".next", "#what-to-do", ".strip", ".coverage", ".share", "#source", "#findings", "#evidence")
+    names = (
+        ".sentence",
+        ".next",
+        "#what-to-do",
+        ".strip",
+        ".coverage",
+        ".share",
+        "#source",
+        "#findings",
+        "#evidence",
+    )
     tops = [page.locator(name).first.evaluate(top) for name in names]
     assert tops == sorted(tops)
 
@@ -70,7 +83,14 @@ def test_parameters_are_drawn_when_they_are_asked_for(visit, reported):
 def test_inputs_of_one_shape_are_named_together() -> None:
     def tensor(name: str, *shape: int | str, is_parameter: bool = False) -> GraphInput:
         source = f"L['{name}']"
-        return GraphInput(name=name, source=source, kind="tensor", dtype="f32", shape=shape, is_parameter=is_parameter)
+        return GraphInput(
+            name=name,
+            source=source,
+            kind="tensor",
+            dtype="f32",
+            shape=shape,
+            is_parameter=is_parameter,
+        )
 
     size = GraphInput(name="s0", source="L['x'].size()[0]", kind="symbol")
     number = GraphInput(name="s1", source="L['n']", kind="symbol")
@@ -97,7 +117,10 @@ def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Pat
 
 def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None:
     guards = Guards(
-        sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
+        sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),),
+        share=0.04,
+        searches_us=4,
+        call_us=100,
     )
     page = written(tmp_path, diagnosed(guards=guards), Picture()).read_text()
     section = page[page.index('id="what-to-do"') : page.index('id="evidence"')]
@@ -124,11 +147,17 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
     assert told["steady call"] == ("840 µs", "2 functions")
     text = written(tmp_path, shown, Picture()).read_text()
     assert "Watched 24 of 8,000 calls; watching added about 300 ms." in text
-    assert "step (b.py:9): 100% of 4 operations compiled · 1 graph per call · 420 µs per steady call" in text
+    assert (
+        "step (b.py:9): 100% of 4 operations compiled · 1 graph per call · 420 µs per steady call"
+        in text
+    )
 
 
 def test_the_tab_of_calls_without_numbers_has_no_count(tmp_path: Path) -> None:
-    assert 'Calls <span class="count">1</span>' in written(tmp_path, recording(), Picture()).read_text()
+    assert (
+        'Calls <span class="count">1</span>'
+        in written(tmp_path, recording(), Picture()).read_text()
+    )
     _, shown = many_calls(2)
     assert '<a href="#calls">Calls</a>' in written(tmp_path, recording(calls=()), shown).read_text()
     assert '"#calls"' not in written(tmp_path, recording(calls=()), Picture()).read_text()

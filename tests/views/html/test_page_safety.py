@@ -1,4 +1,5 @@
-"""What a page must never do: run what a program holds, ask for anything, show code that was to be left out."""
+"""What a page must never do: run what a program holds, ask for anything, show code that was to be
+left out."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from tests.factories import diagnosed
 from tests.views.html.conftest import PROGRAM, SECRET, load_everything
 from tests.views.html.made import HOSTILE, ROOT, hostile, render_page, written
 
-BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
+BLOB = re.compile(
+    r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL
+)
 
 
 def decoded(page: str) -> str:
@@ -31,7 +34,9 @@ def decoded(page: str) -> str:
 
 def is_untouched(page: Page) -> bool:
     """Nothing ran, and no element is there that the page did not make."""
-    foreign = page.locator("img, iframe, [onerror], [onload], svg:not(.canvas > svg), body * > script")
+    foreign = page.locator(
+        "img, iframe, [onerror], [onload], svg:not(.canvas > svg), body * > script"
+    )
     return foreign.count() == 0 and page.evaluate("window.hacked === undefined")
 
 
@@ -41,7 +46,16 @@ def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, ha
     page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
     load_everything(page)
     assert is_untouched(page)
-    for section in ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence"):
+    for section in (
+        "findings",
+        "source",
+        "calls",
+        "recompiles",
+        "guards",
+        "graphs",
+        "time",
+        "evidence",
+    ):
         assert HOSTILE in page.locator(f"#{section}").text_content(), section
     lane = page.locator("#lanes canvas").first
     for _ in range(2):
@@ -70,7 +84,9 @@ def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, ha
 
 
 def test_the_same_recording_gives_the_same_page():
-    pages = {render_page(diagnosed(facts), shown, root=ROOT) for facts, shown in (hostile(), hostile())}
+    pages = {
+        render_page(diagnosed(facts), shown, root=ROOT) for facts, shown in (hostile(), hostile())
+    }
     assert len(pages) == 1
 
 
@@ -95,7 +111,13 @@ def test_a_pages_policy_lets_no_script_and_no_request_through(visit, reported):
 @pytest.mark.slow
 def test_nothing_in_a_page_names_another_place(reported):
     text = reported.page.read_text()
-    assert re.findall(r"""<(?:link|img|script|iframe|object|source)\b[^>]*\b(?:src|href)=["'](?!data:)""", text) == []
+    assert (
+        re.findall(
+            r"""<(?:link|img|script|iframe|object|source)\b[^>]*\b(?:src|href)=["'](?!data:)""",
+            text,
+        )
+        == []
+    )
     assert re.findall(r"@import|url\((?!#)", text) == []
 
 
@@ -116,17 +138,29 @@ def test_without_source_no_line_of_the_program_is_in_the_file(run_here, tmp_path
     assert shown.count(SECRET) > 5
     assert SECRET not in left
     assert [line for line in lines if line in left or line.replace('"', "&#34;") in left] == []
-    for name in ("program.py", "Net.smooth", "x.shape[0]", "GD101", "torch._dynamo.mark_dynamic(x, 0)"):
+    for name in (
+        "program.py",
+        "Net.smooth",
+        "x.shape[0]",
+        "GD101",
+        "torch._dynamo.mark_dynamic(x, 0)",
+    ):
         assert name in left
 
 
 @pytest.mark.slow
 def test_without_source_a_page_says_so_and_keeps_the_rest(visit, run_here, tmp_path, reported):
-    # Where the other page was written, the configuration ignores GD301, which depends on the machine's mood.
+    # Where the other page was written, the configuration ignores GD301, which depends on the
+    # machine's mood.
     run_here("report", reported.recording, "--ignore", "GD301", "--no-source", "-o", "without.html")
     page = visit(tmp_path / "without.html")
-    expect(page.locator("#verdict .banner")).to_contain_text("--no-source left out the lines of code")
-    assert page.locator("#findings .card").count() == visit(reported.page).locator("#findings .card").count()
+    expect(page.locator("#verdict .banner")).to_contain_text(
+        "--no-source left out the lines of code"
+    )
+    assert (
+        page.locator("#findings .card").count()
+        == visit(reported.page).locator("#findings .card").count()
+    )
     page.locator("#graph-view").scroll_into_view_if_needed()
     expect(page.locator("#graph-view .node")).not_to_have_count(0)
 
@@ -143,7 +177,9 @@ def test_a_comparison_without_source_shows_no_line_either(run_here, tmp_path, re
 @pytest.mark.slow
 def test_what_torch_quotes_of_a_program_goes_without_the_rest(reported):
     (finding,) = (
-        found for found in read_fact(Diagnosis, reported.document).findings if "power == 2" in str(found.torch_reason)
+        found
+        for found in read_fact(Diagnosis, reported.document).findings
+        if "power == 2" in str(found.torch_reason)
     )
     left = without_source(finding)
     assert SECRET in str(finding.torch_reason)

@@ -31,7 +31,9 @@ def test_nothing_is_wider_than_the_window(made, visit, reported, tmp_path):
         everything_open(page)
         # The buttons of a graph's stages and views; a click can change which there are.
         for number in range(page.locator("#graph-view .head button").count()):
-            page.evaluate(f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()")
+            page.evaluate(
+                f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()"
+            )
             assert page.evaluate(WIDER) == [], width
         assert page.evaluate(WIDER) == [], width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -65,7 +67,9 @@ def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
 
 def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
     page = visit(reported.page)
-    widths = page.locator("#figures .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
+    widths = page.locator("#figures .share span").evaluate_all(
+        "all => all.map((one) => parseFloat(one.style.width))"
+    )
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert page.locator("#figures .keys .swatch").count() == len(widths)
 

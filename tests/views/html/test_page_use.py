@@ -1,4 +1,5 @@
-"""The report for everyone: light and dark, without a mouse, read aloud, on a narrow screen, on paper."""
+"""The report for everyone: light and dark, without a mouse, read aloud, on a narrow screen, on
+paper."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ pytestmark = pytest.mark.slow
 
 
 def colour(page: Page, element: str = "body", what: str = "background-color") -> str:
-    return page.locator(element).first.evaluate("(one, what) => getComputedStyle(one).getPropertyValue(what)", what)
+    return page.locator(element).first.evaluate(
+        "(one, what) => getComputedStyle(one).getPropertyValue(what)", what
+    )
 
 
 # Light and dark.
@@ -92,9 +95,9 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     words = page.locator("#findings .card:visible summary", has_text="Details")
     tab_to(page, words)
     page.keyboard.press("Enter")
-    expect(page.locator("#findings .card:visible details", has_text="Avoid calling builtin")).to_have_attribute(
-        "open", ""
-    )
+    expect(
+        page.locator("#findings .card:visible details", has_text="Avoid calling builtin")
+    ).to_have_attribute("open", "")
     page = visit(reported.page)
     chip = page.locator("#source .chips .chip").first
     tab_to(page, chip)
@@ -131,7 +134,9 @@ def test_a_column_is_sorted_with_the_keyboard(visit, reported):
     for way in ("descending", "ascending"):
         page.keyboard.press("Enter")
         expect(took).to_have_attribute("aria-sort", way)
-        seconds = page.locator("#calls tbody td:nth-child(3)").evaluate_all("all => all.map(one => +one.dataset.v)")
+        seconds = page.locator("#calls tbody td:nth-child(3)").evaluate_all(
+            "all => all.map(one => +one.dataset.v)"
+        )
         assert seconds == sorted(seconds, reverse=way == "descending")
 
 
@@ -172,7 +177,9 @@ def test_axe_finds_no_serious_fault(visit, reported, tmp_path, width, scheme):
     comparison = in_file(tmp_path, page_of(COMPARISON, compared), "comparison")
     for file in (reported.page, written(tmp_path, edited, shown), comparison):
         # axe is a script of its own, which the page's policy would not let in.
-        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = visit(
+            file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
         load_everything(page)
         assert_accessible(page, file.name)
 
@@ -183,13 +190,17 @@ def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_pa
     for name in (".sections", "#theme", ".skip", "#findings .filterbar"):
         expect(page.locator(name)).to_be_hidden()
     sizes = "all => all.map(one => parseFloat(getComputedStyle(one).fontSize))"
-    assert max(page.locator("#verdict p:not(.sentence), #verdict dd small").evaluate_all(sizes)) < 13
+    assert (
+        max(page.locator("#verdict p:not(.sentence), #verdict dd small").evaluate_all(sizes)) < 13
+    )
     pdf = tmp_path / "report.pdf"
     page.pdf(path=pdf)
     assert pdf.read_bytes().startswith(b"%PDF-")
     assert pdf.stat().st_size > 50_000
     if reader := shutil.which("pdftotext"):
-        text = subprocess.run([reader, "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            [reader, "-layout", pdf, "-"], capture_output=True, text=True, check=True
+        ).stdout
         for part in ("Verdict", "GD107", "smooth", "torch.relu(self.lin(x)) + x"):
             assert part in text
 

@@ -59,7 +59,9 @@ def test_a_bar_ends_at_its_number_and_an_interval_that_goes_on_has_no_cap():
 
 
 def drawing(*lines: Line) -> str:
-    x, y = (Axis(0.0, 10.0, name=name, text=lambda _: "<five>", named=(5,)) for name in ("x & y", "y"))
+    x, y = (
+        Axis(0.0, 10.0, name=name, text=lambda _: "<five>", named=(5,)) for name in ("x & y", "y")
+    )
     return str(PLOTS.lines(Plot(x, y, lines, dots=[(5, 5, "hue1")])))
 
 
@@ -73,8 +75,13 @@ def test_what_is_written_in_a_drawing_is_escaped():
 
 
 def test_names_of_lines_that_end_close_together_stand_apart_and_within():
-    drawn = drawing(*(Line(((0, 0), (10, 0.1 * end)), f"hue{end}", label=str(end)) for end in range(6)))
-    tops = [float(found) for found in re.findall(r'class="end badge hue\d" style="top:([\d.]+)%"', drawn)]
+    drawn = drawing(
+        *(Line(((0, 0), (10, 0.1 * end)), f"hue{end}", label=str(end)) for end in range(6))
+    )
+    tops = [
+        float(found)
+        for found in re.findall(r'class="end badge hue\d" style="top:([\d.]+)%"', drawn)
+    ]
     assert len(tops) == 6
     assert all(after - before >= 6.99 for before, after in pairwise(tops))
     assert tops[-1] <= 100

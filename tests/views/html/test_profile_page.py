@@ -1,4 +1,5 @@
-"""A profile in a browser: each line with its time and its kernels, each kernel with its code, for everyone."""
+"""A profile in a browser: each line with its time and its kernels, each kernel with its code, for
+everyone."""
 
 from __future__ import annotations
 
@@ -78,11 +79,14 @@ def everything() -> ProfileReport:
     """Lines of two files, kernels of every kind, and all that stands below them."""
     first, second = profiled(), trained()
     moved = [
-        line.replace(kernels=tuple(number + len(first.kernels) for number in line.kernels)) for line in second.lines
+        line.replace(kernels=tuple(number + len(first.kernels) for number in line.kernels))
+        for line in second.lines
     ]
     parts = [part.replace(kernel=part.kernel + len(first.kernels)) for part in second.parts]
     return second.replace(
-        kernels=(*first.kernels, *second.kernels), lines=(*first.lines, *moved), parts=(*first.parts, *parts)
+        kernels=(*first.kernels, *second.kernels),
+        lines=(*first.lines, *moved),
+        parts=(*first.parts, *parts),
     )
 
 
@@ -109,7 +113,10 @@ def test_lines_without_time_are_folded_and_the_function_around_is_shown():
 
 def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_counted():
     text = "\n".join(f"value_{number} = {number}" for number in range(1, 401))
-    page = page_of(PROFILE, ProfileResult(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),))))
+    page = page_of(
+        PROFILE,
+        ProfileResult(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),))),
+    )
     assert "234 hidden lines" in page
     assert "143 hidden lines" in page
     assert 'id="f0-L235"' in page
@@ -119,9 +126,17 @@ def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_
 @pytest.mark.slow
 def test_of_many_long_files_only_the_costliest_are_there_whole():
     line = trained().lines[0]
-    text = "\n".join(["def first(x):", "    return x + 1", *(f"value_{number} = {number}" for number in range(4_500))])
+    text = "\n".join(
+        [
+            "def first(x):",
+            "    return x + 1",
+            *(f"value_{number} = {number}" for number in range(4_500)),
+        ]
+    )
     names = [f"/project/file{number}.py" for number in range(5)]
-    lines = tuple(line.replace(file=name, line=2, share=0.5 - 0.1 * at) for at, name in enumerate(names))
+    lines = tuple(
+        line.replace(file=name, line=2, share=0.5 - 0.1 * at) for at, name in enumerate(names)
+    )
     files = tuple(SourceText(file=name, text=text) for name in names)
     page = page_of(PROFILE, ProfileResult(trained().replace(lines=lines), Picture(files=files)))
     assert page.count("4500 hidden lines") == 3
@@ -149,27 +164,46 @@ def test_each_kernel_has_the_code_of_its_own_graph():
     cpp = codes_of([kernel("graph_0_cpp_fused_sum_1", 1.0)], PICTURE.generated)
     assert [each.language for each in cpp.found] == ["C++"]
     backward = kernel("cpp_fused_sum_1", 1.0, phase="backward")
-    for unknown in (backward, kernel("cpp_fused_sum_1", 1.0, compile_id=None), kernel("triton_other_7", 1.0)):
+    for unknown in (
+        backward,
+        kernel("cpp_fused_sum_1", 1.0, compile_id=None),
+        kernel("triton_other_7", 1.0),
+    ):
         assert codes_of([unknown], PICTURE.generated).of == ((),)
 
 
 def test_what_inductor_chose_from_is_there():
     page = page_of(PROFILE, ProfileResult(profiled(), PICTURE))
     table = page.partition('id="autotuned"')[2].partition("</table>")[0]
-    for text in (">mm<", "0/0", "20", "19 Triton", "triton_mm_12", "BLOCK_K=64, BLOCK_M=128, num_warps=8", "12.3 µs"):
+    for text in (
+        ">mm<",
+        "0/0",
+        "20",
+        "19 Triton",
+        "triton_mm_12",
+        "BLOCK_K=64, BLOCK_M=128, num_warps=8",
+        "12.3 µs",
+    ):
         assert text in table
 
 
 def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
     long = CODE.replace("import triton\n", "import triton\n" + "x = 1\n" * 1000)
     generated = [GeneratedCode(compile_id="0/0", stage="forward", code=long)]
-    codes = codes_of([kernel("triton_poi_fused_gelu_mul_0", us, 13) for us in (2.0, 1.0)], generated)
+    codes = codes_of(
+        [kernel("triton_poi_fused_gelu_mul_0", us, 13) for us in (2.0, 1.0)], generated
+    )
     assert codes.of == ((0,), (0,))
     assert codes.found[0].note == "605 more lines cut"
 
 
 def test_the_drawing_adds_up_at_every_level():
-    root = flame(trained().parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None), rest=[("x", 8.0)])
+    root = flame(
+        trained().parts,
+        label="kernels",
+        place=lambda file, line: (f"{file}:{line}", None),
+        rest=[("x", 8.0)],
+    )
     assert root.us == pytest.approx(476.0)
     waiting = [root]
     while waiting:
@@ -180,7 +214,10 @@ def test_the_drawing_adds_up_at_every_level():
 
 
 def test_what_is_too_narrow_is_put_together_and_nothing_draws_nothing():
-    parts = [part.replace(us=1000.0 if number == 0 else 0.1) for number, part in enumerate(trained().parts)]
+    parts = [
+        part.replace(us=1000.0 if number == 0 else 0.1)
+        for number, part in enumerate(trained().parts)
+    ]
     root = flame(parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None))
     assert root is not None
     assert "smaller parts" in str(root)

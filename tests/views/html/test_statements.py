@@ -97,7 +97,8 @@ def test_a_functions_own_lines_and_those_behind_each_of_them(snapshot: SnapshotA
     places = sorted({*own, line_of("except KeyError"), line_of("return z + 1")})
     behind = {number: sorted(source.lines_after(forward, number)) for number in places}
     told = [
-        f"{number:2} {LINES[number - 1]}  # own {number in own}, then {ranges(behind[number])}" for number in places
+        f"{number:2} {LINES[number - 1]}  # own {number in own}, then {ranges(behind[number])}"
+        for number in places
     ]
     assert told == snapshot
 
@@ -143,19 +144,28 @@ def test_pythons_warnings_about_a_file_are_not_ours_to_give():
 
 def _codes(code: CodeType):
     yield code
-    yield from chain.from_iterable(_codes(item) for item in code.co_consts if isinstance(item, CodeType))
+    yield from chain.from_iterable(
+        _codes(item) for item in code.co_consts if isinstance(item, CodeType)
+    )
 
 
 @for_each("path", [Path(statements.__file__), REPOSITORY / "graphdoctor" / "trace" / "intake.py"])
 def test_own_lines_hold_every_line_that_pythons_own_compiler_gives_code(path):
     text = path.read_text()
     source = parsed(text)
-    codes = {(code.co_name, code.co_firstlineno): code for code in _codes(compile(text, str(path), "exec"))}
+    codes = {
+        (code.co_name, code.co_firstlineno): code
+        for code in _codes(compile(text, str(path), "exec"))
+    }
     checked = 0
     for function in source.functions:
         code = codes[function.name, function.first_line]
         if function.body:
-            lines = {line for _, line in dis.findlinestarts(code) if line is not None and line != code.co_firstlineno}
+            lines = {
+                line
+                for _, line in dis.findlinestarts(code)
+                if line is not None and line != code.co_firstlineno
+            }
             assert lines <= source.own_lines(function), function.name
             checked += 1
     assert checked > 10

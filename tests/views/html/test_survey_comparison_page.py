@@ -25,10 +25,21 @@ def compared(before: Sequence[SurveyRow], after: Sequence[SurveyRow]) -> SurveyC
 
 
 def many(count: int) -> SurveyComparison:
-    """A third of the pieces fails, a third breaks, a third is slower; one in ten is only in one survey."""
-    long = "Traceback (most recent call last)\n" + "  File x, line 1\n" * 2000 + "RuntimeError: the end"
+    """A third of the pieces fails, a third breaks, a third is slower; one in ten is only in one
+    survey."""
+    long = (
+        "Traceback (most recent call last)\n"
+        + "  File x, line 1\n" * 2000
+        + "RuntimeError: the end"
+    )
     after = [
-        failed(f"m{n}", "compile_failed", stage="inductor", error=f"no kernel {n}: " + "x" * 9000, traceback=long)
+        failed(
+            f"m{n}",
+            "compile_failed",
+            stage="inductor",
+            error=f"no kernel {n}: " + "x" * 9000,
+            traceback=long,
+        )
         if n % 3 == 0
         else row(f"m{n}", break_sites=1, causes=(HELPER,))
         if n % 3 == 1
@@ -36,13 +47,19 @@ def many(count: int) -> SurveyComparison:
         for n in range(count)
     ]
     names = [f"m{n}" for n in range(count)]
-    return compared([row(name) for name in [*names, *(f"gone{n}" for n in range(count // 10))]], after)
+    return compared(
+        [row(name) for name in [*names, *(f"gone{n}" for n in range(count // 10))]], after
+    )
 
 
 def test_a_speed_up_that_the_machine_hides_is_not_drawn_and_said_to_be_not_compared() -> None:
-    page = page_of(SURVEY_COMPARISON, compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)]))
+    page = page_of(
+        SURVEY_COMPARISON, compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)])
+    )
     assert "Speed-ups that changed" not in page
-    assert "1.10× (1.06 to 1.14), not compared: the machine was too busy" in text_of(section_of(page, "worse"))
+    assert "1.10× (1.06 to 1.14), not compared: the machine was too busy" in text_of(
+        section_of(page, "worse")
+    )
 
 
 def test_new_failures_of_the_same_error_are_one_line() -> None:
@@ -52,7 +69,10 @@ def test_new_failures_of_the_same_error_are_one_line() -> None:
         SURVEY_COMPARISON,
         compared(
             [row(name) for name in names],
-            [failed(name, "compile_failed", error=f"no kernel for {name}", **raised) for name in names],
+            [
+                failed(name, "compile_failed", error=f"no kernel for {name}", **raised)
+                for name in names
+            ],
         ),
     )
     assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in (
@@ -89,7 +109,9 @@ def test_pieces_are_filtered_and_a_link_shows_one_that_is_hidden(visit, tmp_path
     failing = page.locator("#new-failures")
     pieces = failing.locator("div[id^=piece-]:visible")
     count = pieces.count()
-    anchor = failing.locator("div[id^=piece-]", has_text=re.compile("m3[^0-9]")).first.get_attribute("id")
+    anchor = failing.locator(
+        "div[id^=piece-]", has_text=re.compile("m3[^0-9]")
+    ).first.get_attribute("id")
     failing.get_by_label("Filter pieces").fill("no kernel 42:")
     expect(pieces).to_have_count(1)
     expect(failing.locator(".filterbar output")).to_have_text(f"1 of {count}")

@@ -21,7 +21,9 @@ from tests.views.html.surveys import large
 from tests.views.outputs import in_file, page_of, text_of
 
 TWO_MIB = 2 * 2**20
-BLOB = re.compile(r'<script type="application/octet-stream" id="data-rows">(.*?)</script>', re.DOTALL)
+BLOB = re.compile(
+    r'<script type="application/octet-stream" id="data-rows">(.*?)</script>', re.DOTALL
+)
 
 
 def details(page: str) -> dict[str, Any]:
@@ -77,7 +79,9 @@ def test_each_row_holds_all_that_is_known_of_it():
 
 
 def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else():
-    assert 'href="./table-files/pieces/bert/default.html"' in page_of(SURVEY, report(), pages="table-files")
+    assert 'href="./table-files/pieces/bert/default.html"' in page_of(
+        SURVEY, report(), pages="table-files"
+    )
     assert "pieces/bert" not in page_of(SURVEY, report())
     assert page_address("pages/a b#c?.html", "my files") == "./my%20files/pages/a%20b%23c%3F.html"
     for outside in ("../x.html", "pages/../../x.html", "/etc/passwd"):
@@ -86,11 +90,22 @@ def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else()
 
 
 def test_ids_of_rows_are_stable_and_no_two_are_alike():
-    ids = row_ids([row("a/b", "x"), row("a:b", "x"), row("a b", "x"), row("y" * 300, "x"), row("y" * 301, "x")])
+    ids = row_ids(
+        [
+            row("a/b", "x"),
+            row("a:b", "x"),
+            row("a b", "x"),
+            row("y" * 300, "x"),
+            row("y" * 301, "x"),
+        ]
+    )
     assert len({*ids}) == len(ids)
     assert ids[:3] == ["row-a-b-x", "row-a-b-x-2", "row-a-b-x-3"]
     assert all(len(each) < 140 for each in ids)
-    assert row_ids([row("bert", "default"), row("t5", "default")]) == ["row-bert-default", "row-t5-default"]
+    assert row_ids([row("bert", "default"), row("t5", "default")]) == [
+        "row-bert-default",
+        "row-t5-default",
+    ]
 
 
 def test_what_isn_t_measured_has_neither_drawing():
@@ -102,7 +117,14 @@ def test_what_isn_t_measured_has_neither_drawing():
 
 
 def test_the_front_is_what_nothing_else_beats_in_both():
-    points = {"a": (1.0, 1.0), "b": (2.0, 3.0), "c": (2.0, 2.0), "d": (3.0, 2.5), "e": (4.0, 3.5), "f": (0.5, 0.9)}
+    points = {
+        "a": (1.0, 1.0),
+        "b": (2.0, 3.0),
+        "c": (2.0, 2.0),
+        "d": (3.0, 2.5),
+        "e": (4.0, 3.5),
+        "f": (0.5, 0.9),
+    }
     assert front(points) == ["f", "a", "b", "e"]
 
 
@@ -126,9 +148,15 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
     page = page_of(SURVEY, large(667, 3), pages="files")
     assert len(page.encode()) < TWO_MIB
     assert page.count("<tr id=") == 2001
-    long = [row(f"m{number}", causes=(cause(message=f"{number} " + "x" * 9_000),)) for number in range(5_000)]
+    long = [
+        row(f"m{number}", causes=(cause(message=f"{number} " + "x" * 9_000),))
+        for number in range(5_000)
+    ]
     page = page_of(SURVEY, of_rows(*long))
-    assert "1000 more rows left out; the JSON, CSV and Parquet documents have all of them." in text_of(page)
+    assert (
+        "1000 more rows left out; the JSON, CSV and Parquet documents have all of them."
+        in text_of(page)
+    )
     assert len(page.encode()) < 2 * TWO_MIB
     assert "characters left out" in details(page)["row-m0-default"]["causes"][0]["message"]
 
@@ -136,16 +164,28 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
 @pytest.mark.slow
 def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
     trace = "Traceback\n" + "y" * 5_000
-    alike = [failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)]
+    alike = [
+        failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)
+    ]
     assert len(page_of(SURVEY, of_rows(*alike)).encode()) < TWO_MIB / 4
-    others = [failed(f"m{number}", "crashed", traceback=f"{number}{trace}", error="gone") for number in range(2_000)]
+    others = [
+        failed(f"m{number}", "crashed", traceback=f"{number}{trace}", error="gone")
+        for number in range(2_000)
+    ]
     assert "Long texts of rows are cut" in text_of(page_of(SURVEY, of_rows(*others)))
     assert "Long texts of rows are cut" not in text_of(page_of(SURVEY, of_rows(*alike)))
 
 
 def test_code_can_be_left_out():
-    secret = cause(text="kumquat = 1", diff="-kumquat", message="`kumquat = 1` is bad", fix="Drop `kumquat = 1`")
-    made = of_rows(*[row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")])
+    secret = cause(
+        text="kumquat = 1",
+        diff="-kumquat",
+        message="`kumquat = 1` is bad",
+        fix="Drop `kumquat = 1`",
+    )
+    made = of_rows(
+        *[row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")]
+    )
     assert "kumquat" in page_of(SURVEY, made)
     bare = page_of(SURVEY, made, has_source=False)
     assert "kumquat" not in bare
@@ -180,14 +220,23 @@ def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_pa
     form = page.get_by_role("search", name="Rows")
     expect(form.locator("output")).to_have_text("10 rows")
     expect(form.get_by_label("Status").locator("option")).to_have_text(
-        ["all (10)", "ok (7)", "compile failed (1)", "no inputs (1)", "timed out (1)", "all but ok (3)"]
+        [
+            "all (10)",
+            "ok (7)",
+            "compile failed (1)",
+            "no inputs (1)",
+            "timed out (1)",
+            "all but ok (3)",
+        ]
     )
     form.get_by_label("Status").select_option("ok")
     form.get_by_label("Finding").select_option("GD101")
     expect(form.locator("output")).to_have_text("3 of 10 rows")
     assert shown_names(page) == ["gpt2", "gpt2", "t5"]
     # A choice counts what the other filters leave.
-    expect(form.get_by_label("Variant").locator("option")).to_have_text(["all (3)", "default (2)", "dynamic (1)"])
+    expect(form.get_by_label("Variant").locator("option")).to_have_text(
+        ["all (3)", "default (2)", "dynamic (1)"]
+    )
     form.get_by_label("noisy").check()
     assert shown_names(page) == ["gpt2"]
     page.get_by_role("button", name="speed-up").press("Enter")
@@ -195,9 +244,9 @@ def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_pa
     again = visit(file, hash_of(page))
     assert shown_names(again) == ["gpt2"]
     expect(again.locator("#row-filters").get_by_label("Finding")).to_have_value("GD101")
-    expect(again.locator("#row-table").get_by_role("columnheader", name="speed-up")).to_have_attribute(
-        "aria-sort", "descending"
-    )
+    expect(
+        again.locator("#row-table").get_by_role("columnheader", name="speed-up")
+    ).to_have_attribute("aria-sort", "descending")
     again.get_by_role("button", name="Clear").click()
     expect(again.locator("#row-filters output")).to_have_text("10 rows")
     again.get_by_placeholder("name, status, place, error").fill("INDUCTORERROR operator")
@@ -209,7 +258,9 @@ def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_
     page = visit(in_file(tmp_path, page_of(SURVEY, report())))
     cells = """(column) =>
         [...document.querySelectorAll("#row-table tbody > tr")].map((row) => row.cells[column].innerText)"""
-    for column, head in enumerate(page.get_by_role("columnheader").filter(has=page.get_by_role("button")).all()):
+    for column, head in enumerate(
+        page.get_by_role("columnheader").filter(has=page.get_by_role("button")).all()
+    ):
         orders = []
         for _ in range(2):
             head.get_by_role("button").press("Enter")
@@ -234,9 +285,16 @@ def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_pa
     name.press("Enter")
     expect(name).to_have_attribute("aria-expanded", "true")
     opened = page.locator(f"#{name.get_attribute('aria-controls')}")
-    for text in ("transformers/masking.py:44", "size = lengths.max().item()", "verified", "1.10× (1.05 to 1.20)"):
+    for text in (
+        "transformers/masking.py:44",
+        "size = lengths.max().item()",
+        "verified",
+        "1.10× (1.05 to 1.20)",
+    ):
         expect(opened).to_contain_text(text)
-    expect(opened.get_by_role("link", name="Its own page")).to_have_attribute("href", "./files/pieces/t5/default.html")
+    expect(opened.get_by_role("link", name="Its own page")).to_have_attribute(
+        "href", "./files/pieces/t5/default.html"
+    )
     name.press("Enter")
     expect(opened).to_have_count(0)
     page.get_by_label("Status").select_option("ok")

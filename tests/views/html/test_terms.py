@@ -36,7 +36,11 @@ def keys(markup: str) -> list[str]:
 
 
 def test_a_term_is_explained_once_and_what_contains_it_is_another() -> None:
-    assert keys("<p>1 graph break, 2 graphs, a graph, guards; a Graph Break</p>") == ["graph-break", "graph", "guard"]
+    assert keys("<p>1 graph break, 2 graphs, a graph, guards; a Graph Break</p>") == [
+        "graph-break",
+        "graph",
+        "guard",
+    ]
     assert keys("<p>0/1 in rank1:2/0_1</p><p>1/2/3, 3.1/2, a path/0/1</p>") == ["compile-id"]
     assert keys("<p>1/2/3, 3.1/2, a/0/1, ungraphed, framework, twice as fast, eager</p>") == []
 
@@ -77,7 +81,9 @@ def test_each_term_has_its_own_id_and_a_sentence() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["run", "edits", "kernels", "hostile"])
-def test_the_first_of_each_term_on_the_page_is_explained_and_no_other(which, visit, reported, tmp_path):
+def test_the_first_of_each_term_on_the_page_is_explained_and_no_other(
+    which, visit, reported, tmp_path
+):
     made = {"edits": with_edits, "kernels": lowered, "hostile": hostile}
     page = visit(reported.page if which == "run" else written(tmp_path, *made[which]()))
     seen = []
@@ -88,13 +94,32 @@ def test_the_first_of_each_term_on_the_page_is_explained_and_no_other(which, vis
             seen += [term] if term not in seen else []
     assert page.locator("button.term").count() == len(seen)
     if which == "run":
-        names = {"graph", "graph break", "guard", "recompile", "resume function", "skipped frame", "coverage"}
-        assert {term.name for term in seen} >= {*names, "steady call", "backend", "compile id", "frame"}
+        names = {
+            "graph",
+            "graph break",
+            "guard",
+            "recompile",
+            "resume function",
+            "skipped frame",
+            "coverage",
+        }
+        assert {term.name for term in seen} >= {
+            *names,
+            "steady call",
+            "backend",
+            "compile id",
+            "frame",
+        }
 
 
 @pytest.mark.slow
 def test_an_explanation_opens_by_key_and_by_touch_without_scripts(visit, reported):
-    page = visit(reported.page, java_script_enabled=False, has_touch=True, viewport={"width": 390, "height": 800})
+    page = visit(
+        reported.page,
+        java_script_enabled=False,
+        has_touch=True,
+        viewport={"width": 390, "height": 800},
+    )
     about = page.locator("#term-graph-break")
     expect(about).to_be_hidden()
     button = page.locator("[popovertarget=term-graph-break]")

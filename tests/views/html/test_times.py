@@ -14,8 +14,17 @@ from tests.factories import recording
 from tests.views.html.made import written
 
 
-def phase(name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0) -> Phase:
-    return Phase(name=name, compile_id="0/0", start_us=start_us, duration_us=duration_us, depth=depth, thread=thread)
+def phase(
+    name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0
+) -> Phase:
+    return Phase(
+        name=name,
+        compile_id="0/0",
+        start_us=start_us,
+        duration_us=duration_us,
+        depth=depth,
+        thread=thread,
+    )
 
 
 def own(*phases: Phase) -> dict[str, float]:
@@ -23,17 +32,28 @@ def own(*phases: Phase) -> dict[str, float]:
 
 
 def test_own_time_is_without_that_of_phases_inside() -> None:
-    phases = phase("dynamo", 0, 100), phase("backend", 20, 60, 1), phase("codegen", 30, 10, 2), phase("build", 85, 5, 1)
+    phases = (
+        phase("dynamo", 0, 100),
+        phase("backend", 20, 60, 1),
+        phase("codegen", 30, 10, 2),
+        phase("build", 85, 5, 1),
+    )
     assert own(*phases) == {"dynamo": 35, "backend": 50, "codegen": 10, "build": 5}
 
 
 def test_a_phase_of_another_thread_does_not_hide_which_one_contains_the_next() -> None:
-    phases = phase("dynamo", 0, 100), phase("compile_file", 10, 80, thread=1), phase("backend", 20, 60, 1)
+    phases = (
+        phase("dynamo", 0, 100),
+        phase("compile_file", 10, 80, thread=1),
+        phase("backend", 20, 60, 1),
+    )
     assert own(*phases) == {"dynamo": 40, "compile_file": 80, "backend": 60}
 
 
 def test_phases_of_other_threads_have_rows_of_their_own() -> None:
-    rows = phase_rows((phase("dynamo", 0, 100), phase("compile", 10, 80, 1), phase("compile", 20, 60, thread=1)))
+    rows = phase_rows(
+        (phase("dynamo", 0, 100), phase("compile", 10, 80, 1), phase("compile", 20, 60, thread=1))
+    )
     assert [(row.name, row.is_parallel, row.own_us) for row in rows] == [
         ("compile", False, 80),
         ("dynamo", False, 20),

@@ -38,8 +38,12 @@ _SIZE = r"(?:[su]?\d+)"
 _TENSOR = re.compile(
     rf"\b(?:b?f\d+|i\d+|u\d+|b8|c\d+)\[(?:{_SIZE}(?:, ?{_SIZE})*)?\](?: (?:cpu|cuda|xpu|mps|meta)(?::\d+)?)?"
 )
-_OPERATION = re.compile(r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$")
-_OPERATION_SPACES = frozenset({"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"})
+_OPERATION = re.compile(
+    r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$"
+)
+_OPERATION_SPACES = frozenset(
+    {"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"}
+)
 _STDLIB_FOLDER = re.compile(r"python3\.\d+|Lib")
 _VERSION = re.compile(
     r"^v?(\d+(?:\.(?:\d+|dev\d+|post\d+))*(?:a|b|rc)?\d*(?:\.dev\d+)?)(?:\+(cpu|cu\d+|rocm[\d.]+|xpu|git[0-9a-f]+))?"
@@ -82,7 +86,9 @@ class Public:
         return self._names.setdefault(text, f"name{len(self._names) + 1}")
 
     def file(self, path: str) -> str:
-        """A file. Keeps the path from the package on for public packages, Python and graphdoctor; else a pseudonym."""
+        """A file. Keeps the path from the package on for public packages, Python and graphdoctor;
+        else a pseudonym.
+        """
         if _GENERATED.match(path):
             return path
         if path.startswith("<"):
@@ -98,10 +104,17 @@ class Public:
             return f"/graphdoctor/probe/{parts[-1]}"
         names = [part.removesuffix(".py") for part in parts]
         if origin == "stdlib":
-            start = max((at for at, part in enumerate(parts, start=1) if _STDLIB_FOLDER.fullmatch(part)), default=0)
+            start = max(
+                (at for at, part in enumerate(parts, start=1) if _STDLIB_FOLDER.fullmatch(part)),
+                default=0,
+            )
             folder, is_public = STDLIB, names[start] in sys.stdlib_module_names
         else:
-            start = len(names) - 1 - names[::-1].index(package) if package in known.PACKAGES and package in names else 0
+            start = (
+                len(names) - 1 - names[::-1].index(package)
+                if package in known.PACKAGES and package in names
+                else 0
+            )
             folder, is_public = SITE, start > 0
         if is_public and all(_PART.fullmatch(part) for part in parts[start:]):
             return f"{folder}/{'/'.join(parts[start:])}"
@@ -114,9 +127,13 @@ class Public:
         return ".".join(part if part.isdigit() else self.name(part) for part in path.split("."))
 
     def function(self, text: str, file: str) -> str:
-        """A function's name, which stays if its file is torch's, Python's, graphdoctor's or a public package's."""
+        """A function's name, which stays if its file is torch's, Python's, graphdoctor's or a
+        public package's.
+        """
         shown = self.file(file)
-        is_public = shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
+        is_public = shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(
+            f"{SITE}/package/"
+        )
         return text if is_public and re.fullmatch(r"[\w.<>]+", text) else self.name(text)
 
     def described(self, text: str) -> str:
@@ -136,11 +153,17 @@ class Public:
         return f"{self.file(match[1])}:{match[2]}" + (f" ({match[3]})" if match[3] else "")
 
     def expression(self, text: str) -> str:
-        """A guard's source, or our words for it: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
+        """A guard's source, or our words for it: ``self.scale`` as ``self.name2``, values in it as
+        ``k1``.
+        """
         shown: list[str] = []
         for token in _TOKEN.findall(_QUOTED_CODE.sub(f"`{LEFT_OUT}`", text)):
             if token[0] in "'\"":
-                shown.append(f"'{self.name(token[1:-1])}'" if token[1:-1].isidentifier() else f"'{self._value(token)}'")
+                shown.append(
+                    f"'{self.name(token[1:-1])}'"
+                    if token[1:-1].isidentifier()
+                    else f"'{self._value(token)}'"
+                )
             elif token[0].isdigit():
                 shown.append(token if "".join(shown).endswith(_SIZED) else self._value(token))
             elif token[0].isidentifier():
@@ -172,7 +195,11 @@ class Public:
     def exception(self, text: str) -> str:
         """An exception's type."""
         is_known = text.rpartition(".")[2] in known.EXCEPTIONS
-        return text if is_known and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text) else self.name(text)
+        return (
+            text
+            if is_known and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text)
+            else self.name(text)
+        )
 
     def outcome(self, text: str) -> str:
         """``ok``, or an exception's type."""
@@ -182,14 +209,18 @@ class Public:
         return f'{entry[1]}File "{self.file(entry[2])}", line {entry[3]}, in {self.function(entry[4], entry[2])}'
 
     def traceback(self, text: str) -> str:
-        """A printed traceback with places and types, but no source and no messages: these are the program's own."""
+        """A printed traceback with places and types, but no source and no messages: these are the
+        program's own.
+        """
         shown = []
         for line in text.splitlines():
             if entry := _STACK_ENTRY.match(line):
                 shown.append(self._stack_line(entry))
             elif not line.startswith(" ") and (raised := _raised(line)):
                 shown.append(self.exception(raised[1]))
-            elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
+            elif line.startswith(
+                ("Traceback (most recent call last):", "During handling of", "The above exception")
+            ):
                 shown.append(self.breaks.kept(line))
         return "\n".join(shown)
 
@@ -261,18 +292,31 @@ printed_value = _matching(r"^(?:True|False|None|-?\d{1,6}(?:\.\d{1,6})?)$")
 build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
 """What torch was built for, such as ``CUDA 12.8``."""
 device_name = _matching(r"^(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}$", None)
-config_name = _matching(r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None)
-guard_kind, backend, opcode = (_among(KNOWN[words]) for words in ("guard_kinds", "backends", "opcodes"))
+config_name = _matching(
+    r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None
+)
+guard_kind, backend, opcode = (
+    _among(KNOWN[words]) for words in ("guard_kinds", "backends", "opcodes")
+)
 record_kind = _among(TORCH_KINDS | KNOWN["record_kinds"])
 switch, hint_name = (_among(KNOWN[words], None) for words in ("switches", "hint_names"))
 fixed = _among(
-    KNOWN["fixed"].union(*map(get_args, (Phase, CallPhase, ProfilePhase, WatchOutcome, HintCode, SwitchKind, GapKind))),
+    KNOWN["fixed"].union(
+        *map(
+            get_args, (Phase, CallPhase, ProfilePhase, WatchOutcome, HintCode, SwitchKind, GapKind)
+        )
+    ),
     None,
 )
 """A text that names one of a few things."""
 option_name = _among(options_of(RunSpec).keys() - {"seed"}, None)
-inputs_from = _among(KNOWN["origins"] | {INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED}, "a function in the program")
-_PHASES = "|".join(re.escape(text).replace(r"\{index\}", r"\d+") for text in (*get_args(Phase), *get_args(CallPhase)))
+inputs_from = _among(
+    KNOWN["origins"] | {INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED}, "a function in the program"
+)
+_PHASES = "|".join(
+    re.escape(text).replace(r"\{index\}", r"\d+")
+    for text in (*get_args(Phase), *get_args(CallPhase))
+)
 phase = _matching(rf"(?:{_PHASES})(?:, compiling \d+/\d+)?")
 """What the probe was doing; a variation, which has values in it, is left out."""
 
@@ -292,7 +336,9 @@ def platform(text: str) -> str | None:
     """System, major release and machine: a kernel's full name can be private."""
     match = re.match(r"^(Linux|macOS|Darwin|Windows)-(\d+\.\d+)?", text)
     machine = text.rpartition(" ")[2]
-    known = machine if machine in ("x86_64", "aarch64", "arm64", "AMD64", "ppc64le", "s390x") else ""
+    known = (
+        machine if machine in ("x86_64", "aarch64", "arm64", "AMD64", "ppc64le", "s390x") else ""
+    )
     return None if match is None else f"{match[0]} {known}".strip()
 
 
@@ -306,7 +352,9 @@ _OPTIONS: Mapping[str, Reader] = {
 
 
 def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types as options
-    """The value of a name: an option of a run, what the words of a hint need, a config value, a package's version."""
+    """The value of a name: an option of a run, what the words of a hint need, a config value, a
+    package's version.
+    """
     if name.startswith("torch."):
         return value if printed_value(str(value)) != LEFT_OUT else LEFT_OUT
     if value is None or isinstance(value, (bool, int, float)):

@@ -1,11 +1,12 @@
-"""Redacts a recording: its facts and its files; its logs become logs that tlparse and our own reader can read.
+"""Redacts a recording: its facts and its files; its logs become logs that tlparse and our own
+reader can read.
 
-Numbers, flags and literals of facts stay. Text stays only if its type is marked as one that may be shown
-(``facts/shared.py``) and the reader of that kind lets it through, so a new field is left out.
+Numbers, flags and literals of facts stay. Text stays only if its type is marked as one that may be
+shown (``facts/shared.py``) and the reader of that kind lets it through, so a new field is left out.
 
-Fields of records and events have names of torch's and ours, and their numbers stay. One table says what the text of
-each field stands for, wherever the field is. Other texts, and kinds that aren't named, are left out: printed graphs,
-generated code, guards, bytecode, source.
+Fields of records and events have names of torch's and ours, and their numbers stay. One table says
+what the text of each field stands for, wherever the field is. Other texts, and kinds that aren't
+named, are left out: printed graphs, generated code, guards, bytecode, source.
 """
 
 from __future__ import annotations
@@ -49,7 +50,17 @@ _Model = TypeVar("_Model", bound=Fact)
 _LEFT_OUT_WHOLE = (WhatIf, Treatment, Variation, SourceText, GeneratedCode)
 """Facts that mostly hold source or values."""
 _PUBLIC_CHANGES = frozenset(
-    {"training", "grad_mode", "inference_mode", "default_dtype", "requires_grad", "dtype", "size", "rank", "stride"}
+    {
+        "training",
+        "grad_mode",
+        "inference_mode",
+        "default_dtype",
+        "requires_grad",
+        "dtype",
+        "size",
+        "rank",
+        "stride",
+    }
 )
 """Kinds of changes whose old and new values are sizes, dtypes or torch modes."""
 _CHANGED_MODES = frozenset({"train mode", "eval mode", "on", "off", "True", "False"})
@@ -102,8 +113,13 @@ class Redaction:
         self._interned: dict[int, str] = {}
         self._left_out = Counter[str]()
         self._readers: Mapping[str, Reader] = {
-            **dict.fromkeys(("kind", "code", "event", "outcome", "of", "cache_state", "ph", "cat", "s"), public.fixed),
-            **dict.fromkeys(("message", "backend_error", "recompile_reason"), lambda _text: LEFT_OUT),
+            **dict.fromkeys(
+                ("kind", "code", "event", "outcome", "of", "cache_state", "ph", "cat", "s"),
+                public.fixed,
+            ),
+            **dict.fromkeys(
+                ("message", "backend_error", "recompile_reason"), lambda _text: LEFT_OUT
+            ),
             **dict.fromkeys(("compiled", "class_name", "arguments", "maker"), shown.name),
             **dict.fromkeys(("placeholder", "mutated"), public.placeholder),
             **dict.fromkeys(("file", "co_filename", "fail_user_frame_filename"), shown.file),
@@ -147,7 +163,9 @@ class Redaction:
         }
         self._heads: Mapping[str, Callable[[Any], Any]] = {
             "str": self._file,
-            "dynamo_start": lambda start: {"stack": [self._start_entry(line) for line in start.get("stack") or ()]},
+            "dynamo_start": lambda start: {
+                "stack": [self._start_entry(line) for line in start.get("stack") or ()]
+            },
             "compilation_metrics": self._fields,
         }
         """What becomes of records without a payload."""
@@ -199,7 +217,10 @@ class Redaction:
 
     def _target(self, target: TargetInfo) -> dict[str, object]:
         """Its text consists of the pseudonyms of its file and its name."""
-        names = (target.file and self.shown.file(target.file), target.name and self.shown.name(target.name))
+        names = (
+            target.file and self.shown.file(target.file),
+            target.name and self.shown.name(target.name),
+        )
         return {"text": ":".join(filter(None, names)) or None}
 
     def _finding(self, finding: Finding) -> dict[str, object]:
@@ -209,7 +230,9 @@ class Redaction:
             # A message quotes the line; the rule's title says the same without it.
             "message": rule.title() if rule else LEFT_OUT,
             # For a recompile it's a guard, with values and a line of source.
-            "torch_reason": kept(finding.torch_reason, torch_id) if finding.torch_reason and torch_id else None,
+            "torch_reason": kept(finding.torch_reason, torch_id)
+            if finding.torch_reason and torch_id
+            else None,
             "hints": tuple(kept(hint, torch_id) for hint in finding.hints),
             "fixes": (),
         }
@@ -223,12 +246,20 @@ class Redaction:
 
     def _node(self, node: GraphNode | StageNode) -> dict[str, object]:
         is_operation = node.opcode in ("call_function", "call_method")
-        return {"target": self.shown.operation(node.target) if is_operation else self.shown.name(node.target)}
+        return {
+            "target": self.shown.operation(node.target)
+            if is_operation
+            else self.shown.name(node.target)
+        }
 
     # Fields of events and records.
 
     def _fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        shown = {name: self._json_value(value, name) for name, value in fields.items() if self._is_known(name, value)}
+        shown = {
+            name: self._json_value(value, name)
+            for name, value in fields.items()
+            if self._is_known(name, value)
+        }
         for name, file in _FUNCTIONS.items():
             if isinstance(fields.get(name), str):
                 shown[name] = self.shown.function(fields[name], str(fields.get(file)))
@@ -261,8 +292,17 @@ class Redaction:
 
     def _segment(self, row: list[Any]) -> list[Any]:
         kind, start, end, what, count = row
-        shown = _of_counts(what, self.shown.operation) if kind == "eager" else self._json_value(what, "compile_id")
-        return [public.fixed(kind), *map(self._json_value, (start, end)), shown, self._json_value(count)]
+        shown = (
+            _of_counts(what, self.shown.operation)
+            if kind == "eager"
+            else self._json_value(what, "compile_id")
+        )
+        return [
+            public.fixed(kind),
+            *map(self._json_value, (start, end)),
+            shown,
+            self._json_value(count),
+        ]
 
     def _restarts(self, reasons: Any) -> list[str]:  # noqa: ANN401 - a list, or its JSON
         many = orjson.loads(reasons) if isinstance(reasons, str) else reasons or ()
@@ -274,7 +314,9 @@ class Redaction:
         """The lines of ``probe.jsonl``. Kinds that aren't known are left out."""
         for event in events:
             kind = event["event"]
-            found = self._event(kind, {key: value for key, value in event.items() if key != "event"})
+            found = self._event(
+                kind, {key: value for key, value in event.items() if key != "event"}
+            )
             if found is not None:
                 yield {"event": kind} | found
 
@@ -300,13 +342,17 @@ class Redaction:
         }
 
     def _target_json(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._fact(recording.TargetInfo, fields) or plain(recording.TargetInfo())
+        found: dict[str, Any] = self._fact(recording.TargetInfo, fields) or plain(
+            recording.TargetInfo()
+        )
         return found
 
     # Logs.
 
     def record(self, record: Record) -> tuple[dict[str, Any], str | None] | None:
-        """The metadata of a record without ``has_payload``, and its payload; None if it is left out."""
+        """The metadata of a record without ``has_payload``, and its payload; None if it is left
+        out.
+        """
         kind, payload = record.kind, None
         head: dict[str, Any] = {kind: {}}
         if kind in self._heads and not record.payload:
@@ -314,12 +360,18 @@ class Redaction:
         elif kind in self._texts:
             payload = self._texts[kind](record.payload or "")
         elif kind in self._json:
-            payload = json.dumps(self._json[kind](orjson.loads(record.payload or "null")), ensure_ascii=False)
+            payload = json.dumps(
+                self._json[kind](orjson.loads(record.payload or "null")), ensure_ascii=False
+            )
         else:
             return None
         if record.is_artifact:
-            head = {"artifact": {"name": kind, "encoding": "json" if kind in self._json else "string"}}
-        return head | {key: record.metadata[key] for key in _CONTEXT if type(record.metadata.get(key)) is int}, payload
+            head = {
+                "artifact": {"name": kind, "encoding": "json" if kind in self._json else "string"}
+            }
+        return head | {
+            key: record.metadata[key] for key in _CONTEXT if type(record.metadata.get(key)) is int
+        }, payload
 
     def _file(self, named: Any) -> list[object]:  # noqa: ANN401 - JSON
         path, number = named
@@ -327,8 +379,15 @@ class Redaction:
         return [self.shown.file(str(path)), int(number)]
 
     def _start_entry(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        name = self.shown.function(str(line["name"]), self._interned.get(line["filename"], "<unknown>"))
-        return {"line": self._json_value(line["line"]), "name": name, "filename": int(line["filename"]), "loc": ""}
+        name = self.shown.function(
+            str(line["name"]), self._interned.get(line["filename"], "<unknown>")
+        )
+        return {
+            "line": self._json_value(line["line"]),
+            "name": name,
+            "filename": int(line["filename"]),
+            "loc": "",
+        }
 
     def _reasons(self, payload: str) -> str:
         """Which cache entries didn't match; how they differed is in diagnosis.json."""
@@ -337,11 +396,22 @@ class Redaction:
         except orjson.JSONDecodeError:
             reasons = payload
         many = [reasons] if isinstance(reasons, str) else reasons
-        shown = [f"{public.compile_id(str(reason).partition(':')[0].strip())}: {LEFT_OUT}" for reason in many]
-        return shown[0] if isinstance(reasons, str) and shown else json.dumps(shown, ensure_ascii=False)
+        shown = [
+            f"{public.compile_id(str(reason).partition(':')[0].strip())}: {LEFT_OUT}"
+            for reason in many
+        ]
+        return (
+            shown[0]
+            if isinstance(reasons, str) and shown
+            else json.dumps(shown, ensure_ascii=False)
+        )
 
-    def files(self, files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, bytes]]:
-        """The files by their names in the bundle, as far as they can be redacted; ``notes`` receives what can't."""
+    def files(
+        self, files: Iterable[tuple[str, Path]], notes: list[str]
+    ) -> Iterator[tuple[str, bytes]]:
+        """The files by their names in the bundle, as far as they can be redacted; ``notes``
+        receives what can't.
+        """
         numbers = itertools.count(1)
         for name, path in files:
             if name.startswith(LOGS):
@@ -377,7 +447,11 @@ class Redaction:
 def _of_table(table: Mapping[Any, Any], reader: Reader) -> dict[str, object]:
     """Values by names; those whose name is left out are dropped."""
     shown = {reader(str(name)): (str(name), value) for name, value in table.items()}
-    return {known: public.option(name, value) for known, (name, value) in shown.items() if known is not None}
+    return {
+        known: public.option(name, value)
+        for known, (name, value) in shown.items()
+        if known is not None
+    }
 
 
 def _of_counts(table: Mapping[str, int], reader: Reader) -> dict[str, int]:
@@ -390,7 +464,9 @@ def _of_counts(table: Mapping[str, int], reader: Reader) -> dict[str, int]:
 
 def _change(change: GuardChange) -> dict[str, object]:
     def shown(value: str | None) -> str | None:
-        if value is None or (change.kind in _PUBLIC_CHANGES and (value in _CHANGED_MODES or value.isdecimal())):
+        if value is None or (
+            change.kind in _PUBLIC_CHANGES and (value in _CHANGED_MODES or value.isdecimal())
+        ):
             return value
         return public.dtype(value) if change.kind in _PUBLIC_CHANGES else LEFT_OUT
 
@@ -398,7 +474,9 @@ def _change(change: GuardChange) -> dict[str, object]:
 
 
 def _written(record: Record, metadata: dict[str, object], payload: str | None) -> bytes:
-    """The record in torch's format (``torch/_logging/_internal.py``, 2.13, ``trace_structured``)."""
+    """The record in torch's format (``torch/_logging/_internal.py``, 2.13,
+    ``trace_structured``).
+    """
     if payload is None:
         return f"{record.stamp} {_PLACE}] {json.dumps(metadata)}\n".encode()
     total = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()

@@ -16,7 +16,9 @@ LEFT_OUT = "…"
 
 KNOWN = {
     name: frozenset(text.split())
-    for name, text in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+    for name, text in tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    ).items()
 }
 """Words by what they are, as the file has them."""
 _BUILTINS = frozenset(dir(builtins))
@@ -32,5 +34,7 @@ _DUNDERS = (
 _STATE_WORDS = re.findall(r"[^\W\d]\w*", " ".join(STATE_NAMES))
 NAMES = KNOWN["source_words"].union(_BUILTINS, keyword.kwlist, _DUNDERS, _STATE_WORDS)
 EXCEPTIONS = KNOWN["exceptions"].union(
-    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, BaseException)
 )

@@ -13,7 +13,9 @@ class Encoder(nn.Module):
 
     def forward(self, ids, lengths):
         if ids.min() < 0 or ids.max() >= self.vocab:
-            raise ValueError(f"ids must be in [0, {self.vocab}), got {ids.min().item()} to {ids.max().item()}")
+            raise ValueError(
+                f"ids must be in [0, {self.vocab}), got {ids.min().item()} to {ids.max().item()}"
+            )
         assert (lengths > 0).all(), "empty sequence"
         assert lengths.max() <= ids.shape[1], f"length {lengths.max()} > {ids.shape[1]}"
         mask = torch.arange(ids.shape[1])[None] < lengths[:, None]

@@ -23,7 +23,9 @@ class EdgeConv(nn.Module):
         loops = torch.arange(x.size(0)).repeat(2, 1)
         row, col = torch.cat([edge_index, loops], dim=1)
         message = torch.relu(self.lin(torch.cat([x[row], x[col] - x[row]], dim=-1)))
-        return torch.full_like(x, -1e9).scatter_reduce(0, col[:, None].expand_as(message), message, "amax")
+        return torch.full_like(x, -1e9).scatter_reduce(
+            0, col[:, None].expand_as(message), message, "amax"
+        )
 
 
 def example_inputs():

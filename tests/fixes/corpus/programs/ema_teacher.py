@@ -1,4 +1,5 @@
-"""Mean teacher: a student, an averaged copy of it, a consistency loss that begins after a warmup."""
+"""Mean teacher: a student, an averaged copy of it, a consistency loss that begins after a
+warmup."""
 
 import copy
 
@@ -34,7 +35,9 @@ class MeanTeacher(nn.Module):
                 target = self.teacher(x).softmax(-1)
             confident = target.max(-1).values > 0.4
             if confident.any():
-                loss = loss + F.kl_div(out.log_softmax(-1)[confident], target[confident], reduction="batchmean")
+                loss = loss + F.kl_div(
+                    out.log_softmax(-1)[confident], target[confident], reduction="batchmean"
+                )
         return loss
 
 

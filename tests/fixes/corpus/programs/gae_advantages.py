@@ -24,4 +24,9 @@ def gae(rewards, values, dones, last_value, gamma=0.99, lam=0.95):
 
 def example_inputs():
     torch.manual_seed(13)
-    return (torch.randn(5), torch.randn(5), torch.tensor([False, True, False, False, False]), torch.randn(()))
+    return (
+        torch.randn(5),
+        torch.randn(5),
+        torch.tensor([False, True, False, False, False]),
+        torch.randn(()),
+    )

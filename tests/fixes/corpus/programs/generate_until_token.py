@@ -10,7 +10,9 @@ class TinyLM(nn.Module):
         super().__init__()
         self.tok = nn.Embedding(vocab, dim)
         self.pos = nn.Embedding(32, dim)
-        self.block = nn.TransformerEncoderLayer(dim, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
+        self.block = nn.TransformerEncoderLayer(
+            dim, 2, 32, dropout=0.0, batch_first=True, norm_first=True
+        )
         self.head = nn.Linear(dim, vocab)
 
     def logits(self, ids):

@@ -22,7 +22,9 @@ class MultiBoxLoss(nn.Module):
         num_neg = min(self.ratio * int(num_pos), labels.numel() - int(num_pos))
         _, hardest = negatives.topk(num_neg)
         cls_loss = (ce[positive].sum() + ce[hardest].sum()) / num_pos
-        box_loss = F.smooth_l1_loss(box_pred[positive], box_target[positive], reduction="sum") / num_pos
+        box_loss = (
+            F.smooth_l1_loss(box_pred[positive], box_target[positive], reduction="sum") / num_pos
+        )
         return {"cls": cls_loss, "box": box_loss}
 
 
@@ -30,4 +32,7 @@ def example_inputs():
     torch.manual_seed(46)
     labels = torch.tensor([0, 0, 2, 0, 1, 0, 0, 0, 0, 0])
     rest = torch.randn(10, 4), torch.randn(10, 4)
-    return [(torch.randn(10, 3), rest[0], labels, rest[1]), (torch.randn(10, 3), rest[0], labels * 0, rest[1])]
+    return [
+        (torch.randn(10, 3), rest[0], labels, rest[1]),
+        (torch.randn(10, 3), rest[0], labels * 0, rest[1]),
+    ]

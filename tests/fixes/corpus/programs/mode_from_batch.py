@@ -31,4 +31,7 @@ class MultiTask(nn.Module):
 def example_inputs():
     torch.manual_seed(32)
     batch = {"x": torch.randn(5, 8), "label": torch.randint(0, 3, (5,)), "value": torch.randn(5)}
-    return [({**batch, "task": torch.tensor(task), "weight": torch.tensor(0.5 + task / 2)},) for task in (0, 1)]
+    return [
+        ({**batch, "task": torch.tensor(task), "weight": torch.tensor(0.5 + task / 2)},)
+        for task in (0, 1)
+    ]

@@ -14,7 +14,9 @@ class MoleculeNet(nn.Module):
 
     def forward(self, x, edge_index, batch):
         if edge_index.max() >= x.size(0):
-            raise ValueError(f"edge to node {edge_index.max().item()}, but there are {x.size(0)} nodes")
+            raise ValueError(
+                f"edge to node {edge_index.max().item()}, but there are {x.size(0)} nodes"
+            )
         h = self.conv2(self.conv1(x, edge_index), edge_index)
         n_graphs = int(batch.max()) + 1
         pooled = h.new_zeros(n_graphs, h.size(1)).index_add(0, batch, h)

@@ -31,7 +31,9 @@ class GIoULoss(nn.Module):
         rb = torch.min(pred[:, 2:], target[:, 2:])
         inter = (rb - lt).clamp(min=0).prod(-1)
         union = _area(pred) + _area(target) - inter
-        hull = torch.cat([torch.min(pred[:, :2], target[:, :2]), torch.max(pred[:, 2:], target[:, 2:])], dim=-1)
+        hull = torch.cat(
+            [torch.min(pred[:, :2], target[:, :2]), torch.max(pred[:, 2:], target[:, 2:])], dim=-1
+        )
         giou = inter / union - (_area(hull) - union) / _area(hull)
         if weight.sum() == 0:
             return pred.sum() * 0

@@ -21,7 +21,9 @@ class PPOLoss(nn.Module):
         if approx_kl > 1.5 * self.target_kl:
             print(f"early stopping, kl {approx_kl:.3f}")
             return torch.zeros_like(ratio).sum()
-        surrogate = torch.min(ratio * advantages, ratio.clamp(1 - self.clip, 1 + self.clip) * advantages)
+        surrogate = torch.min(
+            ratio * advantages, ratio.clamp(1 - self.clip, 1 + self.clip) * advantages
+        )
         value_loss = (values - returns).pow(2).mean()
         return -surrogate.mean() + self.value_coef * value_loss
 

@@ -26,4 +26,7 @@ class RaggedPool(nn.Module):
 
 def example_inputs():
     torch.manual_seed(37)
-    return [(torch.randn(9, 6), torch.tensor([4, 0, 5])), (torch.randn(9, 6), torch.tensor([2, 3, 4]))]
+    return [
+        (torch.randn(9, 6), torch.tensor([4, 0, 5])),
+        (torch.randn(9, 6), torch.tensor([2, 3, 4])),
+    ]

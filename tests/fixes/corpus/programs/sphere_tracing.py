@@ -41,5 +41,7 @@ model = Tracer(SDF())
 def example_inputs():
     torch.manual_seed(31)
     origins = torch.tensor([[0.0, 0.0, -2.0]]).repeat(6, 1)
-    directions = nn.functional.normalize(torch.randn(6, 3) * 0.2 + torch.tensor([0.0, 0.0, 1.0]), dim=-1)
+    directions = nn.functional.normalize(
+        torch.randn(6, 3) * 0.2 + torch.tensor([0.0, 0.0, 1.0]), dim=-1
+    )
     return [(origins, directions), (origins, -directions)]
