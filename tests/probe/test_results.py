@@ -17,6 +17,7 @@ from graphdoctor.facts.reading import plain
 from graphdoctor.facts.trials import Judged
 from graphdoctor.probe.record.streams import kept_texts
 from graphdoctor.probe.replay import comparing
+from graphdoctor.probe.replay.comparing import Rounding
 from graphdoctor.probe.replay.results import (
     Results,
     copies_of,
@@ -24,7 +25,6 @@ from graphdoctor.probe.replay.results import (
     modules_of,
     tensors_in,
 )
-from graphdoctor.probe.replay.rounding import Rounding
 from tests.each import for_each
 
 

@@ -1,14 +1,24 @@
-"""What a request names, made ready: the target imported, its calls found, both on their device and
-in their dtype.
+"""What a request names, made ready: the target imported with its edits, its calls found, both on
+their device and in their dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import io
+import linecache
+import os
+import tokenize
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ...facts.recording import BatchedTensor
 from ..events import EventFile
@@ -16,10 +26,10 @@ from ..replay.arguments import InDtype, WithBatch, cast_module
 from ..replay.leaves import Leaf
 from ..replay.results import modules_of
 from ..target.options import device_named, dtype_named, make_input, set_config
-from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
-from ..torch_private import torch_api, torch_guards, torch_inductor
+from ..torch_private import torch_api, torch_config
+from ..torch_private.torch_guards import leave_guards_untimed
 from ..torch_private.torch_kernels import show_generated_kernels
 from ..wire import ProbeRequest
 
@@ -29,25 +39,26 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
-        torch_inductor.generate_anew(request["profile"])
+        torch_config.generate_anew(request["profile"])
     seed_everything(request["seed"])
     device = device_named(request["device"])
     dtype = dtype_named(request["dtype"], device)
     for name, value in request["config"].items():
         set_config(name, value)
     plan = request["trial"] or {}
+    is_start_timed = plan.get("is_start_timed")
     if plan.get("patches"):
         lay_over(plan["patches"])
     if plan.get("compiled"):
         # All that belongs to a start is timed with it.
-        torch_inductor.compile_into(plan["compiled"], shares_checks=not plan.get("is_start_timed"))
-    if plan and request["timing"] is None and not plan.get("is_start_timed"):
-        torch_guards.leave_guards_untimed()
+        torch_config.compile_into(plan["compiled"], shares_checks=not is_start_timed)
+    if plan and request["timing"] is None and not is_start_timed:
+        leave_guards_untimed()
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")
     target = find_target(module, request["name"], is_call=request["is_call"])
-    if isinstance(target.function, torch.nn.Module):
+    if isinstance(target.function, Module):
         if device is not None:
             target.function.to(device)
         if request["train"] is not None:
@@ -72,9 +83,7 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
     if device is not None:
         changes.append(partial(_moved, device))
-    return target, replace(
-        calls, rounds=partial(_changed, calls.rounds, changes)
-    ) if changes else calls
+    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes))
 
 
 def _changed(
@@ -88,13 +97,49 @@ def _changed(
 
 def _moved(device: torch.device, call: Call) -> Call:
     moved: Call = torch_api.tree_map(
-        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, call
+        lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, call
     )
     return moved
 
 
-def _report_batch(events: EventFile, found: list[Leaf]) -> None:
-    events.write(
-        "batch",
-        tensors=[BatchedTensor(expression=leaf.expression, path=repr(leaf.path)) for leaf in found],
-    )
+def _report_batch(events: EventFile, leaves: list[Leaf]) -> None:
+    tensors = [BatchedTensor(expression=it.expression, path=repr(it.path)) for it in leaves]
+    events.write("batch", tensors=tensors)
+
+
+def lay_over(patches: Mapping[str, str]) -> None:
+    """Make Python import edited text: for the path of each source file, the path of a file with its
+    bytes. Nothing on disk changes.
+
+    It applies to all modules that this process imports; a child process of the program reads the
+    disk.
+    """
+    texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
+    for path in patches:
+        for name in (path, os.path.realpath(path)):
+            _show(name, texts[os.path.realpath(path)])
+    read: Any = SourceFileLoader.get_code
+
+    def get_code(loader: Any, name: str) -> CodeType | None:
+        content = texts.get(os.path.realpath(loader.path))
+        if content is None:
+            code: CodeType | None = read(loader, name)
+            return code
+        _show(loader.path, content)
+        # Past the cache of compiled files, which holds the file on disk.
+        return compile(content, loader.path, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
+
+
+def _show(name: str, content: bytes) -> None:
+    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never
+    rechecked.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    # As linecache reads a file: a form feed doesn't end a line, and the last line ends like the
+    # others.
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    linecache.cache[name] = (sum(map(len, lines)), None, lines, name)

@@ -1,4 +1,4 @@
-"""What torch.export knows and has no public name for.
+"""What torch.export has no public name for.
 
 ``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.py``,
 ``torch/fx/experimental/symbolic_shapes.py``, 2.13 and 2.15.
@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from traceback import FrameSummary, walk_tb
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -21,61 +21,42 @@ _SPECIALIZATION = "symbolic_shape_specialization"
 _BY_ANOTHER = "find"
 """torch's reason for a symbol that equals one that is a constant already."""
 
-
-class DimRange(NamedTuple):
-    """What the exported program takes for a dim; ``high``: the largest size, None if there is no
-    limit.
-    """
-
-    expression: str
-    low: int | None
-    high: int | None
-
+Shape = tuple[Any, ...]
 
 Sizes = Mapping[Any, int]
 """Sizes by torch's symbols."""
 
 
-def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:
-    """The shape of each tensor among an exported program's own inputs, by the input's name, in
-    order.
+def input_shapes(program: Any) -> list[Shape]:
+    """List the shape of each of an exported program's own inputs, in order; empty without one."""
+    specs = program.graph_signature.input_specs
+    placeholders = (node for node in program.graph.nodes if node.op == "placeholder")
+    values = {node.name: node.meta.get("val") for node in placeholders}
+    names = (spec.arg.name for spec in specs if spec.kind.name == "USER_INPUT")
+    return [tuple(getattr(values.get(name), "shape", ())) for name in names]
+
+
+def dim_range(program: Any, size: Any) -> tuple[int | None, int | None]:
+    """Return the smallest and the largest size of a dynamic dim that an exported program takes;
+    None if there is no limit.
     """
-    wanted = [
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if spec.kind.name == "USER_INPUT"
-    ]
-    values = {
-        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
-    }
-    return {name: tuple(getattr(values.get(name), "shape", ())) for name in wanted}
-
-
-def dim_range(program: Any, size: Any) -> DimRange | None:
-    """What an exported program takes for one dim; None if the dim is a constant."""
-    # A symbol that became a constant while the program was traced is a SymInt still.
-    expression = expression_of(size)
-    return None if expression is None else DimRange(expression, *_range(program, size.node.expr))
+    return _range(program, size.node.expr)
 
 
 def size_under(size: Any, sizes: Sizes) -> int:
-    """A dim's size if symbols have other sizes."""
+    """Compute a dim's size if symbols have other sizes."""
     return int(size.node.expr.subs(dict(sizes))) if expression_of(size) is not None else int(size)
 
 
 def expression_of(size: Any) -> str | None:
-    """The expression that stands for a dynamic size; None for a constant."""
-    return (
-        str(size.node.expr)
-        if isinstance(size, torch.SymInt) and size.node.expr.free_symbols
-        else None
-    )
+    """Print the expression that stands for a dynamic size; None for a constant."""
+    # A symbol that became a constant while the program was traced is a SymInt still.
+    is_dynamic = isinstance(size, torch.SymInt) and size.node.expr.free_symbols
+    return str(size.node.expr) if is_dynamic else None
 
 
-def other_sizes(
-    program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]
-) -> Iterator[Sizes]:
-    """Sizes within their ranges for the symbols of an exported program's inputs, in several
+def other_sizes(program: Any, shapes: Iterable[Shape], sizes: Mapping[str, int]) -> Iterator[Sizes]:
+    """Choose sizes within their ranges for the symbols of an exported program's inputs, in several
     ways.
     """
     dynamic = (size for shape in shapes for size in shape if expression_of(size) is not None)
@@ -84,17 +65,13 @@ def other_sizes(
         return
     now = {symbol: sizes[str(symbol)] for symbol in symbols}
     for change in _CHANGES:
-        found = {}
+        chosen = {}
         for symbol, size in now.items():
             low, high = _range(program, symbol)
-            fitting = (
-                other
-                for other in change(size)
-                if other >= max(low or 0, 2) and (high is None or other <= high)
-            )
-            found[symbol] = next(fitting, size)
-        if found != now:
-            yield found
+            least, most = max(low or 0, 2), math.inf if high is None else high
+            chosen[symbol] = next((n for n in change(size) if least <= n <= most), size)
+        if chosen != now:
+            yield chosen
 
 
 _CHANGES: tuple[Callable[[int], tuple[int, ...]], ...] = (
@@ -109,8 +86,8 @@ _CHANGES: tuple[Callable[[int], tuple[int, ...]], ...] = (
 
 
 def _range(program: Any, expression: Any) -> tuple[int | None, int | None]:
-    known = program.range_constraints.get(expression)
-    return (None, None) if known is None else (_number(known.lower), _number(known.upper))
+    limits = program.range_constraints.get(expression)
+    return (None, None) if limits is None else (_number(limits.lower), _number(limits.upper))
 
 
 def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
@@ -120,7 +97,7 @@ def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
     ``arguments``: what torch calls ``L``: values by name, and under ``flat_args`` all leaves.
     """
     for guard in guards:
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             if not eval(guard, {"L": arguments, "torch": torch, "math": math}):
                 return False
     return True
@@ -134,8 +111,8 @@ def _number(bound: Any) -> int | None:
 
 
 def guards_of(program: Any) -> list[str]:
-    """Conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13); else
-    none.
+    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13);
+    else none.
     """
     return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
 
@@ -148,7 +125,7 @@ def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -
     """
     after: FrameType | None = None
     is_user = False
-    for frame, _ in traceback.walk_tb(raised):
+    for frame, _ in walk_tb(raised):
         was_user, is_user = is_user, is_user_file(frame.f_code.co_filename)
         after = None if is_user else frame if was_user else after
     return after is not None and after.f_locals.get("func") is torch.Tensor.__bool__
@@ -157,8 +134,7 @@ def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -
 class Specialization(NamedTuple):
     """A dim that torch made a constant."""
 
-    source: str
-    stack: list[Any]
+    stack: list[FrameSummary]
     is_by_another: bool
 
 
@@ -167,27 +143,22 @@ class Specializations(TraceLooker):
     trace.
     """
 
-    def __init__(self, user_stack: Callable[[], list[Any]]) -> None:
+    def __init__(self, user_stack: Callable[[], list[FrameSummary]]) -> None:
         super().__init__()
         self._user_stack = user_stack
-        self.found: dict[str, Specialization] = {}
+        self.by_source: dict[str, Specialization] = {}
 
     def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
         """Note a dim."""
         value = metadata.get(_SPECIALIZATION)
         if isinstance(value, dict):
-            stack = _recorded(value.get("user_stack") or ()) or self._user_stack()
+            names = interned_by_number()
+            stack = [
+                FrameSummary(names[at["filename"]], at["line"], at["name"], lookup_line=False)
+                for at in value.get("user_stack") or ()
+                if at.get("filename") in names
+            ]
+            is_by_another = value.get("reason") == _BY_ANOTHER
+            dim = Specialization(stack or self._user_stack(), is_by_another)
             for source in value.get("sources") or ():
-                found = Specialization(str(source), stack, value.get("reason") == _BY_ANOTHER)
-                self.found.setdefault(found.source, found)
-
-
-def _recorded(stack: Iterable[dict[str, Any]]) -> list[Any]:
-    names = interned_by_number()
-    return [
-        traceback.FrameSummary(
-            names[line["filename"]], line["line"], line["name"], lookup_line=False
-        )
-        for line in stack
-        if line.get("filename") in names
-    ]
+                self.by_source.setdefault(str(source), dim)
