@@ -113,7 +113,7 @@ class TestParents:
         assert a is not None
         assert b is not None
         assert isinstance(source.function_of(a), cst.Lambda)
-        function, around = source.function_of(b), source.class_of(b)
+        function, around = source.function_of(b), source.around(b, cst.ClassDef)
         assert isinstance(function, cst.FunctionDef)
         assert function.name.value == "f"
         assert around is not None
