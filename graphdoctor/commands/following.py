@@ -10,7 +10,8 @@ from graphdoctor.commands.options import Color
 from graphdoctor.commands.terminal import console_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.following import SoFar
-from graphdoctor.trace.storage.places import Location, Url
+from graphdoctor.trace.storage.places import Location
+from graphdoctor.trace.storage.remote import Url
 from graphdoctor.views.printable import printable
 
 _PAUSE_S = 1.0

@@ -34,8 +34,9 @@ from graphdoctor.rules.gate.documents import (
     read_document,
 )
 from graphdoctor.trace.logs import hindrance, logs_of
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
+from graphdoctor.trace.storage.places import Location, LogFile, location_of, place_at
+from graphdoctor.trace.storage.remote import Url
+from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.store import FOLDER
 from graphdoctor.views.formats import Document
 

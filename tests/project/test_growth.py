@@ -30,7 +30,7 @@ from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trace.folder import ranks_at
-from graphdoctor.trace.guards.sets import parse_tree
+from graphdoctor.trace.guards.trees import parse_tree
 from graphdoctor.trace.printed_graph import parse_graph
 from tests.conftest import RECORDED_LOGS
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording

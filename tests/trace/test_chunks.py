@@ -16,10 +16,9 @@ from graphdoctor.executors.executor import Failure
 from graphdoctor.executors.local import Local
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import chunks
-from graphdoctor.trace.chunks import read_chunk, records_of
-from graphdoctor.trace.grammar import LogDamage, Record
+from graphdoctor.trace.grammar import LogDamage, Record, read_chunk, records_of
 from graphdoctor.trace.sections import Wanted
-from graphdoctor.trace.storage.log_file import local_log
+from graphdoctor.trace.storage.places import local_log
 from tests.conftest import RECORDED_LOGS
 
 LOGS = sorted(RECORDED_LOGS.glob("*/*/**/*.log"))

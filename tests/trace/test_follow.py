@@ -20,7 +20,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import LogFile
 from graphdoctor.views.progress import seen_text, so_far_text
 from tests.trace.test_merge import PID, log_of
 

@@ -13,10 +13,10 @@ import pytest
 from graphdoctor.commands.named import place_named, place_or_target
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.logs import find_logs
-from graphdoctor.trace.processes import find_processes
+from graphdoctor.trace.logs import find_logs, find_processes
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import Url, location_of
+from graphdoctor.trace.storage.places import location_of
+from graphdoctor.trace.storage.remote import Url
 from tests.trace.test_merge import PID, log_of
 
 

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from graphdoctor.trace.unpack import unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace import unpack as folders
-from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name
-from graphdoctor.trace.unpack import unpack
+from graphdoctor.trace.picture import FileNames, compile_folder, safe_name
 from tests.conftest import REPOSITORY, RunCli
 from tests.each import for_each
 from tests.trace.mutated_logs import mutated_logs

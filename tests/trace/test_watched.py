@@ -8,9 +8,9 @@ import pytest
 
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
+from graphdoctor.trace.events import call_watch
 from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.watched import call_watch
 from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 

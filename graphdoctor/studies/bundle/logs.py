@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.trace.logs import logs_of
-from graphdoctor.trace.processes import named_rank
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile, local_log
+from graphdoctor.trace.logs import logs_of, named_rank
+from graphdoctor.trace.storage.places import LogFile, local_log
+from graphdoctor.trace.storage.streams import CutStreamError
 
 LOGS = f"recording/{TRACE_FOLDER}/"
 """Where they lie in the zip."""

@@ -20,7 +20,7 @@ from graphdoctor.studies.bundle.redact.break_words import BreakWords
 from graphdoctor.studies.bundle.redact.public import Public
 from graphdoctor.studies.bundle.redact.redaction import Redaction
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.guards.state import STATE_NAMES
+from graphdoctor.trace.guards.forms import STATE_NAMES
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.trace.guards.sets import (
+from graphdoctor.trace.guards.trees import (
     GuardTree,
     GuardTrees,
     guards_of,

@@ -24,7 +24,8 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage import log_file
-from graphdoctor.trace.storage.log_file import CutStreamError, Limits, local_log
+from graphdoctor.trace.storage.places import local_log
+from graphdoctor.trace.storage.streams import CutStreamError, Limits
 from tests.trace.test_merge import log_of
 
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}

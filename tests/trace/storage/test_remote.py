@@ -25,9 +25,9 @@ from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
 from graphdoctor.trace.folder import find_ranks, open_folder
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Url, location_of, place_at
-from graphdoctor.trace.storage.remote import _below
+from graphdoctor.trace.storage.places import LogFile, location_of, place_at
+from graphdoctor.trace.storage.remote import Url, _below
+from graphdoctor.trace.storage.streams import CutStreamError
 from tests.conftest import RECORDED_LOGS
 from tests.trace.storage.s3 import Store, store
 from tests.trace.test_merge import PID, log_of

@@ -43,7 +43,7 @@ from graphdoctor.studies.bundle.redact.vocabulary import KNOWN, LEFT_OUT
 from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
+from graphdoctor.trace.inductor import CACHE_RECORDS, plain_reason
 
 _Model = TypeVar("_Model", bound=Fact)
 

@@ -9,7 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from graphdoctor.trace.guards.state import STATE_NAMES
+from graphdoctor.trace.guards.forms import STATE_NAMES
 
 LEFT_OUT = "…"
 """Stands for anything that is left out."""
