@@ -45,7 +45,7 @@ def bundle(
         flag="--run",
     ),
 ) -> None:
-    """Zip a recording, to attach to a PyTorch issue.
+    """Put a recording into a zip file to attach to a PyTorch issue.
 
     The zip has a draft of the issue, the diagnosis as JSON and as a page, the environment, the
     recording, and a script that makes the same calls if the recording allows one. With --redact it

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,

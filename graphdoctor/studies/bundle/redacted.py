@@ -23,8 +23,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from graphdoctor.facts.base import Fact, field_types, shared_kinds
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.picture import GeneratedCode, SourceText
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.record_kinds import TORCH_KINDS
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import CallPhase, Phase

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.reading import json_of, plain, read_fact
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Call, CallError, Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
