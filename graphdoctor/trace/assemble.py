@@ -9,13 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from graphdoctor.facts.base import values_of
-from graphdoctor.facts.ddp import DdpBucket, DdpSplit
+from graphdoctor.facts.base import values_of, whole_sum
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.guards import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
     Compile,
+    DdpBucket,
+    DdpSplit,
     FailedCompile,
     Frame,
     Graph,
@@ -24,7 +25,6 @@ from graphdoctor.facts.recording import (
     SourceContext,
 )
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.facts.sums import whole_sum
 from graphdoctor.trace.breaks import (
     MAX_MESSAGE,
     PrintedBreak,

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from graphdoctor.facts.base import Fact
+from graphdoctor.facts.base import Fact, sum_of_known
+from graphdoctor.facts.counts import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
@@ -28,9 +29,7 @@ from graphdoctor.facts.recording import (
     TriedDim,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
-from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.trace.breaks import break_record, export_topic, export_words, parse_chain
 from graphdoctor.trace.origin import Origins
 

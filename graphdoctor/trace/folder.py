@@ -23,7 +23,7 @@ from typing import Any, Literal
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.hints import during
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit
@@ -38,7 +38,7 @@ from graphdoctor.trace.logs import (
     logs_in,
     logs_of,
 )
-from graphdoctor.trace.storage.places import Location, LogFile, place_at
+from graphdoctor.trace.storage.places import Folder, Location, LogFile, place_at
 from graphdoctor.trace.storage.streams import CutStreamError
 
 
@@ -145,9 +145,11 @@ def is_in_use(recording: Path) -> bool:
     return False
 
 
-def open_folder(location: Location) -> RecordingFolder:
-    """Open a recording or log; a ``GraphDoctorError`` if it can't be read."""
-    place = place_at(location)
+def open_folder(location: Location, place: LogFile | Folder | None = None) -> RecordingFolder:
+    """Open a recording or log; a ``GraphDoctorError`` if it can't be read. ``place`` is what
+    ``place_at`` found, if it was asked already.
+    """
+    place = place or place_at(location)
     if place is None:
         raise GraphDoctorError(
             f"There is no recording at {location}.", hint="Run graphdoctor explain first."

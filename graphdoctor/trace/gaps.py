@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import orjson
 
+from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
-from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
@@ -155,11 +155,11 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
     if not recording.compiles and not recording.graphs and not recording.breaks:
         yield _without_compiles(recording, is_rest=is_rest)
     elif not is_rest and _is_old(recording.environment.torch):
-        writer = f"torch {recording.environment.torch or 'before 2.11'}"
+        torch = recording.environment.torch
+        writer = f"torch {torch} wrote this log" if torch else "This log doesn't name its torch"
         yield gap(
             "old_log",
-            f"{writer} wrote this log, and only logs of torch 2.11 and later are understood: more may have "
-            "happened than this report shows.",
+            f"{writer}; logs of a torch before 2.11 are read only as far as they look like later ones.",
         )
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.evidence import AskedCache, CacheAnswer
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import Fact, grouped
+from graphdoctor.facts.evidence import AskedCache, CacheAnswer, CacheState
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
@@ -16,7 +15,6 @@ from graphdoctor.facts.kernels import (
     CudaGraphs,
     CudaGraphSkipKind,
 )
-from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.profiled import (
     Calibration,
     InductorGraph,

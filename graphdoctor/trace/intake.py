@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.base import Fact, InvalidFactError, field_types
+from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
@@ -31,7 +32,6 @@ from graphdoctor.facts.recording import (
     SourceContext,
 )
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.watch import Steps
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.events import WatchedCalls
 from graphdoctor.trace.evidence import Evidence

@@ -161,8 +161,7 @@ def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
         "it is neither a torch trace log nor a JSON document that graphdoctor wrote."
     )
     assert hint == (
-        "Its records have something before each line, such as '2026-01-01T00:00:00Z stdout F ': remove that from all "
-        "lines."
+        "Each line of its records begins with other text, such as '2026-01-01T00:00:00Z stdout F ': remove that."
     )
 
 

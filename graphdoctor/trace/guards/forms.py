@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from graphdoctor.facts import expressions
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.wording import counted
 from graphdoctor.trace.guards.text import (
     Call,
