@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.recording import DdpSplit
 from graphdoctor.rules.toolkit import (
     Matches,
     RecordingRule,

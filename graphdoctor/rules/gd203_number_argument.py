@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from graphdoctor.facts.python_code import parsed
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
+from graphdoctor.facts.stack import parsed
 from graphdoctor.rules.toolkit import (
     WITHIN_CALL,
     Fixes,

@@ -19,12 +19,12 @@ from graphdoctor.facts.check import (
     Budget,
     CheckReport,
     Ignored,
+    LintReport,
     TargetCheck,
     UnusedIgnore,
     WorseFinding,
 )
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import counted, duration, join_texts, kind_text, speed_text

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from graphdoctor.facts.check import LintReport
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.next_step import explained
 from graphdoctor.views.terminal import SEVERITIES

@@ -11,9 +11,8 @@ import shlex
 from collections.abc import Iterable
 
 from graphdoctor.facts.bench import EAGER, BenchReport
-from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.check import CheckReport, DiagnosisComparison
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.cure import CURED, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport

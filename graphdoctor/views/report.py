@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.counts import Counts, Steadiness
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.watch import CallWatch
 from graphdoctor.facts.wording import counted, duration, join_texts, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text

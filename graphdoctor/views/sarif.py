@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts import links
+from graphdoctor.facts import command
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
@@ -43,7 +43,9 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     driver: _Json = {"name": "graphdoctor", "version": report.graphdoctor_version, "rules": rules}
     has_states = report.baseline is not None
     run = {
-        "tool": {"driver": driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})},
+        "tool": {
+            "driver": driver | ({"informationUri": command.DOCS_URL} if command.DOCS_URL else {})
+        },
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
             "SRCROOT": {
@@ -106,7 +108,7 @@ def _rule(code: str) -> _Json:
     rule = PAGES.get(code)
     if rule is None:  # a rule of another version, in a report that was read from a file
         return {"id": code}
-    documentation, url = rule.documentation(), links.rule_url(code)
+    documentation, url = rule.documentation(), command.rule_url(code)
     return {
         "id": code,
         "name": rule.name,

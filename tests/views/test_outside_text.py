@@ -26,7 +26,7 @@ from graphdoctor.facts.following import (
     Writer,
 )
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.reproduce import Script
 from graphdoctor.studies.bundle.texts import issue_text

@@ -17,10 +17,9 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import FixKind, SnippetPlace
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry, parsed
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
 _BUILTINS = frozenset(dir(builtins))

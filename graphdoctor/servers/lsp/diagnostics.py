@@ -13,9 +13,9 @@ from lsprotocol import types
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
 from graphdoctor.facts.fixes import WORKING
-from graphdoctor.facts.links import rule_url
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, duration, percent

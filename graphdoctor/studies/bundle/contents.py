@@ -14,9 +14,9 @@ from pathlib import Path
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,

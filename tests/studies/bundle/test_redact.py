@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.reading import json_of, plain, read_fact
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.facts.run import CallPhase, Phase, ProbeExit
 from graphdoctor.studies.bundle.redact import public

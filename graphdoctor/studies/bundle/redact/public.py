@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from graphdoctor.facts.counts import WatchOutcome
 from graphdoctor.facts.hints import HintCode
 from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.record_kinds import TORCH_KINDS
 from graphdoctor.facts.recording import Environment, GapKind, SwitchKind
 from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.facts.spec import RunSpec, options_of
-from graphdoctor.facts.watch import WatchOutcome
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.studies.bundle.redact import vocabulary as known
 from graphdoctor.studies.bundle.redact.break_words import BreakWords

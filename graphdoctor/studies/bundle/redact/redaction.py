@@ -27,9 +27,9 @@ from graphdoctor.facts import counts, kernels, profiled, recording, run
 from graphdoctor.facts.base import Fact, InvalidFactError, field_types, shared_kinds
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.picture import GeneratedCode, SourceText, StageNode
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason, GraphNode, TargetInfo
 from graphdoctor.facts.trials import WhatIf
 from graphdoctor.facts.variations import Variation
