@@ -528,7 +528,7 @@ class GraphNode(Fact):
     opcode: shared.Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
     ``output``."""
-    target: str
+    target: shared.OperationName
     """What is called, as torch prints it."""
     args: str
     """Positional arguments, cut at 500 characters."""

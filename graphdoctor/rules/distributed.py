@@ -334,7 +334,8 @@ class SkippedContainer(RecordingRule, code="GD129", severity="error"):
 
 _ONE_GRAPH = setting(
     "optimize_ddp",
-    "Compile it in one graph, if reducing gradients takes little time",
+    "Compile it in one graph",
+    condition="if reducing gradients takes little time",
     value=False,
     is_safe=True,
 )

@@ -206,8 +206,9 @@ class RecurrentModule(BreakRule, code="GD116"):
     remedies = (
         setting(
             "allow_rnn",
-            "Let torch trace recurrent modules, if none is given a packed sequence",
+            "Let torch trace recurrent modules",
             "torch's hint for GB0014",
+            condition="if none is given a packed sequence",
         ),
     )
 
@@ -599,8 +600,12 @@ class ModuleHook(BreakRule, code="GD127"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if hook := _hook(site):
-            yield call_fix(f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it")
-        yield call_fix("Remove the hook from the model that is compiled, if it only observes")
+            yield call_fix(
+                f"Remove `torch.compiler.disable` from `{hook}`", condition="if torch can trace it"
+            )
+        yield call_fix(
+            "Remove the hook from the model that is compiled", condition="if it only observes"
+        )
 
 
 def _hook(site: BreakSite) -> str | None:

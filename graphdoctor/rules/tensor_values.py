@@ -109,8 +109,11 @@ class ScalarRead(BreakRule, code="GD103"):
             around & {"if", "check", "while", "range"}
         )
         if _is_captured(site) and site.called != "bool" and not is_inside:
-            title = "Let torch capture the read as a dynamic number, if no branch, dict or list needs its value"
-            yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
+            title = "Let torch capture the read as a dynamic number"
+            condition = "if no branch, dict or list needs its value"
+            yield setting(
+                "capture_scalar_outputs", title, "torch's hint for GB0124", condition=condition
+            )
 
 
 def _is_captured(site: BreakSite) -> bool:
@@ -279,8 +282,14 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
             yield code_fix(
                 "Keep the shape: choose values by a mask with `torch.where` instead of selecting elements"
             )
-        title = "Let torch capture the operator with a symbolic size, if no branch or loop depends on that size"
-        yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")
+        title = "Let torch capture the operator with a symbolic size"
+        condition = "if no branch or loop depends on that size"
+        yield setting(
+            "capture_dynamic_output_shape_ops",
+            title,
+            "torch's hint for GB0036",
+            condition=condition,
+        )
 
 
 def _is_combinations(site: BreakSite) -> bool:
