@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -20,13 +17,11 @@ from graphdoctor.executors.machine import (
     Machine,
     Slot,
     core_groups,
-    cores,
     gpus,
     in_ranges,
     memory,
     slots_for,
 )
-from graphdoctor.executors.on_ray import claimed_cores
 from tests.each import for_each
 
 GIB = 2**30
@@ -248,41 +243,3 @@ def test_limits_of_control_groups_count(
     tmp_path: Path, cgroup: str, files: dict[str, str], total: int, available: int
 ) -> None:
     assert memory(*system(tmp_path, cgroup, files)) == (total * 1024, available * 1024)
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
-def test_cores_are_claimed_once(tmp_path: Path) -> None:
-    with claimed_cores(1, tmp_path) as first, ExitStack() as others:
-        rest = [others.enter_context(claimed_cores(1, tmp_path)) for _ in range(cores())]
-        assert rest[-1] is None
-        assert len({first, *rest}) == cores() + 1
-        with claimed_cores(cores(), tmp_path) as everything:
-            assert everything is None
-    with claimed_cores(cores(), tmp_path) as everything:
-        assert set(everything) == os.sched_getaffinity(0)
-    with claimed_cores(None, tmp_path) as none:
-        assert none is None
-
-
-def test_locks_of_cores_lie_in_a_folder_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with claimed_cores(1):
-        (made,) = tmp_path.iterdir()
-        assert stat.S_IMODE(made.stat().st_mode) == 0o700
-
-    # What somebody else put there is left alone, whatever it leads to.
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    link = tmp_path / "link"
-    link.symlink_to(elsewhere)
-    with claimed_cores(1, link) as none:
-        assert none is None
-    target = tmp_path / "precious"
-    (made / "turn").unlink()
-    (made / "turn").symlink_to(target)
-    with claimed_cores(1) as none:
-        assert none is None
-    assert not target.exists()
-    assert not list(elsewhere.iterdir())
