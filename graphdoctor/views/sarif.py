@@ -13,14 +13,14 @@ from typing import Any
 from graphdoctor.facts import command
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.words import place_text, worth_trying
+from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -186,7 +186,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
         "torchReason": finding.torch_reason,
         "suggestions": [
             {
-                "title": fix.title,
+                "title": fix_text(fix),
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
@@ -208,9 +208,9 @@ def _message(text: str) -> _Json:
 # Places.
 
 
-def _location(found: Location | StackEntry, root: Path | None) -> _Json:
+def _location(found: StackEntry, root: Path | None) -> _Json:
     """A line; what isn't in a file has only a function."""
-    function = (found.function if isinstance(found, Location) else found.qualname) or found.function
+    function = found.qualname or found.function
     location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
     place = place_of(found, root)
     if place is None:
@@ -225,7 +225,7 @@ def _artifact(place: Place) -> _Json:
     return {"uri": place.uri} | ({} if place.base is None else {"uriBaseId": place.base})
 
 
-def _regions(found: Location | StackEntry) -> _Json:
+def _regions(found: StackEntry) -> _Json:
     """The expression within its line if its columns are known, otherwise the line without its
     indentation.
     """
@@ -293,7 +293,7 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
         ]
         if changes:
             yield {
-                "description": _message(f"{fix.title} ({fix.verdict})"),
+                "description": _message(f"{fix_text(fix)} ({fix.verdict})"),
                 "artifactChanges": changes,
             }
 
