@@ -120,7 +120,7 @@ class TestParents:
         assert around.name.value == "A"
         assert list(source.parents(b))[-1] is source.tree
         assert source.function_of(around) is None
-        assert source.class_of(around) is None
+        assert source.around(around, cst.ClassDef) is None
 
 
 @for_each(
