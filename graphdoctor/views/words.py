@@ -281,13 +281,11 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
 
 def uncompiled_text(summary: Counts) -> str | None:
     """That nothing of the calls was compiled; None if something was, or nobody knows."""
-    detail = summary.coverage_detail
-    if detail is not None and detail.op_count and not detail.graph_ops:
-        return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
-    # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
-    if detail is None and (summary.calls or summary.break_records) and not summary.graphs:
+    if not summary.is_uncompiled:
+        return None
+    if (detail := summary.coverage_detail) is None:
         return "Not compiled: no graph reached the backend."
-    return None
+    return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
 
 
 def _unsettled_text(steadiness: Steadiness) -> str | None:
