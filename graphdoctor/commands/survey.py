@@ -58,8 +58,8 @@ class ListOptions:
 
     libraries: list[str] | None = option(
         None,
-        "Include every architecture of transformers, torch-geometric, timm, torchvision or "
-        "diffusers, with its smallest configuration and random weights. Repeatable.",
+        "Every architecture of transformers, torch-geometric, timm, torchvision or diffusers, "
+        "with its smallest configuration and random weights. Repeatable.",
         flag="--from",
         metavar="LIBRARY",
     )
@@ -91,7 +91,9 @@ class ListOptions:
 class TableOptions:
     """Files and looks of the table."""
 
-    format: str = option(SURVEY.names[0], "Format of standard output: {formats}.", metavar="FORMAT")
+    format: str = option(
+        SURVEY.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"
+    )
     output: list[Path] | None = option(
         None,
         "Also write the table to this file, in the format of its ending. Repeatable.",
@@ -131,8 +133,8 @@ def survey(
     lists: Annotated[
         list[str] | None,
         argument(
-            "survey.toml, patterns of files ('models/*.py') or targets. Or finished surveys to "
-            "show as one: folders, .parquet and .json files. By default, the last survey.",
+            "survey.toml, patterns of files ('models/*.py') or targets. Or surveys to show again, "
+            "as one: folders, .parquet and .json files. By default, the last survey.",
             metavar="[LIST]...",
         ),
     ] = None,

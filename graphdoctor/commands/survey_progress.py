@@ -110,11 +110,11 @@ class SurveyProgress:
 
         with self._lock:
             lines = self._lines()
-        if self._count:
+        height = options.height or console.height
+        if self._count and height > 2:
             done = self._kept + self._statuses.total()
             yield ProgressBar(total=self._count, completed=done)
             yield Segment.line()
-        height = options.height or console.height
         for text, style in lines[: max(height - 2, 1)]:
             line = clean(text, style)
             line.no_wrap, line.overflow = True, "ellipsis"

@@ -51,7 +51,7 @@ class ListedVariant:
 class SurveyOptions:
     """Measurements of each piece, and their limits."""
 
-    bench: bool = option(False, "Measure each piece's speedup over eager mode, as bench does.")
+    bench: bool = option(False, "Measure each piece's speedup over eager mode.")
     thorough: bool = option(
         False,
         "With --bench, compare results and measure cold starts, as bench --thorough does.",
