@@ -37,7 +37,6 @@ from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.survey import SurveyReport, SurveyRow
-from graphdoctor.facts.wording import counted
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import check_installed
@@ -49,6 +48,7 @@ from graphdoctor.studies.survey.survey_file import (
 )
 from graphdoctor.trials.launch.child import handling, interrupt
 from graphdoctor.views.formats import RenderOptions
+from graphdoctor.wording import counted
 
 _DOCUMENTS = (".parquet", ".json")
 _MOST_NAMED = 3

@@ -23,7 +23,6 @@ from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import Architecture, SurveyPiece, digest_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -31,6 +30,7 @@ from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, pa
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
+from graphdoctor.wording import did_you_mean, near_names
 
 _CATALOG_S = 300.0
 """How long a library may take to list its architectures."""

@@ -11,7 +11,7 @@ from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
-from graphdoctor.facts.wording import counted
+from graphdoctor.wording import counted
 
 
 @with_options(without=("python", "timeout"))

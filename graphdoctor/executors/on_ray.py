@@ -41,7 +41,7 @@ from graphdoctor.executors.executor import (
 )
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot, core_groups, cores, this_machine
 from graphdoctor.executors.supervisor import Supervisors
-from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 _RETRIES = 3

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
-from graphdoctor.facts.wording import counted, duration, listed
 from graphdoctor.rules.diagnosis.kernel_times import lines_by_kernel
 from graphdoctor.rules.toolkit import (
     Matches,
@@ -20,6 +19,7 @@ from graphdoctor.rules.toolkit import (
     factor_text,
     max_autotune,
 )
+from graphdoctor.wording import counted, duration, listed
 
 _ALMOST_NOTHING = 10
 """So many times as long as what they replaced: that is then what the library's own kernels differ

@@ -24,16 +24,15 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.hints import during
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.logs import has_linked_logs, hindrance, logs_in, logs_of
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, place_at
+from graphdoctor.wording import during, ranks_text
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from itertools import chain
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
 from graphdoctor.trace.processes import named_rank
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Folder, LocalFolder, for_each
+from graphdoctor.wording import counted
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"

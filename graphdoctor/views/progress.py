@@ -18,17 +18,10 @@ from graphdoctor.facts.following import (
 )
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import (
-    about_time,
-    counted,
-    duration,
-    join_texts,
-    shortened,
-    without_middle,
-)
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
-from graphdoctor.views.words import measured_speed
+from graphdoctor.views.words import about_time, measured_speed
+from graphdoctor.wording import counted, duration, join_texts, shortened, without_middle
 
 _NARROW = 50
 """Below this width, what is left is said without the time so far."""

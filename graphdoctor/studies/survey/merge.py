@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
-from graphdoctor.facts.wording import counted
 from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.wording import counted
 
 _APART = "Put parts of one survey together; two surveys are for graphdoctor diff."
 

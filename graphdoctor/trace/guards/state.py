@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import orjson
 
 from graphdoctor.facts.guards import ChangeKind, GuardChange
-from graphdoctor.facts.wording import counted
+from graphdoctor.wording import counted
 
 _DTYPES = {
     **{
