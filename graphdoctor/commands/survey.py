@@ -34,7 +34,6 @@ from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.survey import SurveyReport, SurveyRow
-from graphdoctor.facts.wording import counted
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.plan import parse_listed, parse_listed_variant, parse_shard
 from graphdoctor.studies.survey.run import is_survey, last_survey, read_survey, run_survey
@@ -48,6 +47,7 @@ from graphdoctor.studies.survey.survey_list import (
 from graphdoctor.studies.survey.table import check_installed
 from graphdoctor.trials.launch.child import handling, interrupt
 from graphdoctor.views.formats import RenderOptions
+from graphdoctor.wording import counted
 
 _MAX_NAMES = 3
 

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import first_line, without_middle
 from graphdoctor.rules.gate.check import (
     compile_switch,
     empty_text,
@@ -19,13 +18,13 @@ from graphdoctor.rules.gate.check import (
     trouble_of,
 )
 from graphdoctor.views.words import uncompiled_text
+from graphdoctor.wording import first_line, without_middle
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.hints import HintCode
     from graphdoctor.facts.recording import CallError
-    from graphdoctor.facts.run import PhaseKind, ProbeExit
+    from graphdoctor.facts.run import HintCode, PhaseKind, ProbeExit
     from graphdoctor.facts.survey import SurveyStage, SurveyStatus
 
 _OUT_OF_MEMORY = frozenset({"MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"})

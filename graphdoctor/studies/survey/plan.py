@@ -21,7 +21,6 @@ import orjson
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -30,6 +29,7 @@ from graphdoctor.studies.survey.piece import CatalogEntry, SurveyPiece, digest_o
 from graphdoctor.studies.survey.survey_list import ListedTargets, ListedVariant, SurveyList
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
+from graphdoctor.wording import did_you_mean, near_names
 
 _CATALOG_S = 300.0
 """How long a library may take to list its architectures."""

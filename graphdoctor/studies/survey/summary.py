@@ -26,7 +26,7 @@ from graphdoctor.facts.survey import (
     SurveySummary,
     SurveyVariant,
 )
-from graphdoctor.facts.wording import counted
+from graphdoctor.wording import counted
 
 _MAX_CAUSES = 10
 _HOUR_S = 3600.0
