@@ -19,9 +19,9 @@ from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.guards import ChangeKind, GuardChange, distinct_values
 from graphdoctor.facts.recording import TorchMechanism
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, relative
-from graphdoctor.facts.wording import times
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, hidden_change_count
 from graphdoctor.rules.diagnosis.sites import BreakSite, RecordingView
+from graphdoctor.wording import times
 
 Fixes = Iterable[Fix]
 """Suggestions, best first."""
