@@ -51,7 +51,6 @@ from libcst import (
     parse_expression,
 )
 
-from graphdoctor.facts.wording import listed
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import is_report, touched
 from graphdoctor.fixes.source.expressions import (
@@ -101,6 +100,7 @@ from graphdoctor.fixes.source.tree import (
     need,
     walk,
 )
+from graphdoctor.wording import listed
 
 _WITHOUT_WORDS = (Assign, AugAssign, AnnAssign, Arg, Attribute, BinaryOperation, Subscript)
 """Nodes that never put a keyword directly before an expression."""
