@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from . import shared
 from .base import Document, Fact
 from .counts import Counts
-from .ddp import DdpSplit
 from .fixes import FixKind, SnippetPlace, Verdict
+from .guards import GuardChange
 from .kernels import CudaGraphSkip
-from .recompiles import GuardChange
-from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
+from .picture import Picture
+from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, Recording
 from .run import Setting
 from .spec import FailOn
-from .stack import Origin, StackEntry
+from .stack import StackEntry
 from .stages import GraphStages
 from .trials import Attacked, Comparison
 
@@ -33,53 +33,12 @@ def fails(severity: Severity, fail_on: FailOn) -> bool:
     return fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(fail_on)
 
 
-class Location(Fact):
-    """Where a finding is."""
-
-    file: shared.File
-    """Path, relative to the working directory if it is below it."""
-    line: int
-    """1-based."""
-    column: int | None = None
-    """1-based column where the expression starts; None if unknown."""
-    end_column: int | None = None
-    """1-based column after the end of the expression; None if unknown."""
-    function: str
-    """Qualified name of the function, or only its name if the source couldn't be read."""
-    package: str | None = None
-    """Package that owns the file; None for the user's own code."""
-    origin: Origin = "user"
-    text: str | None = None
-    """The source line, without its indentation."""
-    indent: int | None = None
-    """Width of the indentation that was removed from ``text``."""
-    note: str | None = None
-    """What the location has to do with the finding, for a related one."""
-
-    @property
-    def at(self) -> tuple[str, int]:
-        """File and line."""
-        return self.file, self.line
-
-    @property
-    def shown_file(self) -> str:
-        """The path to show: for a file of a package, from the package on."""
-        if self.package is not None:
-            _, found, rest = self.file.replace("\\", "/").rpartition(f"/{self.package}/")
-            if found:
-                return f"{self.package}/{rest}"
-        return self.file
-
-    @property
-    def shown(self) -> str:
-        """The place to show: ``shown_file`` and the line."""
-        return f"{self.shown_file}:{self.line}"
-
-
 class Fix(Fact):
     """A suggestion."""
 
     title: str
+    condition: str | None = None
+    """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it always does."""
     kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
@@ -159,8 +118,9 @@ class Finding(Fact):
     """The rule's name, such as ``print-or-log``."""
     severity: Severity
     message: str
-    location: Location
-    related: tuple[Location, ...] = ()
+    location: StackEntry
+    """Its line, with the path to show and the qualified name of the function."""
+    related: tuple[StackEntry, ...] = ()
     count: int
     """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a
     finding of lint."""
@@ -218,6 +178,12 @@ class Finding(Fact):
         )
 
     @property
+    def is_treatable(self) -> bool:
+        """Whether ``fix`` looks for something to try for it."""
+        skip = self.cuda_graph_skip
+        return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+
+    @property
     def site(self) -> str:
         """Its place and cause, such as ``model.py:26 (GB0059)``."""
         return f"{self.location.file}:{self.location.line} ({self.torch_id or self.code})"
@@ -264,7 +230,7 @@ class RecompileReport(Fact):
     """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
     """Number of the call; None if calls have no numbers."""
-    call_site: Location | None = None
+    call_site: StackEntry | None = None
     """The line that made the call; None if it isn't in user or package code."""
     loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around that line and their values."""
@@ -310,3 +276,17 @@ class Diagnosis(Document):
     def each_graph(self) -> Iterator[tuple[Graph, GraphReport]]:
         """Each graph of the recording and what ended it."""
         return zip(self.recording.graphs, self.graphs, strict=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A diagnosis, ready to be written in any format.
+
+    Args:
+        diagnosis: Findings, counts and facts.
+        picture: Graphs, phases and calls to draw; None if it wasn't read, see
+            ``Format.needs_picture``.
+    """
+
+    diagnosis: Diagnosis
+    picture: Picture | None = None

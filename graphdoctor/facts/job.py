@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Document, Fact
-from .counts import Counts
-from .diagnosis import Finding, Location
-from .evidence import RecordCount
-from .marks import CacheAnswer, CompileMark
+from .counts import Counts, Steps
+from .diagnosis import Finding
+from .evidence import CacheState, CompileMark, RecordCount
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from .run import ProbeExit, Setting
-from .watch import Steps
+from .stack import StackEntry
 
 Aspect = Literal[
     "presence",
@@ -40,7 +39,7 @@ class CompiledFunction(Fact):
     """What a compile is of."""
 
     function: str
-    location: Location
+    location: StackEntry
     resumes_at: int | None = None
     """For a resume function, the line that it continues from; None for other functions."""
 
@@ -147,7 +146,7 @@ class CacheGroup(Fact):
     """Ranks to which torch's caches gave one answer at one compile."""
 
     ranks: tuple[int, ...]
-    cache: CacheAnswer | None
+    cache: CacheState | None
     """The answer; None if the caches weren't asked."""
 
 

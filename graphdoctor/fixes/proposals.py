@@ -26,11 +26,10 @@ from subprocess import PIPE
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.proposals import EditRequest, SentFunction
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import plain
-from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.diffs import MOST_CHARACTERS, DiffError, changes_of, checked
 from graphdoctor.fixes.patch import FileChange, encoding_of
 from graphdoctor.rules.catalog import PAGES
@@ -85,7 +84,7 @@ def _functions(
     finding: Finding, root: Path, read: Callable[[Path], bytes]
 ) -> Iterator[SentFunction]:
     seen = set()
-    places: list[Location | StackEntry] = [*finding.user_stack, finding.location]
+    places: list[StackEntry] = [*finding.user_stack, finding.location]
     for place in places:
         path = root / place.file
         if place.origin != "user" or not path.is_file():

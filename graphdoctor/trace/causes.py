@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.forms import (
@@ -26,9 +26,10 @@ from graphdoctor.trace.guards.forms import (
     is_relation,
     meaning_of,
     read_form,
+    short_dtype,
+    state_changes,
     value_kind,
 )
-from graphdoctor.trace.guards.state import short_dtype, state_changes
 from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
 from graphdoctor.trace.origin import PlaceReader
 

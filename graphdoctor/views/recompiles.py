@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
 from graphdoctor.facts.variations import TriedValue, Variation
 from graphdoctor.facts.variations import Verdict as Outcome
-from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
 from graphdoctor.views.parts import (
@@ -45,6 +44,7 @@ from graphdoctor.views.words import (
     step,
     unknown_section,
 )
+from graphdoctor.wording import counted, join_texts
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3

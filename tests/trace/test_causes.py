@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.trace.causes import (
     ComparedEntry,
     also_changed,
@@ -15,7 +15,7 @@ from graphdoctor.trace.causes import (
     with_carried,
     with_previous,
 )
-from graphdoctor.trace.guards.state import read_state, short_dtype, state_changes, state_words
+from graphdoctor.trace.guards.forms import read_state, short_dtype, state_changes, state_words
 from tests.each import for_each
 
 

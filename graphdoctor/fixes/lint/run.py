@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.check import LintReport, UnreadableFile
 from graphdoctor.facts.diagnosis import Effects, Finding, fails
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.lint import LintReport, UnreadableFile
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
@@ -29,25 +28,22 @@ from graphdoctor.facts.recording import (
     Recording,
     SourceContext,
 )
-from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
 from graphdoctor.fixes.lint.regions import Regions, regions
 from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnosis.findings import (
-    fingerprint,
-    location_of,
-    with_distinct_fingerprints,
-)
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.diagnose import with_distinct_fingerprints
+from graphdoctor.rules.diagnosis.rule import BreakRule, fingerprint
+from graphdoctor.rules.diagnosis.sites import BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
-from graphdoctor.rules.gd205_module_number import module_number_fixes
+from graphdoctor.rules.numbers import module_number_fixes
 from graphdoctor.trials.launch.discover import project_folders
+from graphdoctor.wording import counted
 
 _MAX_STATEMENT_LINES = 12
 _LOSING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
@@ -86,7 +82,7 @@ def finding_of(
         rule=rule.name,
         severity="error" if is_lost and isinstance(rule, BreakRule) else rule.severity,
         message=message,
-        location=location_of(entry, root),
+        location=entry.located(root),
         count=0,
         torch_id=spot.torch_id,
         fixes=rule.sourced(fixes),

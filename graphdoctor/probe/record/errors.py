@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from traceback import StackSummary, TracebackException
 
-from ...facts.hints import HintCode, HintValue
+from ...facts.run import HintCode, HintValue
 
 _MAX_MESSAGE = 20_000
 _IMPORTS = ("<frozen importlib", importlib.__file__)
@@ -93,12 +92,6 @@ def message_of(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type's name."""
     return (str(error).splitlines() or [type(error).__qualname__])[0]
-
-
-def shortened(text: str, limit: int) -> str:
-    """Put the first paragraph of a message on one line, without the period at its end."""
-    line = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split()).rstrip(".")
-    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def text_of(value: object) -> str:

@@ -17,8 +17,8 @@ from itertools import chain
 
 import torch
 
-from ...facts.hints import near_names
 from ...facts.recording import Environment, GapKind
+from ...wording import near_names
 from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.torch_api import Undo

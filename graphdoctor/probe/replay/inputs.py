@@ -329,7 +329,9 @@ def _tensor_properties(
         reason = f"its layout is {value.layout}"
         yield Property(f"{name}.shape", "size", value_text(value), reason=reason)
 
-    def changed(kind: str, base: str, changes: Mapping[str, Callable[[Any], Any]], tier: int) -> Any:
+    def changed(
+        kind: str, base: str, changes: Mapping[str, Callable[[Any], Any]], tier: int
+    ) -> Any:
         values = (_variant(text, _Edit(leaf, change)) for text, change in changes.items())
         suffix = "stride()" if kind == "stride" else kind
         return [_changeable(f"{name}.{suffix}", kind, base, *values, tier=tier)] if changes else []

@@ -26,8 +26,9 @@ from torch import Tensor
 
 from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, Replay, ResultKind
 from ...facts.variations import TriedOutcome, TriedValue
+from ...wording import shortened
 from ..measure.coverage import Compiled, watched_compiles
-from ..record.errors import TargetError, shortened, text_of, type_name
+from ..record.errors import TargetError, text_of, type_name
 from ..record.files import is_user_file
 from ..record.streams import kept_texts
 from ..replay.comparing import compared
@@ -414,7 +415,7 @@ class Attacking:
                     elif not is_eager and difference.change == "fewer":
                         dropped.setdefault(kind, difference)
                     else:
-                        both = eager.raised and mine.raised
+                        both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
                         seed = self._workload.request["seed"] + number
                         drawn = f"torch.manual_seed({seed})\n" * mine.draws_random
                         failure = AttackFailure(
@@ -422,9 +423,9 @@ class Attacking:
                             code=drawn + attack.code,
                             is_compiled=not is_eager,
                             difference=difference,
-                            raised=(eager.raised, mine.raised) if both else None,
+                            raised=both,
                         )
-                        if not both:
+                        if both is None:
                             edited = self._is_edited
                             return Attacked(count=count, is_edited=edited, failure=failure)
                         exceptions.setdefault(is_eager, failure)

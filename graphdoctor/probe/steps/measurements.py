@@ -32,6 +32,7 @@ from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.recording import Settling
 from ...facts.run import Phase
+from ...wording import listed
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.coverage import (
@@ -309,7 +310,6 @@ def _profiled_call(measured: MeasuredKernels, eager: MeasuredKernels | None) -> 
 # Lanes.
 
 _MAX_LANES = 200
-_MAX_NAMED = 3
 _MAX_KEPT_CALLS = 200
 _MAX_KEPT_BYTES = 2**30
 
@@ -505,10 +505,7 @@ class Lanes:
 
     def _report_lost(self, indexes: list[int], why: str) -> None:
         if indexes:
-            names = [f"call {index}" for index in indexes]
-            if len(names) > _MAX_NAMED + 1:
-                names[_MAX_NAMED:] = [f"{len(names) - _MAX_NAMED} more"]
-            calls = " and ".join([", ".join(names[:-1]), *names[-1:]][len(names) == 1 :])
+            calls = listed([f"call {index}" for index in indexes])
             when = "when the calls were repeated under the profiler"
             self._gap(f"The time axis of {calls} {_NOT_PROFILED}: {when}, {why}.")
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleDict, ModuleList, Sequential
 
-from ...facts.hints import near_names
 from ...facts.recording import RepeatedBlocks
+from ...wording import near_names
 from ..record.describe import DTYPES
 from ..record.errors import RequestError, first_line
 from ..torch_private import torch_config

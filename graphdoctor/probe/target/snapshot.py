@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
+from ...wording import counted
 from ..events import EventFile
 from .targets import Call, plain_function
 
@@ -268,8 +269,7 @@ class State:
         """Report what ``restore`` can't restore."""
         lost = sorted(self._used_up)
         if self._refusals:
-            plural = "" if self._refusals == 1 else "s"
-            lost.append(f"{self._refusals} changed tensor{plural}")
+            lost.append(counted(self._refusals, "changed tensor"))
         if len(self._seen) >= _MAX_OBJECTS:
             lost.append(f"what is beyond the first {_MAX_OBJECTS:,} objects")
         if lost:

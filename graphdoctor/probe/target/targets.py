@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ...facts.hints import did_you_mean, near_names
+from ...wording import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private.torch_api import original_callable, tensors_in
 from ..wire import (

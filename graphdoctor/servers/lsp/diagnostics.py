@@ -13,12 +13,11 @@ from lsprotocol import types
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
 from graphdoctor.facts.fixes import WORKING
-from graphdoctor.facts.links import rule_url
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted, duration, percent
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.rules.catalog import PAGES
@@ -29,6 +28,7 @@ from graphdoctor.views import words
 from graphdoctor.views.html.lines import LineState
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.wording import counted, duration, percent
 
 SOURCE = "graphdoctor"
 _SEVERITIES: dict[Severity, types.DiagnosticSeverity] = {
@@ -244,7 +244,7 @@ def fix_edits(
                 for change in changes
             }
             yield (
-                f"{fix.title} ({_proof(fix)})",
+                f"{words.fix_text(fix)} ({_proof(fix)})",
                 fix.verdict in WORKING,
                 types.WorkspaceEdit(changes=edits),
             )

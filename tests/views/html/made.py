@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Diagnosis, Fix
+from graphdoctor.facts.diagnosis import Diagnosis, Fix, Result
 from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import (
-    Artifact,
     CompileArtifacts,
     GeneratedCode,
     Lane,
@@ -22,7 +21,6 @@ from graphdoctor.facts.picture import (
     StageNode,
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.views.formats import DIAGNOSIS
 from tests.factories import (
     FILE,
@@ -335,12 +333,6 @@ def _hostile_picture(bad: str, file: str) -> Picture:
             ),
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
-        artifacts=(
-            CompileArtifacts(
-                compile_id=bad,
-                artifacts=(Artifact(kind=bad, size_bytes=1, file=LONG),),
-                without_text={bad: 1},
-            ),
-        ),
+        artifacts=(CompileArtifacts(compile_id=bad, counts={bad: 1}, size_bytes=1),),
         config={bad: LONG},
     )

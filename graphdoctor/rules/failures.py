@@ -1,0 +1,350 @@
+"""Rules about calls and compiles that fail: GD501, GD502, GD901."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recording import Call, CallError, Compile, TargetInfo
+from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
+from graphdoctor.rules.toolkit import (
+    BreakRule,
+    BreakSite,
+    Findings,
+    RecordingRule,
+    RecordingView,
+    call_fix,
+    code_fix,
+    keep_out,
+    without_middle,
+)
+
+_AROUND = re.compile(
+    r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE
+)
+"""What torch puts around the exception of a backend (``torch/_dynamo/exc.py``, 2.13)."""
+_MOST_CHARACTERS = 200
+_STAGES = (None, "eager", "inductor", "cudagraphs", "aot_eager", "aot_eager_decomp_partition")
+"""Torch's own backends; None for one without a name."""
+_REPORT = call_fix(
+    "Report it to PyTorch with what graphdoctor bundle writes",
+    "PyTorch troubleshooting guide",
+    is_safe=True,
+)
+_OTHERS = re.compile(
+    "Unsupported|UserError|TorchRuntimeError|BackendCompilerFailed|InvalidBackend|SkipFrame|RecompileError"
+    "|RecompileLimitExceeded|FailOnRecompileLimitHit|ResetRequired|unknown|KeyboardInterrupt|SystemExit|GeneratorExit"
+)
+"""What torch raises for a reason of its own, and what ends a program."""
+_NOT_THE_PROGRAM_S = re.compile(
+    r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)"
+)
+"""Files of torch, of Python and of none."""
+_RAISED = "TorchRuntimeError"
+_BROKEN_PIPE = "BrokenPipeError"
+_GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
+
+
+class BackendException(BreakRule, RecordingRule, code="GD501", severity="error"):
+    """A backend that raised an exception while it compiled a graph.
+
+    ## What it finds
+    A graph that Dynamo captured and the backend couldn't compile. Most exceptions end the call. A
+    few make torch skip the function instead.
+
+    ## Why it costs
+    The graph is not compiled: the call fails, or the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--backend", "relu_compile_error_TESTING_ONLY"]
+
+    def forward(x):
+        return torch.relu(x.sin())
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    ARGUMENTS = ["--backend", "eager"]
+    ```
+    Find the stage that fails: try `--backend eager` (only Dynamo), then `aot_eager` (Dynamo and
+    AOTAutograd), then `inductor`. The first that raises has the bug. Report it with the graph.
+
+    ## Fix safety
+    There is no fix to apply.
+
+    ## Source
+    `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
+    """
+
+    torch_ids = ("GB0219",)
+    gb_type = "Backend compiler exception$"
+    remedies = (
+        call_fix(
+            "Find the stage that fails: try --backend eager, then aot_eager, then inductor",
+            "PyTorch troubleshooting guide",
+            is_safe=True,
+        ),
+    )
+
+    def message(self, site: BreakSite) -> str:
+        raised = _headline(site.cause.explanation)
+        return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
+
+    def findings(self, view: RecordingView) -> Findings:
+        failed = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
+        for compile_ in view.recording.compiles:
+            failure = compile_.failure
+            # ``SkipFrame``: the backend asked torch to run the frame eagerly.
+            if failure is None or failure.type not in ("BackendCompilerFailed", "SkipFrame"):
+                continue
+            graph = failed.get(compile_.compile_id)
+            backend = graph and graph.backend
+            raised = _headline(graph.backend_error if graph else failure.message)
+            own = "Try --backend eager: if that works, the backend itself fails on this graph"
+            yield self.finding(
+                view,
+                _definition(compile_, view),
+                f"the backend {f'`{backend}` ' if backend else ''}raised on graph {compile_.compile_id}"
+                f"{f': {raised}' if raised else ''}",
+                [compile_],
+                torch_reason=failure.message,
+                user_stack=compile_.stack,
+                fixes=self.remedies if backend in _STAGES else [call_fix(own, is_safe=True)],
+            )
+
+
+def _definition(compile_: Compile, view: RecordingView) -> StackEntry:
+    frame = view.frames.get(compile_.frame_id)
+    return frame.entry if frame is not None else compile_.stack[-1]
+
+
+def _headline(error: str | None) -> str:
+    """The type and the first line of the text of the exception, which can stand below its type."""
+    headline = ""
+    for line in _AROUND.sub("", error or "").splitlines():
+        headline = f"{headline} {line.strip()}".strip()
+        if headline and not headline.endswith(":"):
+            break
+    return without_middle(headline.rstrip(":"), _MOST_CHARACTERS)
+
+
+class CompilerError(RecordingRule, code="GD502", severity="error"):
+    """A line that Dynamo itself failed on.
+
+    ## What it finds
+    A compile that ended with an exception inside Dynamo, such as `AttributeError`, while Dynamo
+    traced a line of the program. torch raises it as `InternalTorchDynamoError`. An exception of the
+    program, of an operation or of the backend is another finding, and so is a graph break where
+    torch allows none.
+
+    ## Why it costs
+    The call fails, although the same call can work without torch.compile.
+
+    ## Example
+    ```python
+    import torch
+
+    class Proxy:
+        scale = 2.0
+
+        @property
+        def __class__(self):
+            raise AttributeError("not connected")
+
+    PROXIES = {"remote": Proxy()}
+
+    def forward(x):
+        return torch.relu(x) * PROXIES["remote"].scale
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    Read the value outside the compiled function, and pass it in.
+    ```python
+    SCALE = PROXIES["remote"].scale
+
+    def forward(x):
+        return torch.relu(x) * SCALE
+    ```
+
+    ## Fix safety
+    There is no fix to apply. The line is where Dynamo was, not necessarily what is wrong.
+
+    ## Source
+    `torch/_dynamo/convert_frame.py`, 2.13 (`_compile`: every exception that isn't one of torch's
+    own kinds becomes an `InternalTorchDynamoError`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        broken = {
+            record.compile_id for record in view.recording.breaks if record.effect == "raised"
+        }
+        errors = {call.index: call.error for call in view.recording.calls}
+        for compile_ in view.recording.compiles:
+            failure = compile_.failure
+            if compile_.outcome != "failed" or failure is None:
+                continue
+            # Torch reports the exception before it wraps it, so this can be of any class.
+            if compile_.compile_id in broken or _OTHERS.fullmatch(failure.type):
+                continue
+            # Dynamo asks the program's values for their length, class, … while it traces and writes
+            # guards.
+            error = errors.get(compile_.call_index or 0)
+            raised = None if error is None else _raised_in(error.traceback)
+            entry = innermost(failure.stack) or _definition(compile_, view)
+            fixes = [keep_out(entry)] if failure.stack else []
+            if failure.type == "GuardOnDataDependentSymNode":
+                title = "Tell torch first what holds of the number, with `torch._check`"
+                fixes.insert(0, code_fix(title))
+            else:
+                fixes.append(_REPORT)
+                if raised is not None:
+                    title = f"Don't raise in `{raised[0]}`: torch calls it while it compiles"
+                    fixes.insert(0, code_fix(title))
+            first = failure.message.strip().partition("\n")[0].strip()
+            where = f"; `{raised[0]}` raised it ({raised[1]})" if raised is not None else ""
+            yield self.finding(
+                view,
+                entry,
+                f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": ")
+                + where,
+                [compile_],
+                torch_reason=failure.message or None,
+                user_stack=failure.stack,
+                fixes=fixes,
+            )
+
+
+def _raised_in(traceback: str) -> tuple[str, str] | None:
+    """The function that raised an exception, and its line; None if it is torch's or Python's."""
+    for file, line, name, _ in TRACEBACK_LINE.findall(traceback)[-1:]:
+        if not _NOT_THE_PROGRAM_S.search(file):
+            return name, f"{Path(file).name}:{line}"
+    return None
+
+
+class UserError(RecordingRule, code="GD901", severity="error"):
+    """A call that failed with an error of the program.
+
+    ## What it finds
+    A call that raised an exception that doesn't come from torch.compile. While tracing, torch
+    raises `TorchRuntimeError` where eager mode raises the operation's own exception. In a log that
+    graphdoctor didn't record, that exception is all that is known of such a call.
+
+    ## Why it costs
+    Later calls were not made, so the report is partial.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.reshape(7, 7)
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        return x.reshape(8, 4)
+    ```
+
+    ## Fix safety
+    There is no fix to apply: fix the program, then run `graphdoctor explain` again. If the call
+    works without torch.compile, only tracing fails: keep that line out of the compiled function.
+
+    ## Source
+    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without
+    torch.compile to find out whether it fails there too.
+    """
+
+    guide = "torch/_dynamo/exc.py, 2.13"
+    remedies = (code_fix("Call it without torch.compile; if that raises too, fix the program"),)
+
+    def findings(self, view: RecordingView) -> Findings:
+        recording = view.recording
+        failed = [compile_ for compile_ in recording.compiles if compile_.outcome == "failed"]
+        if recording.is_foreign and not recording.calls:
+            for compile_ in failed:
+                failure = compile_.failure
+                if failure is None or failure.type != _RAISED:
+                    continue
+                if (entry := innermost(failure.stack)) is not None:
+                    yield self.finding(
+                        view,
+                        entry,
+                        f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
+                        [compile_],
+                        reasons=failure.chain,
+                        user_stack=failure.stack,
+                    )
+            return
+        for call in recording.calls:
+            # Without an end of the run, its pipe broke because the command that read it was killed.
+            is_over = recording.exit.reason not in (None, "lost", "running")
+            is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
+            if call.error is not None and not call.error.from_compiler and not is_killed:
+                yield self._of_call(view, call, call.error, failed[-1:])
+
+    def _of_call(
+        self, view: RecordingView, call: Call, error: CallError, failed: list[Compile]
+    ) -> Finding:
+        failure = failed[0].failure if failed else None
+        stack = failure.stack if failure is not None else ()
+        first = next((line for line in error.message.splitlines() if line.strip()), "")
+        kind = error.type.rpartition(".")[2]
+        chain = failure.chain if failure is not None and kind == _RAISED else ()
+        # What was raised stands at the end of torch's explanation.
+        if chain and (got := _GOT.search(chain[0].explanation or "")):
+            first = f"{got['type']}: {got['words'].rstrip('.')}"
+        # The innermost line of the code being traced, or of the program's traceback.
+        entry = innermost(stack) or _raising_line(error)
+        is_fine = error.eager == "ok"
+        return self.finding(
+            view,
+            entry,
+            f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
+            failed,
+            count=1,
+            torch_reason=None if chain else error.message,
+            reasons=chain,
+            user_stack=stack,
+            fixes=[keep_out(entry) if is_fine else code_fix(_advice(error, view.recording.target))],
+        )
+
+
+def _advice(error: CallError, target: TargetInfo) -> str:
+    names = {"dtype": "dtype", "batch": "batch size"}
+    changed = [text for name, text in names.items() if target.call_options.get(name) is not None]
+    if changed and error.eager is not None:
+        return f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the program"
+    return "Fix the program, then run graphdoctor again"
+
+
+def _in_eager(error: CallError) -> str:
+    if error.eager is None:
+        return ""
+    if error.eager == "ok":
+        return "; without torch.compile, the call works"
+    message = (error.eager_message or "").strip().partition("\n")[0]
+    return (
+        f"; without torch.compile, it raises {error.eager}{f': {message}' if message else ' too'}"
+    )
+
+
+def _raising_line(error: CallError) -> StackEntry:
+    lines = TRACEBACK_LINE.findall(error.traceback)
+    own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
+    file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
+    return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None)

@@ -1,0 +1,682 @@
+"""Rules about the time of kernels: GD503, GD506, GD508 to GD510."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
+from graphdoctor.facts.profiled import InductorOperation, Profiled
+from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.diagnosis.kernel_times import (
+    CLEAR,
+    TimedKernel,
+    at_lines,
+    by_line,
+    call_us,
+    library_operations,
+    lines_by_kernel,
+    mostly,
+    timed_kernels,
+)
+from graphdoctor.rules.toolkit import (
+    Findings,
+    Fixes,
+    RecordingRule,
+    RecordingView,
+    code_fix,
+    config_fix,
+    counted,
+    factor_text,
+    grouped,
+    in_bfloat16,
+    max_autotune,
+    names,
+    percent,
+)
+from graphdoctor.wording import duration, listed
+
+_MIN_LIBRARY_SHARE = 0.8
+_MIN_NAMED = 0.2
+_MAX_NAMES = 2
+
+
+class LibraryCalls(RecordingRule, code="GD503", severity="info"):
+    """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
+
+    ## What it finds
+    A steady call of compiled code that spends 80% or more of its time in kernels of libraries, such
+    as matrix multiplications and convolutions of cuBLAS, cuDNN or oneDNN, or of ATen. `graphdoctor
+    bench` reports it.
+
+    ## Why it costs
+    Inductor makes programs faster mostly by fusing operations into kernels of its own. It calls
+    libraries as eager mode does, and fuses nothing into these calls. If they take 80% of a call,
+    then even without all the rest it would be 1.25× faster at most.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, scale):
+        return torch.relu(x @ torch.diag(scale))
+
+    def inputs():
+        return (torch.ones(1024, 1024), torch.ones(1024))
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, scale):
+        return torch.relu(x * scale)
+    ```
+    Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype
+    (`torch.autocast`, or TF32 for matrix multiplications on a GPU), or a library function for the
+    whole pattern, such as `scaled_dot_product_attention`. On a CPU without instructions for
+    bfloat16 (AMX or AVX512-BF16), bfloat16 is slower. On a GPU, `mode="max-autotune"` also tries
+    kernels of Inductor's own for matrix multiplications, which can fuse with what follows.
+
+    ## Fix safety
+    Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding,
+    and compiling takes much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
+    """
+
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Findings:
+        kernels, frame = view.recording.kernels, view.main_frame
+        if kernels is None or frame is None or not kernels.region_runs:
+            return
+        library_us = kernels.library_us or 0.0
+        share = library_us / kernels.call_us
+        if share < _MIN_LIBRARY_SHARE:
+            return
+        lines = _library_lines(view.recording.profiled)
+        entry, *others = lines or [frame.entry]
+        where = ", at this line" if lines else ""
+        where += f" and {counted(len(others), 'other')}" if others else ""
+        library = [kernel for kernel in kernels.largest if kernel.kind == "library"]
+        large = [f"`{kernel.name}`" for kernel in library if kernel.us >= _MIN_NAMED * library_us]
+        mostly_of = f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+        yield self.finding(
+            view,
+            entry,
+            f"library calls take {percent(share)} of a steady call{mostly_of}{where}; "
+            "torch.compile can't fuse them, and without all the rest the call would be only "
+            f"{factor_text(1 / share)} faster",
+            count=sum(kernel.count for kernel in library),
+            related=[(line, f"{percent(lines[line])} of the call") for line in others],
+            fixes=_library_fixes(kernels, view.recording),
+        )
+
+
+def _library_lines(profiled: Profiled | None) -> dict[StackEntry, float]:
+    """Lines with the shares of the call that their library calls take, the largest first; empty
+    without a profile.
+    """
+    if profiled is None:
+        return {}
+    calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
+    times, whole_us = by_line(calls, lambda kernel: kernel.operations), call_us(profiled)
+    return {line: us / whole_us for line, us in times.items()}
+
+
+def _library_fixes(kernels: KernelShare, recording: Recording) -> Fixes:
+    inputs = (item for graph in recording.graphs for item in graph.inputs or ())
+    if any(item.dtype == "f32" for item in inputs):
+        if kernels.device == "cuda":
+            title = (
+                "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
+            )
+            yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
+        title = f"Use a smaller dtype: {in_bfloat16(kernels.device)}"
+        yield code_fix(title, "PyTorch documentation: torch.amp")
+    why = "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
+    yield from max_autotune(recording, why)
+
+
+_ALMOST_NOTHING = 10
+"""So many times as long as what they replaced: that is then what the library's own kernels differ
+by."""
+_MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
+"""Smaller differences also show between two runs of one program."""
+_FAST_PATH = "::_native_multi_head_attention"
+"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``,
+2.13)."""
+_ONLY_LAYOUT = re.compile(
+    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
+)
+"""Of a kernel that Inductor names by operations none of which computes anything."""
+_WITH_LIBRARY = code_fix(
+    "Write the part of the program that the longest kernel computes with a library function, such as "
+    "torch.nn.functional.scaled_dot_product_attention",
+    "PyTorch documentation: torch.nn.functional",
+)
+
+
+class SlowerKernels(RecordingRule, code="GD506"):
+    """Kernels that take longer than those of eager mode.
+
+    ## What it finds
+    A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, on a
+    GPU 1.03 times, or longer, both measured by torch.profiler. Smaller differences also show
+    between two runs of one program. `graphdoctor bench` reports it, if the machine isn't noisy and
+    the call isn't faster than in eager mode. It names the longest kernels that only one of them
+    runs, with their lines, and says so where tracing takes a fused function apart, kernels only
+    copy into other layouts, or a library runs other kernels for the same operation.
+
+    ## Why it costs
+    Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing
+    memory between them, but some of the replaced kernels were better, such as a softmax over long
+    rows or, on a CPU, a sum over the first dim.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sum(0) * 2
+
+    def inputs():
+        return (torch.ones(2048, 2048),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        return (x.new_ones(1, x.shape[0]) @ x)[0] * 2
+    ```
+    The example is about a CPU. In general, find the kernel that the finding names, and write its
+    part of the program with a library function, such as `scaled_dot_product_attention` for
+    attention. On a GPU, `mode="max-autotune"` tries more variants of each kernel. If neither helps,
+    leave that part to eager mode, and report it to PyTorch.
+
+    ## Fix safety
+    Another order of operations gives other rounding. With `mode="max-autotune"`, compiling takes
+    much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes).
+    """
+
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Findings:
+        recording, frame = view.recording, view.main_frame
+        now, before = recording.kernels, recording.eager_kernels
+        if now is None or before is None or frame is None or not now.region_runs:
+            return
+        kernels_us, eager_us = now.kernels_us or 0.0, before.kernels_us or math.inf
+        if now.device != before.device or kernels_us < _MIN_RATIO[now.device] * eager_us:
+            return
+        lines = {} if recording.profiled is None else lines_by_kernel(recording.profiled)
+        slower_us = kernels_us - eager_us
+        clauses = (
+            _comparison(now, before, kernels_us / eager_us),
+            *_apart(now, before, "only compiled code has", lines),
+            *_apart(before, now, "only eager mode has", {}),
+            *_causes(now, before),
+        )
+        yield self.finding(
+            view,
+            frame.entry,
+            "; ".join(clauses),
+            count=now.launches or 0,
+            cost=Cost(call_us=slower_us, call_from="profile", share=slower_us / now.call_us),
+            fixes=(
+                *max_autotune(recording, "Inductor tries more variants of each kernel"),
+                _WITH_LIBRARY,
+            ),
+        )
+
+
+def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
+    text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
+    # What eager mode had beyond the library calls that are left.
+    others = (now.library_us, now.copy_us, now.communication_us)
+    replaced_us = (before.kernels_us or 0.0) - sum(us or 0.0 for us in others)
+    largest = next((kernel for kernel in now.largest if kernel.kind == "generated"), None)
+    if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
+        return text
+    if now.generated_us > _ALMOST_NOTHING * replaced_us:
+        return (
+            f"{text}: Inductor's own take {duration(now.generated_us)} and replace next to nothing"
+        )
+    own = factor_text(now.generated_us / replaced_us)
+    return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
+
+
+def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
+    """The longest kernels that the other run doesn't have; none if not all of the other's are
+    known.
+    """
+    known = {kernel.name for kernel in other.largest}
+    if not known or len(other.largest) >= MOST_KERNELS:
+        return []
+    return [kernel for kernel in one.largest if kernel.name not in known]
+
+
+def _apart(
+    one: KernelShare, other: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
+) -> Iterator[str]:
+    """The kernels that the other run doesn't have, as a clause; ``lines``: of each, if it doesn't
+    have them itself.
+    """
+    texts = []
+    for kernel in _only_in(one, other):
+        times = f"{kernel.count} × " if kernel.count > 1 else ""
+        places = [
+            f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name) or kernel.lines
+        ]
+        operations = [f"`{operation}`" for operation in kernel.operations]
+        details = filter(None, [duration(kernel.us), *operations, listed(places, 2)])
+        texts.append(f"{times}`{kernel.name}` ({', '.join(details)})")
+    if texts:
+        yield f"{only} {listed(texts)}"
+
+
+def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
+    """Why kernels differ, as clauses, where their names tell."""
+    known, largest = (
+        len(share.largest) < MOST_KERNELS and share.largest for share in (before, now)
+    )
+    if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
+        yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
+    copies = [
+        kernel
+        for kernel in now.largest
+        if kernel.kind == "generated" and _ONLY_LAYOUT.search(kernel.name)
+    ]
+    if copies and known and not any(kernel.kind == "copy" for kernel in known):
+        runs = counted(sum(kernel.count for kernel in copies), "kernel run")
+        time = duration(sum(kernel.us for kernel in copies))
+        yield f"eager mode needs no copy into another layout, compiled code {runs} ({time})"
+    compiled_us, eager_us = _us_by_operations(now, before), _us_by_operations(before, now)
+    for operations, us in compiled_us.items():
+        if operations and eager_us.get(operations, us) < us:
+            times = f"{duration(us)} instead of {duration(eager_us[operations])}"
+            calls = listed([f"`{operation}`" for operation in operations])
+            yield f"for {calls} the library runs other kernels ({times})"
+
+
+def _us_by_operations(one: KernelShare, other: KernelShare) -> dict[tuple[str, ...], float]:
+    times = grouped((kernel.operations, kernel.us) for kernel in _only_in(one, other))
+    return {operations: sum(us) for operations, us in times.items()}
+
+
+def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
+    return any(_FAST_PATH in operation for kernel in kernels for operation in kernel.within)
+
+
+_COPY = "aten.clone.default"
+_COPIES = frozenset({_COPY, "aten.copy.default"})
+_IN_LAYOUT = code_fix(
+    "Keep the model and its inputs in the layout that the library uses: for convolutions "
+    "model.to(memory_format=torch.channels_last), and the same for the inputs",
+    'PyTorch tutorials: "Channels Last Memory Format in PyTorch"',
+)
+_LEAVE_OUT = code_fix(
+    "Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
+    "PyTorch documentation: Tensor Views",
+)
+
+
+class LayoutCopies(RecordingRule, code="GD508"):
+    """Kernels that compute nothing: they copy tensors into another layout.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more, and only bring tensors into another layout: what
+    `.contiguous()`, `.clone()` or a `.reshape()` of a permuted tensor copies, and what Inductor
+    copies because a library wants another layout, such as the inputs and results of convolutions on
+    a CPU or in mixed layouts. Copies that are fused into a kernel that computes something aren't
+    counted, and neither are writes to arguments. `graphdoctor profile` reports it.
+
+    ## Why it costs
+    Such a kernel reads and writes a whole tensor, and one of the two not in the order of memory,
+    which is slower. The call would be faster by all of its time if the tensor were in the right
+    layout from the beginning.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return torch.nn.functional.conv2d(x, weight)
+
+    def inputs():
+        return (torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3))
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        x, weight = torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3)
+        return tuple(each.to(memory_format=torch.channels_last) for each in (x, weight))
+    ```
+    For a module: `model.to(memory_format=torch.channels_last)`, and the same for its input. Leave
+    out `.contiguous()` and `.clone()` where nothing needs them, and permute a tensor where it is
+    made rather than in each layer.
+
+    ## Fix safety
+    Values stay the same. What reads the strides of a result, such as `.view()` or NumPy, sees other
+    ones.
+
+    ## Source
+    PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.13
+    (`decide_layout_opt`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        if (profiled := view.recording.profiled) is None:
+            return
+        copies = grouped(
+            (bool(_of_library(kernel)), kernel)
+            for kernel in timed_kernels(profiled)
+            if _only_copies(kernel)
+        )
+        for is_for_library in (True, False):
+            kernels = copies.get(is_for_library, [])
+            operations = {
+                operation.operation.rpartition(".")[0]: None
+                for kernel in kernels
+                for operation in _about(kernel)
+            }
+            whose = "its" if len(operations) == 1 else "their"
+            what, subject, fix = f"copies by {names(operations)}", "copy", _LEAVE_OUT
+            if is_for_library:
+                what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+                subject, fix = "library", _IN_LAYOUT
+            yield from at_lines(
+                self, view, kernels, _about, call_us(profiled), what=what, subject=subject, fix=fix
+            )
+
+
+def _only_copies(kernel: TimedKernel) -> bool:
+    if not kernel.operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
+        return False
+    of_library = _of_library(kernel)
+    copies = [
+        operation
+        for operation in kernel.operations
+        if operation in of_library or operation.target in _COPIES
+    ]
+    return mostly(kernel.operations, copies)
+
+
+def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    """The operations of a copy that a library computes: it copies what that reads or makes."""
+    of_library = library_operations(kernel.graph)
+    return [
+        kernel.graph.operations[number]
+        for number in kernel.kernel.operations
+        if number in of_library
+    ]
+
+
+def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return _of_library(kernel) or kernel.operations
+
+
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
+_WIDE = "float64"
+_NARROWER = frozenset({"float32", "bfloat16", "float16"})
+_CAST_ONCE = code_fix(
+    "Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as weights with "
+    "model.to(torch.bfloat16) in place of autocast for inference",
+    "PyTorch documentation: Automatic Mixed Precision package",
+)
+_IN_FLOAT32 = code_fix(
+    "Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become tensors",
+    "PyTorch documentation: Type Promotion",
+)
+
+
+class DtypeCasts(RecordingRule, code="GD509"):
+    """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights
+    that autocast casts in each call. Also a line at which narrower values become float64, if
+    kernels that compute in float64 take 5% or
+    more: a NumPy array or a tensor made of one is float64, and what is computed with it becomes so.
+        Casts
+    that are fused into a kernel that computes something cost next to nothing, and aren't counted.
+    `graphdoctor profile` reports it.
+
+    ## Why it costs
+    A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs
+    compute in it at half their speed in float32 at best, most of them at a thirty-second or less.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return x @ weight.float()
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048, dtype=torch.float16))
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, weight):
+        return x @ weight
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048))
+    ```
+    Cast once, outside of the call: keep weights in the dtype in which they are used, such as
+    `model.to(torch.bfloat16)` in place of autocast for inference. Make arrays float32 before they
+    become tensors, or use Python numbers, which don't make float64 of float32.
+
+    ## Fix safety
+    A smaller dtype changes results, and so does float32 in place of float64. Training needs weights
+    in float32, which is why autocast casts them.
+
+    ## Source
+    PyTorch documentation, "Automatic Mixed Precision package" and "Type Promotion"; NVIDIA CUDA C++
+    Programming Guide, "Arithmetic Instructions".
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        if (profiled := view.recording.profiled) is None:
+            return
+        kernels, whole_us = timed_kernels(profiled), call_us(profiled)
+        casting = list(filter(_only_casts, kernels))
+        kinds = {
+            (cast.input_dtypes[0], cast.dtype)
+            for kernel in casting
+            for cast in _casts_of(kernel)
+            if cast.input_dtypes and cast.dtype
+        }
+        which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
+        yield from at_lines(
+            self,
+            view,
+            casting,
+            _casts_of,
+            whole_us,
+            what=f"casts{which}",
+            subject="cast",
+            fix=_CAST_ONCE,
+        )
+        yield from self._wide(view, profiled, kernels, whole_us)
+
+    def _wide(
+        self,
+        view: RecordingView,
+        profiled: Profiled,
+        kernels: Sequence[TimedKernel],
+        whole_us: float,
+    ) -> Findings:
+        """Values that become float64, where kernels that compute in it take long enough."""
+        operations = (operation for graph in profiled.graphs for operation in graph.operations)
+        widened = [
+            operation
+            for operation in operations
+            if operation.target in _CASTS and operation.dtype == _WIDE and operation.stack
+            if not _NARROWER.isdisjoint(operation.input_dtypes)
+        ]
+        wide = [
+            kernel
+            for kernel in kernels
+            if any(
+                operation.target not in _CASTS
+                and _WIDE in (operation.dtype, *operation.input_dtypes)
+                for operation in kernel.operations
+            )
+        ]
+        us, runs = sum(kernel.us for kernel in wide), sum(kernel.runs for kernel in wide)
+        if not widened or us < CLEAR * whole_us:
+            return
+        first = max(widened, key=lambda operation: operation.bytes or 0)
+        entry = first.stack[-1]
+        others = dict.fromkeys(cast.stack[-1] for cast in widened if cast.stack[-1] != entry)
+        computes, takes = ("computes", "takes") if runs == 1 else ("compute", "take")
+        yield self.finding(
+            view,
+            entry,
+            f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
+            f"{takes} {percent(us / whole_us)} of a steady call",
+            [kernel.graph for kernel in wide],
+            count=runs,
+            related=[(line, "becomes float64 here too") for line in others],
+            user_stack=first.stack,
+            subject=_WIDE,
+            cost=Cost(call_us=us, call_from="profile", share=us / whole_us),
+            fixes=[_IN_FLOAT32],
+        )
+
+
+def _only_casts(kernel: TimedKernel) -> bool:
+    if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
+        return False
+    casts = [each for each in kernel.operations if each.target in _CASTS or each.target == _COPY]
+    return mostly(kernel.operations, casts)
+
+
+def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return [operation for operation in kernel.operations if operation.target in _CASTS]
+
+
+_FIRST_WITH_TF32 = (8, 0)
+_ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
+_MATMULS = re.compile(
+    "addbmm|addmm|addmv|baddbmm|bilinear|bmm|einsum|linear|matmul|mm|mv|tensordot"
+)
+_CONVOLUTIONS = re.compile("convolution|conv(_transpose)?[123]d")
+
+
+class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
+    """Float32 matrix products on CUDA that could use TensorFloat32.
+
+    ## What it finds
+    Matrix products or convolutions in float32 in a graph, on a GPU whose tensor cores have
+    TensorFloat32 (compute capability 8.0 or higher), while torch is set not to use it after the
+    calls. For matrix products that is torch's default, for convolutions it isn't. Under autocast,
+    and in other dtypes, nothing is found. torch itself warns once, from `inductor` only, and names
+    no line. Nothing is found either where the kernels were measured and take less than half of the
+    call: it waits for its host.
+
+    ## Why it costs
+    Matrix products in TensorFloat32 run on tensor cores, several times as fast as in float32. How
+    much of a call that is depends on their share in it: a small product is bound by memory, or by
+    the host.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--device", "cuda"]
+
+    def forward(x):
+        return x @ x
+
+    def inputs():
+        return (torch.ones(1024, 1024),)
+    ```
+
+    ## Use instead
+    ```python
+    ARGUMENTS = ["--device", "cuda"]
+
+    torch.set_float32_matmul_precision("high")
+    ```
+    Measure it: run `graphdoctor bench` with and without the line.
+
+    ## Fix safety
+    Results change: the inputs of a product are rounded to 10 bits of mantissa in place of 23, and
+    are added up in float32. Training and inference of neural networks usually bear that; linear
+    algebra and simulations may not. The line holds for the whole program, eager mode too.
+
+    ## Source
+    PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.13
+    (`_warn_tf32_disabled`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        precision, share = view.recording.float32_precision, view.recording.kernels
+        if share is not None:
+            half_us = (share.unprofiled_us or share.call_us) / 2
+            # Faster kernels hardly make a call shorter of which they take less than half.
+            is_waiting = share.kernels_us is not None and share.kernels_us < half_us
+            precision = None if is_waiting else precision
+        if precision is not None and not precision.matmul_tf32:
+            line = 'torch.set_float32_matmul_precision("high")'
+            yield from self._about(view, _MATMULS, "matrix product", line)
+        if precision is not None and not precision.convolution_tf32:
+            line = "torch.backends.cudnn.allow_tf32 = True"
+            yield from self._about(view, _CONVOLUTIONS, "convolution", line)
+
+    def _about(
+        self, view: RecordingView, targets: re.Pattern[str], what: str, line: str
+    ) -> Findings:
+        nodes = list(_float32_nodes(view.recording, targets))
+        entries = (view.place(node.file, node.line, graph.compile_id) for graph, node in nodes)
+        counts = Counter(entry for entry in entries if entry is not None)
+        if not counts:
+            return
+        (first, _), *others = counts.most_common()
+        title = f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried"
+        yield self.finding(
+            view,
+            first,
+            f"{counted(len(nodes), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
+            [graph for graph, _ in nodes],
+            related=[(entry, counted(count, what)) for entry, count in others],
+            subject=what,
+            fixes=[
+                code_fix(
+                    title,
+                    "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
+                    snippet=line,
+                    place=SnippetPlace(where="start"),
+                )
+            ],
+        )
+
+
+def _float32_nodes(
+    recording: Recording, targets: re.Pattern[str]
+) -> Iterator[tuple[Graph, GraphNode]]:
+    """The operations of this kind in float32 on a device with TensorFloat32, with the graph."""
+    capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
+    for graph in recording.graphs:
+        for node in graph.nodes or ():
+            device = _ON_CUDA.match(node.value or "")
+            is_call = node.opcode.startswith("call_")
+            if device is None or not is_call or not targets.fullmatch(node.target.split(".")[-1]):
+                continue
+            number = int(device[1] or 0)
+            if number < len(capabilities) and capabilities[number] >= _FIRST_WITH_TF32:
+                yield graph, node

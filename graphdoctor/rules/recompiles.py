@@ -1,0 +1,427 @@
+"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD208, GD211."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.guards import ChangeKind, GuardChange
+from graphdoctor.facts.recording import Graph
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.toolkit import (
+    REGIONAL,
+    Findings,
+    RecompileEvent,
+    RecompileRule,
+    RecordingRule,
+    RecordingView,
+    call_fix,
+    code_fix,
+    counted,
+    distinct_values,
+    grouped,
+    hidden_change_count,
+    names,
+    quoted,
+    setting,
+)
+
+_MAX_CAUSES = 4
+_NEVER_DYNAMIC = frozenset(
+    {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
+)
+RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
+"""Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
+_LARGE = 50
+"""Number of operations from which a graph is worth splitting."""
+_SMALL_SHARE = 0.1
+"""Largest share of the graph's operations that counts as a small part."""
+_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
+_MIN_INSTANCES = 2
+"""Number of recompiles of one function from one line in one call that make a pattern."""
+
+
+class Recompile(RecompileRule, code="GD200"):
+    """A function that torch recompiled because a guard failed.
+
+    ## What it finds
+    Recompiles of a function because of a change that no other rule describes. The message names the
+    value or shows torch's own words.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly, without a warning.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, names):
+        return x.sin() if "a" in names else x.cos()
+
+    def inputs():
+        return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
+    ```
+    In a `TORCH_TRACE` log, a recompile like this one has only torch's words, here
+    `set.__contains__(names, 'a')`. graphdoctor can read these and reports GD215. It reports GD200
+    for words that it can't read, which can come from a newer torch.
+
+    ## Use instead
+    ```python
+    def forward(x, has_a):
+        return torch.where(has_a, x.sin(), x.cos())
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(True)), (torch.ones(4), torch.tensor(False))]
+    ```
+
+    ## Fix safety
+    Dynamic shapes and tensors instead of numbers keep results the same. Code specialized on a value
+    can be faster than general code.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
+    """
+
+    kinds = get_args(ChangeKind)
+    remedies = (
+        call_fix(
+            "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+        ),
+    )
+
+
+class RecompileLimit(RecordingRule, code="GD201", severity="error"):
+    """A function that torch no longer compiles because it recompiled too often.
+
+    ## What it finds
+    A function that hit `torch.compiler.config.recompile_limit` (8) or `accumulated_recompile_limit`
+    (256).
+
+    ## Why it costs
+    From then on, a call that matches none of the compiled versions runs eagerly, without a warning,
+    until the process ends.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, name):
+        return x.sin() * len(name)
+
+    def inputs():
+        return [(torch.ones(4, 8), "n" * length) for length in range(1, 12)]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, length):
+        return x.sin() * length
+
+    def inputs():
+        return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
+    ```
+    Find the value that changes from call to call, in the other GD2 findings of the function, and
+    make it dynamic. Raise the limit only if the number of variants is bounded.
+
+    ## Fix safety
+    A higher limit keeps results the same. It costs compile time and guard checks.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13
+    (`exceeds_recompile_limit`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        command = command_line(view.recording.target, "recompiles", "--what-if")
+        what_if = "graphdoctor recompiles --what-if" if command is None else f"`{command}`"
+        for event in _over_limit(view):
+            frame, limit = event.frame, event.compiles[0]
+            failure, frame_id = limit.failure, frame.frame_id
+            versions = [
+                compile_
+                for compile_ in view.recording.compiles
+                if compile_.frame_id == frame_id and compile_.outcome == "compiled"
+            ]
+            earlier = [
+                other
+                for other in view.events
+                if other.frame.frame_id == frame_id and not other.is_over_limit
+            ]
+            since = "" if limit.call_index is None else f" from call {limit.call_index} on"
+            others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
+            together = f", together with {', '.join(others)}" if others else ""
+            filled = _filled_by(earlier)
+            causes = f"; causes: {', '.join(filled)}" if filled else ""
+            name = (failure and failure.limit) or "recompile_limit"
+            raised = "Raise the limit if the number of variants is bounded"
+            yield self.finding(
+                view,
+                frame.entry,
+                # A call that a compiled version accepts still runs that; one that none accepts runs
+                # eagerly or raises.
+                f"`{frame.described}` is no longer compiled for new values{since}{together}: it hit torch's {name} "
+                f"after {counted(len(versions), 'compile')}{causes}",
+                event.compiles,
+                count=1,
+                changes=distinct_values(change for other in earlier for change in other.changes),
+                hidden_change_count=hidden_change_count(earlier),
+                reasons=failure.chain if failure else (),
+                user_stack=versions[0].stack if versions else (),
+                fixes=(
+                    call_fix(_advice(earlier, what_if)),
+                    setting(name, raised, value=RAISED[name], is_safe=True),
+                ),
+            )
+
+
+def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
+    """The first call of each function over its limit, then those without an event."""
+    reported: set[int] = set()
+    for event in view.events:
+        if event.is_over_limit and event.frame.frame_id not in reported:
+            yield event
+            reported |= {frame.frame_id for frame in event.frames}
+    for compile_ in view.recording.compiles:
+        frame = view.frames.get(compile_.frame_id)
+        if compile_.outcome == "limit" and compile_.frame_id not in reported and frame is not None:
+            reported.add(compile_.frame_id)
+            yield RecompileEvent(frame, (compile_,), (frame,))
+
+
+def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
+    """What to do about the value that changes most often; the length of a list, say, can't be
+    dynamic.
+    """
+    counts = Counter(change.key for event in earlier for change in set(event.changes))
+    for (kind, expression), _ in counts.most_common(1):
+        if kind in _NEVER_DYNAMIC:
+            return f"Keep {quoted(expression)} from changing: its own finding says how"
+    return f"Make the value that changes most often dynamic; {what_if} tries it"
+
+
+def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
+    """The values that made the function recompile before it hit the limit, most frequent first."""
+    counts = Counter(
+        expression
+        for event in earlier
+        for expression in dict.fromkeys(change.expression for change in event.changes)
+    )
+    return [f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)]
+
+
+class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
+    """A large graph that recompiles for a value that only a small part of it uses.
+
+    ## What it finds
+    A function with 50 or more operations that recompiled because a constant changed, if the line
+    that made torch guard on the constant has at most a tenth of the operations.
+
+    ## Why it costs
+    torch compiles all operations again because of a few.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, mode):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + len(mode)
+
+    def inputs():
+        return [(torch.ones(4), "a"), (torch.ones(4), "ab")]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, length):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + length
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
+    ```
+    If the value must stay a constant, split the function: compile the large part and the part that
+    uses the value separately.
+
+    ## Fix safety
+    A split keeps results the same. It costs the time of a graph break in each call.
+
+    ## Source
+    PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        parts: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
+        for event in view.events:
+            line, graph = _guarding_line(event), view.graphs.get(event.compiles[0].compile_id)
+            if line is not None and graph is not None:
+                part, whole = _counts(line, graph)
+                if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
+                    parts.setdefault(line.at, []).append((event, line, part, whole))
+        for alike in parts.values():
+            first, line, part, whole = alike[0]
+            value = quoted(first.changes[0].expression)
+            yield self.finding(
+                view,
+                line,
+                f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
+                f"{part} of them use, on this line",
+                [event.compiles[0] for event, *_ in alike],
+                changes=distinct_values(change for event, *_ in alike for change in event.changes),
+                fixes=[code_fix(f"Compile the part that uses {value} separately", is_safe=True)],
+            )
+
+
+def _guarding_line(event: RecompileEvent) -> StackEntry | None:
+    """The line that made torch guard on all changed values, if they are constants; otherwise
+    None.
+    """
+    lines = {change.guard_location for change in event.changes}
+    if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
+        return None
+    line = lines.pop()
+    return line if line is not None and line.origin == "user" else None
+
+
+def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
+    """The graph's operations at the line, and all of them."""
+    calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
+    return sum((node.file, node.line) == line.at for node in calls), len(calls)
+
+
+class PerInstanceRecompile(RecordingRule, code="GD211"):
+    """A function that recompiles for each instance of its module.
+
+    ## What it finds
+    Within one call, a line calls a method on one module instance after another, and the method
+    recompiles for several of them because an attribute or the size of a parameter differs from
+    instance to instance. What it is called with may differ too, such as the output of a layer of
+    another width.
+
+    ## Why it costs
+    torch compiles once for each layer instead of once for all of them. After the recompile limit,
+    the remaining layers run eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    class Layer(torch.nn.Module):
+        def __init__(self, index):
+            super().__init__()
+            self.index = index
+
+        def forward(self, x):
+            return x + self.index
+
+    layers = [Layer(index) for index in range(4)]
+
+    def forward(x):
+        for layer in layers:
+            torch._dynamo.graph_break()
+            x = layer(x)
+        return x
+
+    def inputs():
+        return (torch.ones(4),)
+    ```
+
+    ## Use instead
+    ```python
+    class Layer(torch.nn.Module):
+        def __init__(self, index):
+            super().__init__()
+            self.register_buffer("index", torch.tensor(index))
+
+        def forward(self, x):
+            return x + self.index
+
+    layers = [Layer(index) for index in range(4)]
+
+    def forward(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+    ```
+    Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break
+    must stay, keep numbers that differ between layers in buffers. Sizes of parameters can't be
+    equal; if there are more kinds of layers than `recompile_limit`, raise it, or compile each layer
+    separately (regional compilation: `layer.compile()`). Or mark the layer with
+    `torch.compiler.nested_compile_region`.
+
+    ## Fix safety
+    Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
+
+    ## Source
+    PyTorch user guide, "Compile time": regional compilation; `torch/compiler/__init__.py`, 2.13
+    (`nested_compile_region`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        groups = grouped(
+            ((event.frame.frame_id, event.call_index, site.file, site.line), event)
+            for event in view.events
+            if (site := event.call_site) is not None
+            and event.call_index is not None
+            and _is_of_instance(event)
+        )
+        patterns: dict[int, list[RecompileEvent]] = {}
+        for (frame_id, *_), events in groups.items():
+            if len(events) >= _MIN_INSTANCES:
+                patterns.setdefault(frame_id, events)
+        is_regional = view.recording.target.is_regional
+        for events in patterns.values():
+            frame, site = events[0].frame, events[0].call_site
+            # Attributes come first: they have names that a person gave them.
+            changes = distinct_values(
+                sorted(_of_self(events), key=lambda change: change.is_parameter)
+            )
+            is_sized = any(change.is_parameter for change in changes)
+            verb = "differs" if len(changes) == 1 else "differ"
+            values = names(change.expression for change in changes)
+            yield self.finding(
+                view,
+                frame.entry,
+                f"`{frame.described}` recompiles for each instance, because {values} {verb}",
+                [event.compiles[0] for event in events],
+                related=[(site, "called here, one instance after another")] if site else (),
+                changes=changes,
+                hidden_change_count=hidden_change_count(events),
+                fixes=(
+                    *(() if is_regional else (_INLINE,)),
+                    *(() if is_sized else (_BUFFERS,)),
+                    _WHOLE if is_regional else REGIONAL,
+                ),
+            )
+
+
+def _is_of_instance(event: RecompileEvent) -> bool:
+    """Whether the method was called on a different instance.
+
+    Either everything that differs belongs to ``self``, or the size of one of its parameters does,
+    which doesn't change from call to call.
+    """
+    changes = _of_self([event])
+    is_certain = any(change.kind == "size" and change.is_parameter for change in changes)
+    return is_certain or len(changes) == len(event.changes)
+
+
+def _of_self(events: Sequence[RecompileEvent]) -> list[GuardChange]:
+    """The changes that belong to ``self``."""
+    changes = (change for event in events for change in event.changes)
+    return [change for change in changes if (change.source or "").startswith("L['self']")]
+
+
+_INLINE = code_fix(
+    "Fix the graph break in the caller: torch then traces all instances into the caller's graph"
+)
+_WHOLE = code_fix(
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    is_safe=True,
+)
+_BUFFERS = code_fix("Keep what differs between the instances in buffers")
