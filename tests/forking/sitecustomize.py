@@ -133,9 +133,9 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(
-            ("__main__", "_plugin")
-        ):
+        if not module.name.startswith(
+            ("graphdoctor.catalog.", "graphdoctor.probe.")
+        ) and not module.name.endswith(("__main__", "_plugin")):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -69,15 +68,15 @@ def time_calls(
     """
     times: list[float] = []
     undisturbed: list[float] = []
-    ends = perf_counter() + seconds
-    while len(times) < least or (perf_counter() < ends and len(times) < most):
+    ends = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < ends and len(times) < most):
         synchronize()
         before = preemptions()
-        started = perf_counter()
+        started = time.perf_counter()
         for _ in range(number):
             call()
         synchronize()
-        times.append((perf_counter() - started) / number)
+        times.append((time.perf_counter() - started) / number)
         if preemptions() == before:
             undisturbed.append(times[-1])
         if restore is not None:
@@ -162,8 +161,10 @@ def settle(call: Make, activity: Callable[[], Activity]) -> Settling:
     """Repeat a call until it is steady, or never will be."""
     compiles: list[int] = []
     is_over_limit = False
-    ends = perf_counter() + _TO_LIMIT_S
-    while len(compiles) < MAX_WARM_UPS or (len(compiles) < _MAX_TO_LIMIT and perf_counter() < ends):
+    ends = time.perf_counter() + _TO_LIMIT_S
+    while len(compiles) < MAX_WARM_UPS or (
+        len(compiles) < _MAX_TO_LIMIT and time.perf_counter() < ends
+    ):
         before = activity()
         call()
         after = activity()

@@ -57,7 +57,7 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
         # The structure of outputs that were too large isn't what they are.
-        if not omitted or any(not name.endswith(STRUCTURE) for name in (*values, *others)):
+        if any(not omitted or not name.endswith(STRUCTURE) for name in (*values, *others)):
             kinds.append(kind)
         if kind in TEXTS:
             differences += _text_differences(kind, values, others)

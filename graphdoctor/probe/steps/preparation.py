@@ -4,17 +4,9 @@ their device and in their dtype.
 
 from __future__ import annotations
 
-import io
-import linecache
-import os
-import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
-from types import CodeType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +18,7 @@ from ..replay.arguments import InDtype, WithBatch, cast_module
 from ..replay.leaves import Leaf
 from ..replay.results import modules_of
 from ..target.options import device_named, dtype_named, make_input, set_config
+from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api, torch_config
@@ -105,41 +98,3 @@ def _moved(device: torch.device, call: Call) -> Call:
 def _report_batch(events: EventFile, leaves: list[Leaf]) -> None:
     tensors = [BatchedTensor(expression=it.expression, path=repr(it.path)) for it in leaves]
     events.write("batch", tensors=tensors)
-
-
-def lay_over(patches: Mapping[str, str]) -> None:
-    """Make Python import edited text: for the path of each source file, the path of a file with its
-    bytes. Nothing on disk changes.
-
-    It applies to all modules that this process imports; a child process of the program reads the
-    disk.
-    """
-    texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
-    for path in patches:
-        for name in (path, os.path.realpath(path)):
-            _show(name, texts[os.path.realpath(path)])
-    read: Any = SourceFileLoader.get_code
-
-    def get_code(loader: Any, name: str) -> CodeType | None:
-        content = texts.get(os.path.realpath(loader.path))
-        if content is None:
-            code: CodeType | None = read(loader, name)
-            return code
-        _show(loader.path, content)
-        # Past the cache of compiled files, which holds the file on disk.
-        return compile(content, loader.path, "exec", dont_inherit=True)
-
-    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
-
-
-def _show(name: str, content: bytes) -> None:
-    """Let tracebacks, ``inspect`` and torch read the edited lines; an entry without a time is never
-    rechecked.
-    """
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    # As linecache reads a file: a form feed doesn't end a line, and the last line ends like the
-    # others.
-    lines = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).readlines()
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
