@@ -209,8 +209,6 @@ class TrialChoices(Fact):
     """Whether fixes that may change results for other inputs were tried too."""
     timing: Timing
     """What was timed: the program with all verified fixes, each fix too, or nothing."""
-    proposer: str | None = None
-    """The command that was asked for edits of what was left; None for none."""
 
 
 class TriedPatch(Fact):

@@ -26,7 +26,6 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.proposals import Proposer
     from graphdoctor.fixes.search import Patch, SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trials.launch.child import Setup
@@ -52,7 +51,6 @@ class SearchOptions:
         deadline: ``time.monotonic()`` after which no further round begins; None for none.
         earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
             others.
-        proposer: What is asked for edits of what is left; None for nothing.
     """
 
     selection: Selection
@@ -64,7 +62,6 @@ class SearchOptions:
     memory_bytes: int | None = None
     deadline: float | None = None
     earlier: frozenset[str] = frozenset()
-    proposer: Proposer | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -80,7 +77,6 @@ class SearchOptions:
             is_own_code_only=self.selection.is_own_code_only,
             is_unsafe_tried=self.is_unsafe_tried,
             timing=self.timing,
-            proposer=None if self.proposer is None else self.proposer.command,
         )
 
 

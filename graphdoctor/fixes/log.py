@@ -305,10 +305,6 @@ class TrialLog:
             reason=self._reason(self._place(finding, program)),
         )
 
-    def why_left(self, finding: Finding, state: State) -> str:
-        """Why a finding that a state's program has is still there."""
-        return self._reason(self._place(finding, state.program))
-
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)
         tried = [entry.tried for entry in self._entries if entry.place == place]

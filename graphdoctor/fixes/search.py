@@ -18,12 +18,10 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedPatch, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
-from graphdoctor.facts.proposals import FailedProposal
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
-from graphdoctor.fixes.diffs import DiffError
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
@@ -36,7 +34,6 @@ from graphdoctor.fixes.patch import (
     diff_text,
     with_fixes,
 )
-from graphdoctor.fixes.proposals import Proposer, edit_request
 from graphdoctor.fixes.trials import INDUCTOR, Check, Numbers, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
@@ -186,16 +183,11 @@ class _Rounds:
         if not self._options.is_tried:
             return self._suggested(base, "not_requested")
         found = self._open(base)
-        is_asked = self._options.proposer is not None and treated_findings(
-            base.observed, self._options.selection
-        )
-        if not found and self._repeated is None and not is_asked:
+        if not found and self._repeated is None:
             return self._treated(base, base)
         if check is not None:
             check(self._writable([fix for options in found for fix in options.fixes], recording))
-        wanted = {
-            options.finding.fingerprint for options in (options_of_base if is_asked else found)
-        }
+        wanted = {options.finding.fingerprint for options in found}
         has_inductor = self._options.is_timed or self._trials.backend == INDUCTOR
         self._trials.replays.prepare(INDUCTOR if has_inductor else EAGER)
         untouched = self._trials.run_untouched(base.observed, wanted)
@@ -220,7 +212,6 @@ class _Rounds:
                 )
             best = self._contained(best)
             best = self._last = self._without_slow(untouched, best)
-            best = self._last = self._proposed(best)
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
             if self._options.is_timed and best.applied:
@@ -633,89 +624,6 @@ class _Rounds:
             return found
         self._log.take_back(fixes, verdict, reason)
         return start
-
-    # Edits that others wrote.
-
-    def _proposed(self, best: State) -> State:
-        """The best program with edits that the proposer wrote for what is left, and what more
-        rounds make of it.
-        """
-        proposer, asked = self._options.proposer, set[str]()
-        while proposer is not None:
-            left = treated_findings(best.observed, self._options.selection)
-            finding = next((one for one in left if one.fingerprint not in asked), None)
-            if finding is None or self._is_exhausted:
-                break
-            asked.add(finding.fingerprint)
-            found = self._proposed_for(finding, best, proposer)
-            if found is not None:
-                best = self._last = self._pruned(self._from(found)[0])
-        return best
-
-    def _proposed_for(self, finding: Finding, state: State, proposer: Proposer) -> State | None:
-        place, texts = (
-            self._log.shown_place(finding, state.program),
-            self._trials.texts_of(state.program),
-        )
-        request = edit_request(
-            state.observed.diagnosis,
-            finding,
-            self._trials.root,
-            texts.__getitem__,
-            self._log.why_left(finding, state),
-        )
-        sent = {self._trials.root / one.file for one in request.functions}
-        if not sent:
-            self._trials.notes.append(
-                f"nothing was proposed for {place}: none of your own functions leads to it"
-            )
-            return None
-        failed = list[FailedProposal]()
-        for number in range(1, proposer.rounds + 1):
-            self._trials.on_phase(
-                f"asking {proposer.command} about {place}, round {number} of {proposer.rounds}"
-            )
-            asked = request.replace(round=number, rounds=proposer.rounds, earlier=tuple(failed))
-            try:
-                changes = proposer.ask(
-                    asked, self._trials.root, {path: texts[path] for path in sent}
-                )
-            except DiffError as error:
-                failed.append(FailedProposal(diff=None, verdict="failed", reason=error.reason))
-                continue
-            title = f"Proposed by {proposer.command}{f', try {number}' if number > 1 else ''}"
-            fix = Candidate(
-                title, "code", is_safe=False, targets=(finding.fingerprint,), edits=changes
-            )
-            for change in changes:
-                self._trials.originals.setdefault(change.path, change.before)
-            self._number += 1
-            trial = _Trial(fix, [finding])
-            [observed] = self._try([trial], state, f"{self._number}.proposed")
-            judged = self._held(self._judged(finding, trial, state, observed), fix, state)
-            self._log.note(finding, fix, state, self._number, judged=judged, after=observed)
-            if judged.verdict in WORKING:
-                self._log.apply([fix], self._number)
-                return state.joined(
-                    [fix],
-                    observed,
-                    mended_count=1,
-                    is_outweighed=not self._outweighed.isdisjoint([fix]),
-                )
-            attacked = attacked_in(observed.recording)
-            worst = attacked and attacked.worst
-            failed.append(
-                FailedProposal(
-                    diff=self._diff(changes),
-                    verdict=judged.verdict,
-                    reason=judged.reason or judged.verdict,
-                    repeat=worst.code if worst else None,
-                )
-            )
-        self._trials.notes.append(
-            f"{proposer.command} proposed nothing for {place} that holds: {failed[-1].reason}"
-        )
-        return None
 
     def _held(self, judged: Judgment, fix: Candidate, state: State) -> Judgment:
         """What a trial means once the user's backend and the clock were asked, too."""

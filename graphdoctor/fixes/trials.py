@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -482,10 +482,6 @@ class Trials:
     def _texts(self, program: Program) -> dict[Path, bytes]:
         return {**self.originals, **program.content}
 
-    def texts_of(self, program: Program) -> Mapping[Path, bytes]:
-        """The files of a program; one that was never looked at is read from disk."""
-        return _Texts(self._texts(program))
-
     def lines_not_run(self, fix: Candidate) -> NotRun:
         """What an edit of the untouched program changes in functions, without what the calls or
         other inputs run.
@@ -603,13 +599,6 @@ class NotRun:
 
     places: tuple[str, ...]
     is_all: bool
-
-
-class _Texts(dict[Path, bytes]):
-    """Files by their paths, those on disk too."""
-
-    def __missing__(self, path: Path) -> bytes:
-        return path.read_bytes()
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.cure import CureReport
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, EditRequest
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.values import unknown
@@ -40,7 +39,7 @@ KINDS: dict[type[Fact], str] = {
 DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {
     "proposal": EditRequest
 }
-"""The same by the first word of its name, and what a proposer is sent."""
+"""The same by the first word of its name, and what the author of an edit gets over MCP."""
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
