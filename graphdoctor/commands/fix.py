@@ -43,7 +43,7 @@ from graphdoctor.views.words import applied_snippets
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
-    from graphdoctor.fixes.search import SearchResult
+    from graphdoctor.fixes.patch import SearchResult
 
 
 @with_options(formats=FIXES.names)
@@ -81,6 +81,10 @@ def fix(
     from graphdoctor.fixes.kept import KeptFixes, interrupted_fixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
+    if proposer is not None:
+        raise GraphDoctorError(
+            "--proposer was removed.", hint="Check an edit with: graphdoctor try PATCH.diff TARGET"
+        )
     _refuse_conflicts(common, given, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
     settings, output = begin(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
@@ -149,10 +153,6 @@ def fix(
 def _refuse_conflicts(
     common: CommonOptions, given: Given, *, is_applied: bool, is_diff: bool, is_tried: bool
 ) -> None:
-    if "proposer" in given:
-        raise GraphDoctorError(
-            "--proposer was removed.", hint="Check an edit with: graphdoctor try PATCH.diff TARGET"
-        )
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:

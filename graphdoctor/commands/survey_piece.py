@@ -297,7 +297,8 @@ class _Worker:
         return diagnose_recording(self._recording, needs=needs)
 
     def _treat(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.fixes.kept import SearchOptions, try_fixes
+        from graphdoctor.fixes.kept import try_fixes
+        from graphdoctor.fixes.patch import SearchOptions
         from graphdoctor.rules.diagnosis.selection import Selection
 
         diagnosis = self._diagnosis

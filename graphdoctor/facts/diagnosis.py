@@ -10,15 +10,13 @@ from . import shared
 from .base import Document, Fact
 from .counts import Counts
 from .ddp import DdpSplit
-from .fixes import FixKind, SnippetPlace, Verdict
+from .fixes import Fix
 from .kernels import CudaGraphSkip
 from .recompiles import GuardChange
 from .recording import BreakEffect, BreakReason, Frame, Graph, GraphInput, Recording
-from .run import Setting
 from .spec import FailOn
 from .stack import Origin, StackEntry
 from .stages import GraphStages
-from .trials import Attacked, Comparison
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth
@@ -74,34 +72,6 @@ class Location(Fact):
     def shown(self) -> str:
         """The place to show: ``shown_file`` and the line."""
         return f"{self.shown_file}:{self.line}"
-
-
-class Fix(Fact):
-    """A suggestion."""
-
-    title: str
-    kind: FixKind
-    """What it changes: the source, a torch setting, or how the target is compiled and called."""
-    snippet: str | None = None
-    """Python to write: it parses, and every name in it can be read at ``place``. None if words have
-    to do."""
-    place: SnippetPlace | None = None
-    """Where ``snippet`` goes; None without one."""
-    is_safe: bool = False
-    """Whether results stay the same for every input, according to the rule's page."""
-    verdict: Verdict = "not tried"
-    reason: str | None = None
-    """Why, or why it was not tried; a clause."""
-    setting: Setting | None = None
-    """The torch setting that ``snippet`` applies; None if it is anything else."""
-    diff: str | None = None
-    """The edit as a unified diff; None if there is none."""
-    compared: Comparison | None = None
-    """The results of its trial compared with those of the unmodified program without
-    torch.compile."""
-    attacked: Attacked | None = None
-    """What other inputs showed; None if none were tried."""
-    source: str | None = None
 
 
 class Effects(Fact):
@@ -216,6 +186,12 @@ class Finding(Fact):
             self.is_consequence,
             not self.is_unsettling,
         )
+
+    @property
+    def is_treatable(self) -> bool:
+        """Whether ``fix`` looks for something to try for it."""
+        skip = self.cuda_graph_skip
+        return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
 
     @property
     def site(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, code_fix
 
 _EMPTY_HINTS = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.toolkit import (
     BreakRule,

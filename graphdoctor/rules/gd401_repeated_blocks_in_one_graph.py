@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphdoctor.facts.command import block_lines
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.toolkit import (
     Matches,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.kernels import CudaGraphFunction
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,

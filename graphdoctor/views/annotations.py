@@ -23,7 +23,8 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Location, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times

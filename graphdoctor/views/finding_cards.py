@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
-from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
+from graphdoctor.facts.fixes import WORKING, Fix, TriedFix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
 from graphdoctor.views import words

@@ -13,7 +13,8 @@ from typing import Any
 from graphdoctor.facts import links
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Location, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES

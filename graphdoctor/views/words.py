@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from graphdoctor.facts.comparison import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix, Location
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.fixes import Fix, PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import (

@@ -23,8 +23,8 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import search as engine
 from graphdoctor.fixes.options import Sources
-from graphdoctor.fixes.patch import Candidate, FileChange, Options
-from graphdoctor.fixes.search import SearchOptions, SearchResult, search
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, SearchOptions, SearchResult
+from graphdoctor.fixes.search import search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup

@@ -15,7 +15,8 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.rules.gate.baseline import entries_of
 from tests.factories import (
     LOOP,

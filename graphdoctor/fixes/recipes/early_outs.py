@@ -65,12 +65,14 @@ def _leaving(place: Place) -> tuple[cst.If, Sequence[cst.BaseStatement]]:
     unclear = "no early `return`, `break` or `continue` depends on the value"
     if isinstance(place.statement, cst.If):
         return place.statement, ()
-    line = need(place.statement, cst.SimpleStatementLine, unclear)
-    block = need(place.source.parent(line), cst.IndentedBlock, unclear)
+    line = need(place.statement, cst.SimpleStatementLine, unclear, "elsewhere")
+    block = need(place.source.parent(line), cst.IndentedBlock, unclear, "elsewhere")
     at = block.body.index(line) + 1
-    choice = need(block.body[at] if at < len(block.body) else None, cst.If, unclear)
+    choice = need(block.body[at] if at < len(block.body) else None, cst.If, unclear, "elsewhere")
     names = set_names(line)
-    decline_if(len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear)
+    decline_if(
+        len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear, "elsewhere"
+    )
     known = Names(place.source, place.scope)
     return choice, [line] if all(
         known.is_only_in(name, [line, choice.test]) for name in names

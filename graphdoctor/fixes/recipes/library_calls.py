@@ -345,7 +345,7 @@ def sort_in_graph(place: Place) -> Edit:
     sorts = [
         call for call in found if isinstance(call, cst.Call) and matchers.matches(call, _IS_SORT)
     ]
-    call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once")
+    call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once", "another_line")
     title = "Sort the tensors in the graph"
     if isinstance(call.func, cst.Attribute):
         line = need(source.parent(call), cst.Expr, "what it sorts isn't a variable")

@@ -69,7 +69,7 @@ def loop_outside(place: Place) -> Edit:
     around = around[: around.index(function)]
     loop = next((node for node in around if isinstance(node, _Loop)), None)
     if loop is None:
-        raise DeclinedError("no loop is around the line")
+        raise DeclinedError("no loop is around the line", "another_line")
     blocks = [node for node in around[around.index(loop) :] if not isinstance(node, cst.BaseSuite)]
     if not all(isinstance(block, _Block) for block in blocks):
         raise DeclinedError("the loop is in a `try`, `match` or `else`")
@@ -111,7 +111,7 @@ def grad_outside(place: Place) -> Edit:
         for call in calls_in(place.statement)
         if source.dotted_name(call) == "torch.autograd.grad"
     ]
-    decline_if(not calls, "the line doesn't call `torch.autograd.grad`")
+    decline_if(not calls, "the line doesn't call `torch.autograd.grad`", "another_line")
     body = need(function.body, cst.IndentedBlock, "the function's body is on one line").body
     decline_if(
         all(line is not place.statement for line in body), "the line isn't in the function's body"

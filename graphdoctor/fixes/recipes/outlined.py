@@ -196,8 +196,8 @@ def narrow_lock(place: Place) -> Edit:
     into a tensor that the variables hold.
     """
     source = place.source
-    block = need(place.statement, cst.With, "the line doesn't begin a `with`")
-    body = need(block.body, cst.IndentedBlock, "the line doesn't begin a `with`")
+    block = need(place.statement, cst.With, "the line doesn't begin a `with`", "another_line")
+    body = need(block.body, cst.IndentedBlock, "the line doesn't begin a `with`", "another_line")
     name = source.free_name(f"_{place.function.name.value.strip('_')}_with")
     lock = _lock(place, block)
     narrowed = _narrowed(source, block, body)

@@ -52,7 +52,7 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
             f"{title} and use `torch.no_grad()`" if changes else title, check, *changes
         )
     is_about_it = any(change.kind == "inference_mode" for change in place.finding.changes)
-    decline_if(not is_about_it, "inference mode isn't what changed")
+    decline_if(not is_about_it, "inference mode isn't what changed", "another_line")
     decline_if(not changes, "inference mode is entered in another file")
     return place.edit("Use `torch.no_grad()` in place of `torch.inference_mode()`", *changes)
 
@@ -85,12 +85,14 @@ def _without_check(place: Place) -> tuple[Change, str]:
     """
     source, unclear = place.source, "torch doesn't point to a check for inference mode"
     if place.expression is not None:
-        asked = need(place.expression, cst.Call, unclear)
+        asked = need(place.expression, cst.Call, unclear, "elsewhere")
     else:
         asked = only(
-            [call for call in calls_in(place.statement) if called(call) in _CHECKS], unclear
+            [call for call in calls_in(place.statement) if called(call) in _CHECKS],
+            unclear,
+            "elsewhere",
         )
-    decline_if(called(asked) not in _CHECKS, unclear)
+    decline_if(called(asked) not in _CHECKS, unclear, "elsewhere")
     title = f"Remove the check `{source.code(asked)}`"
     node: cst.BaseExpression = asked
     is_no = True
@@ -146,7 +148,8 @@ def remove_disable(place: Place) -> Edit:
     """
     if place.expression is not None:
         change, name = _enabled(
-            place.source, need(place.expression, cst.Call, "torch doesn't point to a call")
+            place.source,
+            need(place.expression, cst.Call, "torch doesn't point to a call", "elsewhere"),
         )
     else:
         found = [
@@ -277,7 +280,9 @@ def remove_graph_break(place: Place) -> Edit:
     )
     small = found[0] if found else place.small_statement
     decline_if(
-        not matchers.matches(small, _BREAKS), "the line isn't a call that only breaks the graph"
+        not matchers.matches(small, _BREAKS),
+        "the line isn't a call that only breaks the graph",
+        "another_line",
     )
     decline_if(place.source.function_of(small) is None, "the call isn't in a function")
     name = place.source.code(small.value.func)  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ def trace_backward(place: Place) -> Edit:
         need(place.statement, cst.SimpleStatementLine, "the line begins a compound statement"),
     )
     calls = [call for call in calls_in(line) if called(call) == "backward"]
-    decline_if(not calls, "the line doesn't call `backward()`")
+    decline_if(not calls, "the line doesn't call `backward()`", "another_line")
     is_alone = len(line.body) == 1 and matchers.matches(
         line.body[0], matchers.Expr(matchers.Call(args=[]))
     )

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Location
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative

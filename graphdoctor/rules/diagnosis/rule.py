@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from graphdoctor.facts.ddp import DdpSplit
-from graphdoctor.facts.diagnosis import Effects, Fix, Severity
+from graphdoctor.facts.diagnosis import Effects, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.python_code import parsed

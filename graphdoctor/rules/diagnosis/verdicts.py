@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Companion, Finding, Fix
-from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, Verdict
+from graphdoctor.facts.diagnosis import Companion, Finding
+from graphdoctor.facts.fixes import WORKING, Fix, Treatment, TriedFix, Verdict
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf

@@ -13,8 +13,8 @@ from lsprotocol import types
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.bench import EAGER
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
-from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Severity
+from graphdoctor.facts.fixes import WORKING, Fix
 from graphdoctor.facts.links import rule_url
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative

@@ -28,9 +28,8 @@ from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import duration, factor_text
-from graphdoctor.fixes.kept import SearchOptions, try_fixes
-from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.search import SearchResult
+from graphdoctor.fixes.kept import try_fixes
+from graphdoctor.fixes.patch import FileChange, SearchOptions, SearchResult
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.reasons import Look, look_at, reasons

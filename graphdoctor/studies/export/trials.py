@@ -14,9 +14,9 @@ from pathlib import Path
 import libcst as cst
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, WayStatus
-from graphdoctor.facts.fixes import TriedFix, Verdict
+from graphdoctor.facts.fixes import Fix, TriedFix, Verdict
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.extraction import splits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import Verdict
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import Fix, Verdict
 from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
 from graphdoctor.rules.diagnosis.verdicts import with_replays
 from tests.each import for_each

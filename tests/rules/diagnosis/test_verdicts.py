@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import DeclinedEdits, Fix, Treatment, TriedFix
 from graphdoctor.facts.run import Setting
 from tests.factories import (
     change,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.export import (
     DynamicShapes,
     ExportBlocker,
@@ -12,7 +12,7 @@ from graphdoctor.facts.export import (
     ExportReport,
     ExportWay,
 )
-from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.fixes import Fix, TriedFix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
 from tests.studies.bench.reports import EXACT, report
 

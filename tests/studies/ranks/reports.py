@@ -6,7 +6,8 @@ from dataclasses import MISSING
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.job import Job, RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark
 from graphdoctor.facts.recording import Environment, TargetInfo
