@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.api.report import Report
     from graphdoctor.errors import GraphDoctorError
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "explain",

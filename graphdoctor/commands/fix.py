@@ -39,6 +39,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import ChangeKind
 from graphdoctor.views.fixes import outcome
 from graphdoctor.views.formats import FIXES
+from graphdoctor.views.reasons import left_text, reason_text
 from graphdoctor.views.words import applied_snippets
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def fix(
             else replace(asked, earlier=interrupted_fixes(request, settings.store))
         )
         if asked.earlier and not common.quiet:
-            say("Going on with what was verified before the interrupt.")
+            say("Resuming with fixes verified before the interrupt.")
 
         def report(folder: Path) -> None:
             if output.is_text and not is_diff:
@@ -250,6 +251,6 @@ def _print_rest(treatment: Treatment) -> None:
     for _, snippet in applied_snippets(treatment, is_by_hand=True):
         say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:
-        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left.reason}")
+        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left_text(left)}")
     for note in treatment.notes:
-        say(f"Note: {note}")
+        say(f"Note: {reason_text(note)}")

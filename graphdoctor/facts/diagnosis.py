@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from . import shared
 from .base import Document, Fact
 from .counts import Counts
-from .ddp import DdpSplit
 from .fixes import Fix
+from .guards import GuardChange
 from .kernels import CudaGraphSkip
-from .recompiles import GuardChange
-from .recording import BreakEffect, BreakReason, Frame, Graph, GraphInput, Recording
+from .picture import Picture
+from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, GraphInput, Recording
 from .spec import FailOn
 from .stack import Origin, StackEntry
 from .stages import GraphStages
@@ -317,3 +317,17 @@ class EditRequest(Document):
     """Inputs of the graphs that end at the finding: dtypes and shapes that the calls had."""
     calls: tuple[str, ...] = ()
     """The arguments of the calls that were made, each once."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A diagnosis, ready to be written in any format.
+
+    Args:
+        diagnosis: Findings, counts and facts.
+        picture: Graphs, phases and calls to draw; None if it wasn't read, see
+            ``Format.needs_picture``.
+    """
+
+    diagnosis: Diagnosis
+    picture: Picture | None = None

@@ -205,6 +205,7 @@ ReasonKind = Literal[
     "not_repeatable",
     "fails_in_eager",
     "fails_in_second_eager",
+    "unprovable",
     "no_float64",
 ]
 """Why something was judged as it was, or what limits a verdict. ``and`` to ``gone_but`` join their
@@ -241,6 +242,9 @@ class Fix(Outcome):
     """A suggestion."""
 
     title: str
+    condition: str | None = None
+    """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it
+    always does."""
     kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None

@@ -18,13 +18,11 @@ from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import FixKind, SnippetPlace, Treatment, TrialChoices, TriedFix
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.spec import Timing
-from graphdoctor.facts.stack import relative
+from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 

@@ -225,7 +225,7 @@ class Trials:
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
             self.settle()
         if kinds := self.reference.unprovable:
-            self.notes.append(Reason(kind="unstable", values=tuple(sorted(kinds))))
+            self.notes.append(Reason(kind="unprovable", values=tuple(sorted(kinds))))
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:

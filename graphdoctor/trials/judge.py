@@ -268,6 +268,11 @@ class Verdict:
     reason: Reason | None
     change: RunChange = field(default_factory=RunChange)
 
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reason, if there is one."""
+        return () if self.reason is None else (self.reason,)
+
 
 class Reference:
     """The program without torch.compile: twice as it is, the first time ``measured``, and once in

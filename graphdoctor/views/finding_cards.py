@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
+from graphdoctor.views.reasons import UNTRIED, reasons_text
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
@@ -121,7 +122,7 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
         at = Note((place, " in ", Span(location.function, "code")), "dim")
         yield Row("at", at, show="long" if names else "always")
     for number, fix in enumerate(words.worth_trying(finding.fixes)):
-        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
+        yield Row("try", Note(words.fix_text(fix), "good"), show="long" if number else "always")
         if fix.snippet is not None:
             where = () if fix.place is None else (Note(f"{words.place_text(fix.place)}:", "dim"),)
             yield Row("", (*where, Code(fix.snippet)), show="long")
@@ -305,19 +306,24 @@ def verdict_label(verdict: Verdict) -> str:
     return _LABELS.get(verdict, verdict)
 
 
-def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
+def fix_parts(fix: Fix) -> tuple[Block, ...]:
     """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
     goes.
     """
     found: list[Block] = [
-        Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)
+        Note(
+            words.fix_text(fix),
+            "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None,
+        )
     ]
+    cause = fix.untried_cause if isinstance(fix, TriedFix) else None
+    why = reasons_text(fix.reasons) if cause is None else UNTRIED[cause]
     if fix.verdict == "changes results":
-        found.append(Note(f"results differ: {fix.reason}", "bad"))
+        found.append(Note(f"results differ: {why}", "bad"))
         if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:
             found.append(Code(worst.code))
-    elif fix.reason:
-        found.append(Note(fix.reason, "dim"))
+    elif why:
+        found.append(Note(why, "dim"))
     if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):
         found.append(Note(same, "dim"))
     show: Show = (
@@ -326,7 +332,7 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     if fix.diff:
         found.append(Diff(fix.diff, show=show))
     elif fix.snippet:
-        if (place := fix.snippet_place if isinstance(fix, TriedFix) else fix.place) is not None:
+        if (place := fix.place) is not None:
             found.append(Note(f"{words.place_text(place)}:", "dim", show=show))
         found.append(Code(fix.snippet, show=show))
     return tuple(found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.following import (
     BreakSeen,
     LogBegun,
@@ -15,7 +16,6 @@ from graphdoctor.facts.following import (
     Seen,
     SoFar,
 )
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import (
@@ -28,6 +28,7 @@ from graphdoctor.facts.wording import (
 )
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.views.reasons import reason_text
 from graphdoctor.views.words import measured_speed
 
 _NARROW = 50
@@ -89,7 +90,11 @@ def decided_text(trial: DecidedTrial) -> str:
 
 def timed_text(timed: TimedPrograms) -> str:
     """What a timing showed: ``timing 2 · inductor · 1.7x faster``, with a multiplication sign."""
-    shown = f"not timed: {timed.reason}" if timed.times is None else measured_speed(timed.times)
+    shown = (
+        measured_speed(timed.times)
+        if timed.times is not None
+        else f"not timed: {reason_text(timed.reason) if timed.reason else ''}"
+    )
     return f"timing {timed.number} · {timed.backend} · {shown}"
 
 

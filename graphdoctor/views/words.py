@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.trials import TEXTS
 from graphdoctor.facts.wording import (
     UNCHANGED,
     counted,
     duration,
+    join_texts,
     kind_text,
     listed,
     names,
@@ -26,14 +27,14 @@ from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.facts.comparison import Side
+    from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import Fix, PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.guards import GuardChange
     from graphdoctor.facts.profile import ProfileReport
-    from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import (
         CaptureGap,
         Environment,
@@ -376,6 +377,11 @@ def cost_text(cost: Cost) -> str:
     return ", ".join(parts)
 
 
+def fix_text(fix: Fix) -> str:
+    """A suggestion, and when it holds."""
+    return join_texts(", ", fix.title, fix.condition)
+
+
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
     """The suggestions that no trial has ruled out, in their order."""
     return [
@@ -408,7 +414,7 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
     """
     settings = () if is_by_hand and treatment.settings_file is not None else treatment.settings
     places = {
-        fix.snippet: fix.snippet_place
+        fix.snippet: fix.place
         for fix in treatment.tried
         if fix.is_applied and fix.snippet is not None
     }

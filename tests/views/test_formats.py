@@ -17,9 +17,9 @@ import pytest
 from rich.console import Console
 
 from graphdoctor.facts.check import Budget
-from graphdoctor.facts.diagnosis import EditRequest
+from graphdoctor.facts.diagnosis import EditRequest, Result
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.comparison import compare

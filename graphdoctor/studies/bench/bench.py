@@ -55,6 +55,7 @@ from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import reasons_text
 
 _FOLDER = "bench"
 """Below a recording: the recordings of its variants."""
@@ -277,13 +278,14 @@ class _Bench:
         self._keep_gaps(shown.name, recording)
         self.recordings[shown.name] = str(self.folder / name)
         status, reason = shown.status, shown.reason
+        why = reasons_text(judged.reasons)
         if recording.exit.reason != "finished":
             # It ran as its user runs it, and not under our eyes: what it computes is unknown.
-            reason = f"its results weren't compared: {judged.reason}" if status == "ok" else reason
+            reason = f"its results weren't compared: {why}" if status == "ok" else reason
         elif judged.correct is None:
-            reason = judged.reason or reason
+            reason = why or reason
         elif judged.correct is False and status == "ok":
-            status, reason = "wrong", judged.reason
+            status, reason = "wrong", why
         variant = replace(
             shown,
             status=status,

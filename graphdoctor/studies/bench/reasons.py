@@ -23,7 +23,7 @@ from graphdoctor.rules.gd401_repeated_blocks_in_one_graph import RepeatedBlocksI
 from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
 from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
-from graphdoctor.trials.judge import Reference, Verdict, clause
+from graphdoctor.trials.judge import Reference, Verdict, failure_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program
 
@@ -111,7 +111,7 @@ def look_at(
     diagnosis = diagnose_recording(
         folder / name, None, Needs(guards=True), eager_kernels=beside
     ).diagnosis
-    verdict = Verdict(None, None, clause(recording.exit.message))
+    verdict = Verdict(None, None, failure_of(recording))
     if recording.exit.reason == "finished":
         verdict = reference.judge(recording, program, name, **given)
     if any(finding.code == SlowerKernels.code for finding in diagnosis.findings):

@@ -34,6 +34,7 @@ from graphdoctor.studies.bench.switches import (
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import reasons_text
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""
@@ -302,7 +303,8 @@ class _Following:
             verdict = subject.reference.judge(recording, program, name, spec=spec)
             # From now on, every run draws its random numbers so.
             self.numbers = self.numbers.joined(verdict.change)
-            outcome, reason = "wrong" if verdict.correct is False else "ok", verdict.reason
+            outcome = "wrong" if verdict.correct is False else "ok"
+            reason = reasons_text(verdict.reasons)
         parts = recording.replay.parts if recording.replay else ()
         result = StageResult(name=stage, without=without, outcome=outcome, reason=reason)
         return _Tried(result, parts, recording.exit.error_type)

@@ -52,6 +52,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.views.measures import is_too_noisy, seconds_text
+from graphdoctor.views.reasons import reasons_text
 
 _CACHES = "caches"
 _QUICKER = 0.8
@@ -92,7 +93,11 @@ class Way:
             return variant
         variant = replace(variant, correct=look.verdict.correct, findings=look.findings)
         is_wrong = look.verdict.correct is False and variant.status == "ok"
-        return replace(variant, status="wrong", reason=look.verdict.reason) if is_wrong else variant
+        return (
+            replace(variant, status="wrong", reason=reasons_text(look.verdict.reasons))
+            if is_wrong
+            else variant
+        )
 
     @property
     def is_usable(self) -> bool:
@@ -226,7 +231,12 @@ class Search:
                 return way, "no gain", None, ratio
         look = self._look(way)
         if not look.verdict.correct:
-            return way, "wrong", look.verdict.reason or "its results couldn't be compared", ratio
+            return (
+                way,
+                "wrong",
+                reasons_text(look.verdict.reasons) or "its results couldn't be compared",
+                ratio,
+            )
         return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:

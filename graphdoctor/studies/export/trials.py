@@ -16,7 +16,7 @@ import libcst as cst
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, WayStatus
-from graphdoctor.facts.fixes import Fix, TriedFix, Verdict
+from graphdoctor.facts.fixes import Fix, Reason, TriedFix, Verdict
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.extraction import splits
@@ -42,7 +42,7 @@ class _Trial:
     proposal: Candidate
     attempt: Attempt
     verdict: Verdict
-    reason: str | None
+    reasons: tuple[Reason, ...]
 
 
 @dataclass
@@ -224,11 +224,11 @@ class ExportTrials:
         return one.proposal.tried(
             finding,
             self._exporter.root,
-            place=self._original(finding, program).location.shown,
+            finding_place=self._original(finding, program).location.shown,
             round=number,
             is_on_untouched=number == 1,
             verdict=one.verdict,
-            reason=one.reason,
+            reasons=one.reasons,
             recording=one.attempt.observed.name,
         )
 
@@ -244,19 +244,22 @@ class ExportTrials:
 
     def _judged(
         self, finding: Finding, attempt: Attempt, program: Program
-    ) -> tuple[Verdict, str | None]:
+    ) -> tuple[Verdict, tuple[Reason, ...]]:
         left = attempt.blocker
         if left is None:
-            return _VERDICTS[attempt.status], attempt.reason
+            said = attempt.reason
+            reasons = () if said is None else (Reason(kind="message", values=(said,)),)
+            return _VERDICTS[attempt.status], reasons
         if left.fingerprint == finding.fingerprint:
-            return "no effect", "torch stops there all the same"
-        return "moved", f"torch then stops at {self._original(left, program).location.shown}"
+            return "no effect", (Reason(kind="stops_there"),)
+        place = self._original(left, program).location.shown
+        return "moved", (Reason(kind="stops_at", values=(place,)),)
 
     @staticmethod
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
         """A blocker once the export succeeds: what was kept on the way is verified too."""
         tried = tuple(
-            replace(fix, verdict="verified", reason=None)
+            replace(fix, verdict="verified", reasons=())
             if fix.verdict == "moved" and fix.title == kept.title
             else fix
             for fix in blocker.tried

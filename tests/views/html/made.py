@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
@@ -23,7 +23,6 @@ from graphdoctor.facts.picture import (
     StageNode,
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.views.formats import DIAGNOSIS
 from tests.factories import (
     FILE,
