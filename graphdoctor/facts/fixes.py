@@ -226,12 +226,28 @@ class Reason(Fact):
     """Times of the call; None if it isn't about these."""
 
 
+def because(
+    kind: ReasonKind, *details: str | float | Reason | Difference | PairedTime | None
+) -> Reason:
+    """Make a reason of the values, parts, difference and times that it names."""
+    parts = tuple(detail for detail in details if isinstance(detail, Reason))
+    return Reason(
+        kind=kind,
+        values=tuple(detail for detail in details if isinstance(detail, (str, int, float))),
+        parts=parts,
+        difference=next((item for item in details if isinstance(item, Difference)), None),
+        times=next((item for item in details if isinstance(item, PairedTime)), None),
+    )
+
+
 class Outcome(Fact):
     """What trials showed of a change."""
 
     verdict: Verdict = "not tried"
     reasons: tuple[Reason, ...] = ()
-    """Why, or why it wasn't tried."""
+    """Why."""
+    untried_cause: UntriedCause | None = None
+    """Why it wasn't tried; None if it was, or nobody asked."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
     attacked: Attacked | None = None
@@ -290,8 +306,6 @@ class TriedFix(Fix, TrialOutcome):
     """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
     is_on_untouched: bool
     """Whether it was tried on the unmodified program, without other fixes."""
-    untried_cause: UntriedCause | None = None
-    """Why it wasn't tried; None if it was."""
     before: Counts | None = None
     """Counts of the program that it was tried on; None if not tried."""
     times: tuple[PairedTime, ...] = ()

@@ -13,10 +13,10 @@ from graphdoctor.facts.fixes import (
     ColdCompile,
     LeftFinding,
     PairedTime,
-    Reason,
     TriedFix,
     UntriedCause,
     Verdict,
+    because,
 )
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, Options
@@ -180,7 +180,7 @@ class TrialLog:
         left = _fingerprints(state)
         for entry in self._applied:
             if entry.tried.verdict == "moved" and left.isdisjoint(entry.instead):
-                until = Reason(kind="until_others", parts=entry.tried.reasons)
+                until = because("until_others", *entry.tried.reasons)
                 entry.update(verdict="verified", reasons=(until,))
 
     def has_moved_break(self, state: State) -> bool:
@@ -265,7 +265,7 @@ class TrialLog:
         applied = {entry.mark for entry in self._applied}
         for entry in self._entries:
             if entry.mark not in applied and entry.tried.verdict in WORKING:
-                reason = Reason(kind="runs_elsewhere", values=(entry.tried.backend or "", backend))
+                reason = because("runs_elsewhere", entry.tried.backend or "", backend)
                 entry.update(verdict="unproven", reasons=(reason,))
 
     def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:

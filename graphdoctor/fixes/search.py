@@ -27,6 +27,7 @@ from graphdoctor.facts.fixes import (
     TriedPatch,
     UntriedCause,
     Verdict,
+    because,
 )
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
@@ -162,7 +163,7 @@ class _Search:
         if not self._options_for(base) and self._repeated is None:
             return self._treated()
         if self._recording.exit.reason != "finished":
-            self._trials.notes.append(Reason(kind="unfinished"))
+            self._trials.notes.append(because("unfinished"))
             return self._suggested("unfinished_run")
         if not self._options.is_tried:
             return self._suggested("not_requested")
@@ -183,10 +184,10 @@ class _Search:
                 self._time_all(self._best)
             return self._treated()
         except KeyboardInterrupt:
-            self._trials.notes.append(Reason(kind="interrupted"))
+            self._trials.notes.append(because("interrupted"))
             is_checked = self._backend.known(self._best.program) is not None
             if self._best.applied and self._backend.is_another and not is_checked:
-                self._doubt(self._best, (Reason(kind="not_run_there"),))
+                self._doubt(self._best, (because("not_run_there"),))
             result = self._treated()
             self.result = replace(result, treatment=result.treatment.replace(is_interrupted=True))
             raise
@@ -225,7 +226,7 @@ class _Search:
         while open_options := self._open(states[-1]):
             if self._round >= _MAX_ROUNDS or self._is_exhausted:
                 values = self._round, self._trials.replays.count
-                self._trials.notes.append(Reason(kind="bounded", values=values))
+                self._trials.notes.append(because("bounded", *values))
                 break
             self._round += 1
             following = self._run_round(states[-1], open_options)
@@ -238,7 +239,7 @@ class _Search:
         settled = [at for at, state in enumerate(states) if not self._log.has_moved_break(state)]
         at = min(settled or [0], key=lambda index: (states[index].score, index))
         if at + 1 < len(states):
-            self._take_back_worse(*states[at : at + 2], states[-1])
+            self._take_back_worse(states[at], states[at + 1], states[-1])
         return states[at], len(states) > 1
 
     def _run_round(self, state: State, open_options: Sequence[Options]) -> State | None:
@@ -320,7 +321,7 @@ class _Search:
         if "verified" in verdicts:
             return judged
         left = judged.reasons[0].parts[0]
-        untimed = Reason(kind="and", parts=(left, Reason(kind="call_untimed")))
+        untimed = because("and", left, because("call_untimed"))
         return replace(judged, verdict="unproven", reasons=(untimed,))
 
     def _judge(self, finding: Finding, trial: _Trial, state: State) -> Judgment:
@@ -330,10 +331,10 @@ class _Search:
         if judged.if_faster is not None:
             times, reasons = None, judged.reasons
             if is_moved := _moved_only(fix, state.observed.measures, observed.measures):
-                reasons = (Reason(kind="moved_out", parts=judged.reasons),)
+                reasons = (because("moved_out", *judged.reasons),)
             elif self._options.is_timed:
                 times = self._trials.confirmed(*_added(fix, state.program), faster)
-                reasons = (*reasons, Reason(kind="call_all_the_same", times=times))
+                reasons = (*reasons, because("call_all_the_same", times))
             if is_moved or times is not None:
                 self._outweighed.add(fix)
                 judged = replace(judged, verdict=judged.if_faster, reasons=reasons)
@@ -418,7 +419,7 @@ class _Search:
                 break
             pruned = self._trials.run_without(fix, best, self._name_without())
             if pruned is not None:
-                self._log.take_back([fix], "no effect", (Reason(kind="needless"),))
+                self._log.take_back([fix], "no effect", (because("needless"),))
                 best = pruned
         return best
 
@@ -440,9 +441,7 @@ class _Search:
         how = made_worse(best.observed, last.observed)
         is_worse = is_less_compiled(last.score, best.score)
         self._log.take_back(
-            [blamed],
-            "makes it worse" if is_worse else "moved",
-            (Reason(kind="no_helping_fix", parts=(how,)),),
+            [blamed], "makes it worse" if is_worse else "moved", (because("no_helping_fix", how),)
         )
         self._log.take_back([fix for fix in last.fixes[count:] if fix is not blamed])
 
@@ -460,14 +459,14 @@ class _Search:
         self._best = self._untouched
 
     def _under(self, reasons: Reasons) -> Reasons:
-        return (Reason(kind="under", values=(self._backend.name,), parts=reasons),)
+        return (because("under", self._backend.name, *reasons),)
 
     def _without_failing(self, best: State, check: Check | None) -> State | None:
         if check is None or check.verdict == "verified":
             return None
         blamed, reasons = best.fixes[-1], self._under(check.reasons)
         if len(best.applied) > 1:
-            reasons = (Reason(kind="beside_others", parts=reasons),)
+            reasons = (because("beside_others", *reasons),)
             for fix, before in best.applied:
                 # Each is run beside the fixes of earlier rounds, so the first that fails is the
                 # one.
@@ -483,10 +482,8 @@ class _Search:
         sites = self._trials.sites(self._untouched, best)
         for fix in best.fixes:
             if again := self._log.broken_again(fix, sites):
-                instead = Reason(
-                    kind="breaks_instead", values=tuple(finding.site for finding in again)
-                )
-                beside = Reason(kind="beside_others", parts=(instead,))
+                instead = because("breaks_instead", *(finding.site for finding in again))
+                beside = because("beside_others", instead)
                 return self._back(best, fix, "moved", (beside,))
         return None
 
@@ -534,7 +531,7 @@ class _Search:
 
         def objection(program: Program) -> Reasons:
             is_faster = self._trials.confirmed(best.program, program, faster) is not None
-            return () if is_faster else (Reason(kind="call_not_faster"),)
+            return () if is_faster else (because("call_not_faster"),)
 
         self._is_containing = True
         more = self._with_more(best, objection, "no effect")
@@ -558,7 +555,7 @@ class _Search:
 
         def objection(program: Program) -> Reasons:
             times = self._trials.confirmed(Program(), program, plainly_slower)
-            return () if times is None else (Reason(kind="call_with_it", times=times),)
+            return () if times is None else (because("call_with_it", times),)
 
         return self._with_more(kept, objection, "makes it worse")
 
@@ -591,12 +588,8 @@ class _Search:
         self._note_times(best)
         if slow is None:
             return None
-        alone = Reason(kind="call_with_it", times=slow[1])
-        return (
-            slow[0],
-            alone,
-            alone if together is None else Reason(kind="call_with_all", times=together),
-        )
+        alone = because("call_with_it", slow[1])
+        return (slow[0], alone, alone if together is None else because("call_with_all", together))
 
     def _slow_first(self, best: State, times: PairedTime) -> tuple[Candidate, PairedTime]:
         """Halve to the first fix with which the call takes longer, beside those before it."""
@@ -632,7 +625,7 @@ class _Search:
         for pair in best.applied:
             self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)))
         if self._options.timing == "each" and len(best.applied) > _MAX_TIMED:
-            self._trials.notes.append(Reason(kind="few_timed", values=(_MAX_TIMED,)))
+            self._trials.notes.append(because("few_timed", _MAX_TIMED))
 
     # Compiling each of the modules that repeat by itself removes no break and no recompile, so
     # counts don't judge it: it must take less time to compile, with an empty cache, and the call
@@ -672,7 +665,7 @@ class _Search:
         )
         was, now = best.observed.measures, observed.measures
         if verdict == "verified" and now.frames_over_limit > was.frames_over_limit:
-            verdict, reasons = "makes it worse", (Reason(kind="block_over_limit"),)
+            verdict, reasons = "makes it worse", (because("block_over_limit"),)
         elif verdict == "verified" and self._backend.is_another:
             check = self._backend.check(after, drops_output=best.drops_output)
             verdict = check.verdict
@@ -684,19 +677,19 @@ class _Search:
         starts = [self._start_cold(before, after, f"cold-{number}") for number in (1, 2)]
         failures = [start.failure for pair in starts for start in pair if start.failure is not None]
         if failures:
-            reason = Reason(kind="cold_failure", values=(name,), parts=(failures[0],))
+            reason = because("cold_failure", name, failures[0])
             return Judgment("failed", (reason,)), None
         before_s, after_s = (
             min(start.compiling_s for start in side) for side in zip(*starts, strict=True)
         )
         cold = ColdCompile(backend=name, before_s=before_s, after_s=after_s)
-        took = Reason(kind="cold_compile", values=(before_s, after_s, name))
+        took = because("cold_compile", before_s, after_s, name)
         if not all(quick.is_quicker(slow) for slow, quick in starts):
             return Judgment("no effect", (took,)), cold
         times = self._trials.confirmed(before, after, slower) if self._options.is_timed else None
         if times is not None:
-            call = Reason(kind="call", times=times)
-            return Judgment("makes it worse", (Reason(kind="but", parts=(took, call)),)), cold
+            call = because("call", times)
+            return Judgment("makes it worse", (because("but", took, call),)), cold
         return Judgment("verified", (took,)), cold
 
     def _start_cold(self, before: Program, after: Program, name: str) -> list[_Start]:
@@ -722,7 +715,7 @@ class _Search:
         fix = Candidate(f"Apply {patch.name}", "code", is_safe=False, edits=patch.changes)
         tried = TriedPatch(name=patch.name, verdict="unproven")
         if self._recording.exit.reason != "finished":
-            reason = Reason(kind="unfinished_without")
+            reason = because("unfinished_without")
             return self._of_patch(tried.replace(reasons=(reason,)), fix)
         findings = treated_findings(self._base.observed, self._options.selection)
         if not self._run_untouched({finding.fingerprint for finding in findings}):
@@ -732,7 +725,7 @@ class _Search:
         places, is_none_run = trials.lines_not_run(fix)
         judged = self._judge_patch(after)
         if judged.verdict in WORKING and is_none_run:
-            reason = Reason(kind="not_run", values=places[:1])
+            reason = because("not_run", *places[:1])
             judged = replace(judged, verdict="unproven", reasons=(reason,))
         if judged.verdict in WORKING:
             self._best = after
@@ -768,7 +761,7 @@ class _Search:
             return judged
         times = self._trials.confirmed(untouched.program, program, plainly_slower)
         if times is not None:
-            reason = Reason(kind="call_with_it", times=times)
+            reason = because("call_with_it", times)
             return replace(judged, verdict="makes it worse", reasons=(reason,))
         if judged.if_faster and self._trials.confirmed(Program(), program, faster) is not None:
             return replace(judged, verdict=judged.if_faster, reasons=())
@@ -791,8 +784,9 @@ class _Search:
             for fix in fixes:
                 self._log.note_untried(options.finding, fix, base, 1, cause)
             edits += [fix for fix in fixes if fix.edits][:1]
-        for fix in self._repeated.fixes if self._repeated else ():
-            self._log.note_untried(self._repeated.finding, fix, base, 1, cause)
+        if (repeated := self._repeated) is not None:
+            for fix in repeated.fixes:
+                self._log.note_untried(repeated.finding, fix, base, 1, cause)
         suggested = self._changes(with_fixes(base.program, edits))
         treatment = self._treated().treatment.replace(diff=self._diff(suggested))
         return SearchResult(treatment, suggested=suggested)
@@ -913,7 +907,7 @@ class _Start:
         if recording.exit.reason != "finished":
             failure = failure_of(recording)
         elif not compiling:
-            failure = Reason(kind="no_compile_times")
+            failure = because("no_compile_times")
         calls_s = sum(call.duration_s or 0.0 for call in recording.calls)
         return cls(sum(compiling), calls_s, failure)
 

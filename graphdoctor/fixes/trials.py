@@ -12,7 +12,7 @@ from typing import Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
-from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, SnippetPlace, Verdict
+from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, SnippetPlace, Verdict, because
 from graphdoctor.facts.progress import TimedPrograms, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -136,7 +136,9 @@ class State:
                 return None
             applied.append((fixes[number], before))
         program = without(self.program, fix, rest)
-        return program and replace(self, program=program, applied=tuple(applied))
+        if program is None:
+            return None
+        return replace(self, program=program, applied=tuple(applied))
 
     def first(self, count: int) -> State:
         """Keep only so many of the fixes, without observing them."""
@@ -212,20 +214,20 @@ class Trials:
             self._untouched_name = f"{UNTOUCHED}-{self.backend}"
             [untouched] = self._repeat(self._untouched_name, coverage=True)
         if untouched.exit.reason != "finished":
-            self.notes.append(Reason(kind="not_repeatable", parts=(failure_of(untouched),)))
+            self.notes.append(because("not_repeatable", failure_of(untouched)))
             return None
         self._eager_again = again
         self._limit(recorded.recording.exit, untouched.exit)
         if eager.exit.reason != "finished":
-            self.notes.append(Reason(kind="fails_in_eager", parts=(failure_of(eager),)))
+            self.notes.append(because("fails_in_eager", failure_of(eager)))
         elif again.exit.reason != "finished":
-            self.notes.append(Reason(kind="fails_in_second_eager", parts=(failure_of(again),)))
+            self.notes.append(because("fails_in_second_eager", failure_of(again)))
         is_known = eager.exit.reason == again.exit.reason == "finished"
         self.reference = Untouched.seen(again, untouched, is_known=is_known)
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
             self.settle()
         if kinds := self.reference.unprovable:
-            self.notes.append(Reason(kind="unprovable", values=tuple(sorted(kinds))))
+            self.notes.append(because("unprovable", *sorted(kinds)))
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
@@ -284,7 +286,7 @@ class Trials:
                     _FLOAT64, (_EAGER_AGAIN, self._untouched_name, *self._second)
                 )
             else:
-                self.notes.append(Reason(kind="no_float64", parts=(failure_of(precise),)))
+                self.notes.append(because("no_float64", failure_of(precise)))
             self.on_phase("running without fixes again")
             again, untouched = self._repeat(*self._second)
             self._eager_again = again
@@ -445,7 +447,7 @@ class Trials:
                 kind: Literal["unreached", "not_raised"] = (
                     "unreached" if what == "reached" else "not_raised"
                 )
-                reason = Reason(kind=kind, values=(original,))
+                reason = because(kind, original)
                 return replace(judged, verdict="unproven", reasons=(reason,))
         return judged
 
@@ -556,7 +558,7 @@ class Trials:
             times = time_pair(self.replays, pair.before, pair.after, pair.name, backend=backend)
             if isinstance(times, Reason):
                 pair.failed.add(backend)
-                self.notes.append(Reason(kind="not_timed", values=(backend,), parts=(times,)))
+                self.notes.append(because("not_timed", backend, times))
                 self.numbers.report(TimedPrograms(number, backend, None, times))
             else:
                 pair.times[backend] = times
@@ -660,7 +662,7 @@ class UserBackend:
         untouched = self._untouched
         if untouched is None or untouched.exit.reason != "finished":
             parts = () if untouched is None else (failure_of(untouched),)
-            return Check("unproven", (Reason(kind="fails_there", parts=parts),))
+            return Check("unproven", (because("fails_there", *parts),))
         if recording.exit.reason != "finished":
             return Check("failed", (failure_of(recording),))
         verdict, reasons = self._trials.reference_beside(untouched).judge(

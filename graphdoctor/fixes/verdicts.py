@@ -12,7 +12,7 @@ from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Reason, Verdict
+from graphdoctor.facts.fixes import WORKING, Reason, Verdict, because
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import LineMap
@@ -277,7 +277,7 @@ def judge(
         return replace(
             whole,
             verdict="makes it worse",
-            reasons=(Reason(kind="gone_but", parts=(loss,)),),
+            reasons=(because("gone_but", loss),),
             if_faster=effect if is_verified else None,
         )
     verdict = effect if is_verified else whole.verdict
@@ -297,11 +297,7 @@ def judge_patch(
     scores = [score(counts, mended_count=0, is_outweighed=False) for counts in (was, now)]
     if scores[1] < scores[0]:
         return whole
-    why = (
-        Reason(kind="breaks_instead", values=whole.new)
-        if whole.new
-        else Reason(kind="nothing_better")
-    )
+    why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
     return replace(
         whole,
         verdict="moved" if whole.new else "no effect",
@@ -327,7 +323,7 @@ def _judge_whole(
     new = tuple(finding.site for finding in sites.new.values())
     is_over = after.measures.frames_over_limit > before.measures.frames_over_limit
     if verdict != "changes results" and is_over:
-        return Judgment("makes it worse", (Reason(kind="over_limit"),), gone, new)
+        return Judgment("makes it worse", (because("over_limit"),), gone, new)
     return Judgment(verdict, reasons, gone, new)
 
 
@@ -349,16 +345,16 @@ def _effect(
     if target.code == SKIPPED_FRAME:
         if now.skipped_frames < was.skipped_frames:
             return "verified", ()
-        left = Reason(kind="still_skipped")
+        left = because("still_skipped")
         return better, (_but(left, _progress(was, now)) if is_better else left,)
     if contains:
-        left = Reason(kind="break_stays")
-        nothing = Reason(kind="and", parts=(left, Reason(kind="nothing_improves")))
+        left = because("break_stays")
+        nothing = because("and", left, because("nothing_improves"))
         return better, (_but(left, _progress(was, now)) if is_better else nothing,)
     if _key(target, target.location.line) in sites.after:
-        return "no effect", (Reason(kind="break_is_there"),)
+        return "no effect", (because("break_is_there"),)
     if replacements := sites.replacements(target):
-        left = Reason(kind="breaks_instead", values=tuple(finding.site for finding in replacements))
+        left = because("breaks_instead", *(finding.site for finding in replacements))
         if _has_fewer_breaks(was, now):
             return "contained", (_but(left, _progress(was, now)),)
         return "moved", (left,)
@@ -366,7 +362,7 @@ def _effect(
 
 
 def _but(left: Reason, right: Reason) -> Reason:
-    return Reason(kind="but", parts=(left, right))
+    return because("but", left, right)
 
 
 def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
@@ -402,15 +398,15 @@ def _effect_on_recompiles(
     was, now = before.measures, after.measures
     if target.code == RECOMPILE_LIMIT:
         is_gone = now.frames_over_limit < was.frames_over_limit
-        reasons = (Reason(kind="limit_stays"),) if now.frames_over_limit else ()
+        reasons = (because("limit_stays"),) if now.frames_over_limit else ()
         return "verified" if is_gone else "no effect", reasons
     counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
     is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
-    progress = Reason(kind="recompiles", values=(was.recompiles, now.recompiles))
+    progress = because("recompiles", was.recompiles, now.recompiles)
     if not is_less:
         return "no effect", (progress,)
     if counts[target.fingerprint] >= target.count:
-        return "no effect", (_but(progress, Reason(kind="cause_stays")),)
+        return "no effect", (_but(progress, because("cause_stays")),)
     return "verified", (progress,) if now.recompiles else ()
 
 
@@ -423,12 +419,12 @@ def _effect_on_cuda_graphs(
     was, now = before.recording.cuda_graphs, after.recording.cuda_graphs
     skip = target.cuda_graph_skip
     if was is None or now is None or now.captured is None or was.captured is None or skip is None:
-        return "unproven", (Reason(kind="unknown_recording"),)
+        return "unproven", (because("unknown_recording"),)
     recompiles = before.measures.recompiles, after.measures.recompiles
     if recompiles[1] > recompiles[0]:
-        return "makes it worse", (Reason(kind="recompiles", values=recompiles),)
+        return "makes it worse", (because("recompiles", *recompiles),)
     if now.rerecordings > was.rerecordings:
-        return "makes it worse", (Reason(kind="rerecorded", values=(now.rerecordings,)),)
+        return "makes it worse", (because("rerecorded", now.rerecordings),)
     is_whole = len(now.skipped) < len(was.skipped)
     is_less = (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
     is_recorded = (
@@ -437,7 +433,7 @@ def _effect_on_cuda_graphs(
         and _count_of(now, skip) < _count_of(was, skip)
         and not (is_whole and now.captured <= was.captured)
     )
-    recorded = Reason(kind="recorded", values=(now.captured, was.captured))
+    recorded = because("recorded", now.captured, was.captured)
     return "verified" if is_recorded else "no effect", (recorded,)
 
 
@@ -455,8 +451,8 @@ def _progress(was: Counts, now: Counts) -> Reason:
         and now.coverage is not None
         and abs(was.coverage - now.coverage) > _COVERAGE_NOISE
     ):
-        return Reason(kind="coverage", values=(was.coverage, now.coverage))
-    return Reason(kind="graphs", values=(was.graphs, now.graphs))
+        return because("coverage", was.coverage, now.coverage)
+    return because("graphs", was.graphs, now.graphs)
 
 
 Score = tuple[int, int, int, int, int, int, int]
@@ -490,12 +486,12 @@ def made_worse(best: Observed, last: Observed) -> Reason:
         findings = last.diagnosis.findings
         finding = next((item for item in findings if item.effects.skipped_frames), None)
         if finding is None:
-            return Reason(kind="skipped")
+            return because("skipped")
         values = finding.effects.skipped_frames[0], finding.location.line
-        return Reason(kind="skipped_by_next", values=values)
+        return because("skipped_by_next", *values)
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return Reason(kind="coverage_drops", values=(was.coverage, now.coverage))
+        return because("coverage_drops", was.coverage, now.coverage)
     if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return Reason(kind="another_break", values=(now.break_sites, now.graphs))
+        return because("another_break", now.break_sites, now.graphs)
     counts = was.break_sites, now.break_sites, was.graphs, now.graphs
-    return Reason(kind="sites_and_graphs", values=counts)
+    return because("sites_and_graphs", *counts)

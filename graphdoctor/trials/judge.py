@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import Reason
+from graphdoctor.facts.fixes import Reason, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.trials import Attacked, Comparison, Difference, ResultKind
@@ -89,7 +89,7 @@ class Observed:
 def failure_of(ended: Recording | ProbeExit) -> Reason:
     """Say in the program's words why a run ended early."""
     exit_ = ended.exit if isinstance(ended, Recording) else ended
-    return Reason(kind="message", values=(clause(exit_.message),))
+    return because("message", clause(exit_.message))
 
 
 def clause(message: str | None) -> str:
@@ -174,13 +174,11 @@ class Untouched(Repeatability):
         """
         eager, replay = compared_with_eager(recording), recording.replay
         if eager is None or replay is None or not self.is_known:
-            return "unproven", (Reason(kind="not_returned"),)
+            return "unproven", (because("not_returned"),)
         attacked = replay.attacked
         failure = attacked and (attacked.failure if drops_output else attacked.worst)
         if failure:
-            return "changes results", (
-                Reason(kind="differs_on", values=(failure.text,), difference=failure.difference),
-            )
+            return "changes results", (because("differs_on", failure.text, failure.difference),)
         beside = replay.compared.get("untouched")
         beside_kinds = {item.kind for item in beside.differences} if beside else set()
         dropped, changed = list[Difference](), list[ResultKind]()
@@ -193,16 +191,16 @@ class Untouched(Repeatability):
                 if (known or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
-                return "changes results", (Reason(kind="differs", difference=difference),)
+                return "changes results", (because("differs", difference),)
             else:
                 changed.append(kind)
         doubts, notes = list[Reason](), list[Reason]()
         if self.unprovable:
-            doubts.append(Reason(kind="unstable", values=tuple(sorted(self.unprovable))))
+            doubts.append(because("unstable", *sorted(self.unprovable)))
         if eager.note:
-            notes.append(Reason(kind="message", values=(eager.note,)))
+            notes.append(because("message", eager.note))
         if eager.zero_gradients:
-            notes.append(Reason(kind="zero_gradients", values=eager.zero_gradients))
+            notes.append(because("zero_gradients", *eager.zero_gradients))
         if changed:
             first = self.compiled_differs[changed[0]]
             # An edit gives the same without torch.compile, or what the untouched program gives with
@@ -210,13 +208,13 @@ class Untouched(Repeatability):
             is_edited = attacked is not None and attacked.is_edited
             is_excused = beside is not None and (is_edited or beside_kinds.isdisjoint(changed))
             (notes if is_excused else doubts).append(
-                Reason(kind="differs_without_fix", values=tuple(changed), difference=first)
+                because("differs_without_fix", *changed, first)
             )
         if doubts:
             return "unproven", tuple(doubts)
         if attacked is not None and attacked.dropped:
             if not drops_output:
-                return "changes results", (Reason(kind="differs", difference=attacked.dropped[0]),)
+                return "changes results", (because("differs", attacked.dropped[0]),)
             kinds = {difference.kind for difference in dropped}
             dropped += [item for item in attacked.dropped if item.kind not in kinds]
         return "verified", (*notes, *_dropped(dropped), *_exceptions(attacked))
@@ -236,9 +234,9 @@ def _dropped(dropped: list[Difference]) -> list[Reason]:
     if "logs" in kinds:
         kinds.pop("stderr", None)
     return [
-        *(Reason(kind="drops_lines", difference=difference) for difference in kinds.values()),
+        *(because("drops_lines", difference) for difference in kinds.values()),
         *(
-            Reason(kind="not_kept", values=(difference.where,))
+            because("not_kept", difference.where)
             for difference in dropped
             if difference.kind == "state"
         ),
@@ -249,10 +247,9 @@ def _exceptions(attacked: Attacked | None) -> list[Reason]:
     """Name the exceptions that are raised in place of the program's."""
     changed = attacked.exceptions if attacked else ()
     parts = tuple(
-        Reason(kind="message", values=(*(item.raised or ("", "")), item.is_compiled))
-        for item in changed
+        because("message", *(item.raised or ("", "")), item.is_compiled) for item in changed
     )
-    return [Reason(kind="exceptions", parts=parts)] if parts else []
+    return [because("exceptions", *parts)] if parts else []
 
 
 @dataclass(frozen=True)
@@ -346,7 +343,7 @@ class Reference:
             return Verdict(None, None, None)
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
-            return Verdict(None, None, self._failure or Reason(kind="not_compared"))
+            return Verdict(None, None, self._failure or because("not_compared"))
         differing = self._differing(compared)
         notes: list[str] = []
         change = RunChange()
@@ -365,7 +362,7 @@ class Reference:
             differing = self._beside_shaken(name, differing)
             notes += [] if differing else [_STEPS]
         worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)
-        reason = None if worst is None else Reason(kind="differs", difference=worst)
+        reason = None if worst is None else because("differs", worst)
         correct: bool | None = worst is None
         if worst is None or worst.may_be_rounding:
             unknown = self._unknown(compared, worst)
@@ -430,12 +427,12 @@ class Reference:
         they are right.
         """
         if worst is not None:
-            return Reason(kind="may_be_rounding", difference=worst)
+            return because("may_be_rounding", worst)
         if unstable := [kind for kind in compared.kinds if kind in self._repeats.unprovable]:
-            return Reason(kind="unstable_in_eager", values=tuple(unstable))
-        return None if "outputs" in compared.kinds else Reason(kind="too_large")
+            return because("unstable_in_eager", *unstable)
+        return None if "outputs" in compared.kinds else because("too_large")
 
 
 def _failure(eager: Recording) -> Reason | None:
     is_finished = eager.exit.reason == "finished"
-    return None if is_finished else Reason(kind="fails_in_eager", parts=(failure_of(eager),))
+    return None if is_finished else because("fails_in_eager", failure_of(eager))

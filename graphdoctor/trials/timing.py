@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from graphdoctor.facts.fixes import PairedTime, Reason, deciding
+from graphdoctor.facts.fixes import PairedTime, Reason, because, deciding
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.judge import failure_of
@@ -106,11 +106,11 @@ def time_pair(
     if failed is not None:
         return failure_of(failed)
     if not all(steady):
-        return Reason(kind="never_steady")
+        return because("never_steady")
     if not all(plain and fixed for plain, fixed in turns):
-        return Reason(kind="too_short")
+        return because("too_short")
     if len(turns) < MIN_TURNS:
-        return Reason(kind="probe_ended")
+        return because("probe_ended")
     ratios = [fixed / plain for plain, fixed in turns]
     low, high = interval(ratios)
     return PairedTime(

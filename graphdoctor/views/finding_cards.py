@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
-from graphdoctor.facts.fixes import WORKING, Fix, TriedFix, Verdict
+from graphdoctor.facts.fixes import WORKING, Fix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
 from graphdoctor.views import words
@@ -32,7 +32,7 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
-from graphdoctor.views.reasons import UNTRIED, reasons_text
+from graphdoctor.views.reasons import why_text
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
@@ -316,8 +316,7 @@ def fix_parts(fix: Fix) -> tuple[Block, ...]:
             "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None,
         )
     ]
-    cause = fix.untried_cause if isinstance(fix, TriedFix) else None
-    why = reasons_text(fix.reasons) if cause is None else UNTRIED[cause]
+    why = why_text(fix)
     if fix.verdict == "changes results":
         found.append(Note(f"results differ: {why}", "bad"))
         if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from graphdoctor.facts.fixes import LeftFinding, PairedTime, Reason, ReasonKind, UntriedCause
+from graphdoctor.facts.fixes import (
+    LeftFinding,
+    Outcome,
+    PairedTime,
+    Reason,
+    ReasonKind,
+    UntriedCause,
+)
 from graphdoctor.facts.trials import THE_CALL, Difference, ResultKind
 from graphdoctor.facts.wording import counted, duration, kind_text, listed, percents, speed_text
 
@@ -28,6 +35,13 @@ _LINES: dict[ResultKind, tuple[str, str]] = {
 def reasons_text(reasons: Iterable[Reason]) -> str | None:
     """Write reasons as a clause; None for none."""
     return "; ".join(map(reason_text, reasons)) or None
+
+
+def why_text(outcome: Outcome) -> str | None:
+    """Say why a change has its verdict, or wasn't tried; None if nothing is to be said."""
+    if outcome.untried_cause is not None:
+        return UNTRIED[outcome.untried_cause]
+    return reasons_text(outcome.reasons)
 
 
 def reason_text(reason: Reason) -> str:

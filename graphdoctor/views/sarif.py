@@ -21,7 +21,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.reasons import reasons_text
+from graphdoctor.views.reasons import why_text
 from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
@@ -192,7 +192,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
-                "reason": reasons_text(fix.reasons),
+                "reason": why_text(fix),
                 "snippet": fix.snippet,
                 "place": None if fix.place is None else place_text(fix.place),
             }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.factories import why
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ def tried(folder: Path, patch: str, *options: str, status: int) -> tuple[dict[st
 def test_a_patch_that_holds(folder: Path) -> None:
     treatment, _ = tried(folder, GOOD, status=0)
     patch = treatment["patch"]
-    assert (patch["verdict"], patch["reason"], patch["name"]) == ("verified", None, "my edit.diff")
+    assert (patch["verdict"], why(patch), patch["name"]) == ("verified", None, "my edit.diff")
     assert (treatment["before"]["break_sites"], patch["after"]["break_sites"]) == (1, 0)
     assert patch["sites_gone"] == ["model.py:12 (GB0109)"]
     assert patch["attacked"]["count"] > 5
@@ -124,7 +125,7 @@ def test_a_patch_that_holds(folder: Path) -> None:
 def test_a_patch_that_does_not_hold(folder: Path, patch: str, verdict: str, reason: str) -> None:
     treatment, _ = tried(folder, patch, "--apply", status=1)
     assert treatment["patch"]["verdict"] == verdict
-    assert reason in treatment["patch"]["reason"]
+    assert reason in (why(treatment["patch"]) or "")
     assert treatment["after"] is None
     assert (folder / "model.py").read_text() == MODEL
     if "x + 2 - 1" in patch:

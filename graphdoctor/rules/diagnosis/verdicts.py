@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Companion, Finding
-from graphdoctor.facts.fixes import WORKING, Fix, Reason, Treatment, TriedFix, Verdict
+from graphdoctor.facts.fixes import WORKING, Fix, Reason, Treatment, TriedFix, Verdict, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
@@ -115,7 +115,7 @@ def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
         fixes: What the rule suggests.
         declined: Why there is no edit, which is said once; None if there is one.
     """
-    reasons = () if declined is None else (Reason(kind="declined", values=(declined,)),)
+    reasons = () if declined is None else (because("declined", declined),)
     for fix in fixes:
         if declined is None or fix.kind != "code" or fix.verdict != "not tried":
             yield fix
@@ -192,12 +192,12 @@ def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, Reason]:
     finding gone.
     """
     if result.compiles is None:
-        return "failed", Reason(kind="message", values=(result.error or "",))
+        return "failed", because("message", result.error or "")
     if result.outputs == "different":
-        return "changes results", Reason(kind="message", values=(result.where or "",))
+        return "changes results", because("message", result.where or "")
     before, after = _score(base), _score(result)
     values = base.compiles or 0, result.compiles, bool(result.frames_over_limit)
-    reason = Reason(kind="replayed", values=values)
+    reason = because("replayed", *values)
     if after > before:
         return "makes it worse", reason
     return ("not tried" if after < before else "no effect"), reason

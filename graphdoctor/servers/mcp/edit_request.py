@@ -8,8 +8,7 @@ from pathlib import Path
 
 from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis, EditRequest, Finding, Location, SentFunction
-from graphdoctor.facts.python_code import parsed
-from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.patch import encoding_of
 from graphdoctor.rules.catalog import PAGES
 

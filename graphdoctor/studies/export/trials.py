@@ -16,7 +16,7 @@ import libcst as cst
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, WayStatus
-from graphdoctor.facts.fixes import Fix, Reason, TriedFix, Verdict
+from graphdoctor.facts.fixes import Fix, Reason, TriedFix, Verdict, because
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.extraction import splits
@@ -248,12 +248,12 @@ class ExportTrials:
         left = attempt.blocker
         if left is None:
             said = attempt.reason
-            reasons = () if said is None else (Reason(kind="message", values=(said,)),)
+            reasons = () if said is None else (because("message", said),)
             return _VERDICTS[attempt.status], reasons
         if left.fingerprint == finding.fingerprint:
-            return "no effect", (Reason(kind="stops_there"),)
+            return "no effect", (because("stops_there"),)
         place = self._original(left, program).location.shown
-        return "moved", (Reason(kind="stops_at", values=(place,)),)
+        return "moved", (because("stops_at", place),)
 
     @staticmethod
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:

@@ -18,6 +18,7 @@ from tests.factories import (
     recompiled,
     record,
     recording,
+    why,
 )
 
 MEASURES = Counts(
@@ -165,7 +166,7 @@ def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     assert untried.fixes == finding.fixes
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)
-    assert shown.reason == "no edit: the call's value is used"
+    assert why(shown) == "no edit: the call's value is used"
     assert [fix.snippet for fix in finding.fixes if fix.setting] == [
         fix.snippet for fix in bare.fixes if fix.setting
     ]
