@@ -30,7 +30,7 @@ from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd201_recompile_limit import RAISED
+from graphdoctor.rules.recompiles import RAISED
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import RunChange
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, SnippetPlace, Verdict, because
 from graphdoctor.facts.progress import TimedPrograms, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import relative
+from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Reasons, Score, SiteChange, judge, lost, score
@@ -475,7 +475,7 @@ class Trials:
         ]
         return tuple(missed), bool(missed) and len(missed) == len(parts)
 
-    def original_line(self, program: Program, location: Location) -> int:
+    def original_line(self, program: Program, location: StackEntry) -> int:
         """Map a location in an edited program to the line of the untouched one."""
         return self._original(program, location.file, location.line)
 

@@ -319,7 +319,7 @@ IN_TWO_ROUNDS = (
     {"line": 15, "diff": GUARD, "round": 2, "is_on_untouched": False, **APPLIED},
 )
 NO_EDIT = LeftFinding(
-    code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used"
+    code="GD101", place="model.py:12", message="broken", declined="its result is used"
 )
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.evidence import CompileMark, LogSpan
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.recording import Compile, Recording
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd209_ranks_disagree import can_all_be_dynamic
+from graphdoctor.rules.distributed import can_all_be_dynamic
 from graphdoctor.trace.folder import RankFolder, ranks_at
 from graphdoctor.trace.reader import other_version, read_folder
 from graphdoctor.trace.sections import Wanted
@@ -125,7 +125,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
         }
         frames[frame.frame_id] = known | {"occurrence": seen[place]}
         seen[place] += 1
-    unknown = {"function": "?", "location": Location(file="?", line=0, function="?")}
+    unknown = {"function": "?", "location": StackEntry(file="?", line=0, function="?")}
     found: list[RankCompile] = []
     for compile_ in recording.compiles:
         causes, changed = _causes(compile_)
