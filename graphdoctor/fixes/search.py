@@ -116,12 +116,7 @@ def search(
     """
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
-    if options.jobs is not None:
-        jobs = options.jobs
-    elif request.spec.device is not None:
-        jobs = 1  # Trials on one accelerator share its memory.
-    else:
-        jobs = fitting(recording.exit.peak_memory_bytes, most=min(_MAX_JOBS, os.cpu_count() or 1))
+    jobs = options.jobs or default_jobs(request, recording)
     numbers = Numbers(setup.on_phase, setup.on_trial)
     trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, numbers)
     searching = _Search(trials, options, recording)
@@ -135,6 +130,13 @@ def search(
         replays.close()
         if searching.result is not None:
             write_fact(searching.result.treatment, folder / FIXES_FILE)
+
+
+def default_jobs(request: Request, recording: Recording) -> int:
+    """Count the trials to run side by side: those on one accelerator share its memory."""
+    if request.spec.device is not None:
+        return 1
+    return fitting(recording.exit.peak_memory_bytes, most=min(_MAX_JOBS, os.cpu_count() or 1))
 
 
 class _Search:

@@ -45,7 +45,14 @@ def why_text(outcome: Outcome) -> str | None:
 
 
 def reason_text(reason: Reason) -> str:
-    """Write a reason as a clause."""
+    """Write a reason as a clause; one from elsewhere may lack the values that its words need."""
+    try:
+        return _text(reason)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return " ".join(map(str, (reason.kind.replace("_", " "), *reason.values)))
+
+
+def _text(reason: Reason) -> str:
     words = _WORDS[reason.kind]
     if not isinstance(words, str):
         return words(reason)

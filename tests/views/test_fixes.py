@@ -41,7 +41,6 @@ BEFORE = Counts(
     coverage=0.62,
 )
 AFTER = BEFORE.replace(break_sites=1, skipped_frames=0, recompiles=0, coverage=0.97)
-UNSAFE = "it's unsafe; --unsafe-fixes tries it"
 GUARD = """\
 --- a/model.py
 +++ b/model.py
@@ -334,15 +333,7 @@ NO_EDIT = LeftFinding(
         # a reason.
         ((), (NO_EDIT,), "No fix is known."),
         (
-            [
-                {
-                    "line": 12,
-                    "is_safe": False,
-                    "diff": GUARD,
-                    "reason": UNSAFE,
-                    "untried_cause": "unsafe",
-                }
-            ],
+            [{"line": 12, "is_safe": False, "diff": GUARD, "untried_cause": "unsafe"}],
             (),
             "1 fix changes behavior in ways you should check: add --unsafe-fixes.",
         ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.facts.diagnosis import Diagnosis, EditRequest, Finding, Location, SentFunction
+from graphdoctor.facts.diagnosis import Diagnosis, EditRequest, Finding, SentFunction
 from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.patch import encoding_of
 from graphdoctor.rules.catalog import PAGES
@@ -37,7 +37,7 @@ def edit_request(diagnosis: Diagnosis, finding: Finding, root: Path) -> EditRequ
 
 def _functions(finding: Finding, root: Path) -> Iterator[SentFunction]:
     seen = set()
-    places: list[Location | StackEntry] = [*finding.user_stack, finding.location]
+    places: list[StackEntry] = [*finding.user_stack, finding.location]
     for place in places:
         path = root / place.file
         if place.origin != "user" or not path.is_file():

@@ -50,7 +50,7 @@ def tried(**values: Any) -> TriedFix:
         "is_safe": True,
         "code": "GD101",
         "fingerprint": plain().fingerprint,
-        "place": "model.py:12",
+        "finding_place": "model.py:12",
         "round": 1,
         "is_on_untouched": True,
         "verdict": "verified",
@@ -130,14 +130,18 @@ def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
 
 def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
     mine = plain()
-    of_another: dict[str, Any] = {"code": "GD102", "fingerprint": "f" * 16, "place": "model.py:7"}
+    of_another: dict[str, Any] = {
+        "code": "GD102",
+        "fingerprint": "f" * 16,
+        "finding_place": "model.py:7",
+    }
     other = tried(**of_another, sites_gone=(mine.site,), is_applied=True)
     found = with_trials(other, gone=(mine.fingerprint,)).goes_with
     assert found is not None
     assert {
         "code": found.code,
         "fingerprint": found.fingerprint,
-        "place": found.place,
+        "finding_place": found.finding_place,
     } == of_another
     # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a
     # finding with its own fix.

@@ -53,7 +53,7 @@ def tried(**more: Any) -> TriedFix:
         "is_safe": False,
         "code": "GD102",
         "fingerprint": branch().fingerprint,
-        "place": "model.py:7",
+        "finding_place": "model.py:7",
         "round": 1,
         "is_on_untouched": True,
         "verdict": "verified",
