@@ -141,7 +141,7 @@ def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
     assert {
         "code": found.code,
         "fingerprint": found.fingerprint,
-        "finding_place": found.finding_place,
+        "finding_place": found.place,
     } == of_another
     # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a
     # finding with its own fix.
