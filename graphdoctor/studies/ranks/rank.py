@@ -20,8 +20,8 @@ from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.distributed import can_all_be_dynamic
-from graphdoctor.trace.folder import RankFolder, ranks_at
-from graphdoctor.trace.reader import other_version, read_folder
+from graphdoctor.trace.folder import RankFolder, open_folder
+from graphdoctor.trace.reader import read_folder
 from graphdoctor.trace.sections import Wanted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check_one_rank(location: Place, *command: str) -> None:
     Raises:
         GraphDoctorError: It has several ranks.
     """
-    ranks = ranks_at(location)
+    ranks = open_folder(location).ranks
     if len(ranks) > 1:
         raise several_ranks(location, ranks, *command)
 
@@ -71,8 +71,7 @@ def read_rank(piece: RankPiece) -> RankReport:
     piece.
     """
     folder = piece.files.folder
-    with other_version(piece.location):
-        recording = read_folder(folder, Wanted(marks=True))
+    recording = read_folder(folder, Wanted(marks=True))
     diagnosis = diagnosis_of(recording, root=piece.root, selection=piece.selection)
     span = recording.span or LogSpan()
     is_cut = recording.is_partial or any(
