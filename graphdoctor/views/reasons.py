@@ -14,7 +14,8 @@ from graphdoctor.facts.fixes import (
     UntriedCause,
 )
 from graphdoctor.facts.trials import THE_CALL, Difference, ResultKind
-from graphdoctor.facts.wording import counted, duration, kind_text, listed, percents, speed_text
+from graphdoctor.views.words import percents
+from graphdoctor.wording import counted, duration, kind_text, listed, speed_text
 
 UNTRIED: dict[UntriedCause, str] = {
     "unsafe": "it's unsafe; --unsafe-fixes tries it",
