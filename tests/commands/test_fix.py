@@ -314,7 +314,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.fixes import options
     from graphdoctor.fixes.patch import SearchOptions
-    from graphdoctor.fixes.recipes.scalar_reads import drop_item, keep_tensor
+    from graphdoctor.fixes.recipes.reads import drop_item, keep_tensor
     from graphdoctor.fixes.search import search
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
