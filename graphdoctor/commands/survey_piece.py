@@ -318,12 +318,12 @@ class _Worker:
 
     def _measured(self, request: Request, setup: Setup) -> PieceOutcome:
         from graphdoctor.facts.bench import BENCH_PARTS
-        from graphdoctor.studies.bench.bench import Wanted, bench
+        from graphdoctor.studies.bench.bench import BenchPlan, bench
 
         assert self._diagnosis is not None
         self._stage = "bench"
         self._bench, _ = bench(
-            request, self._recording, self._diagnosis, setup, Wanted(parts=BENCH_PARTS)
+            request, self._recording, self._diagnosis, setup, BenchPlan(parts=BENCH_PARTS)
         )
         return outcome_of_bench(self._bench)
 
