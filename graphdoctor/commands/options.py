@@ -241,7 +241,7 @@ class ExecutorOptions:
 
     def executor(self) -> Executor:
         """What reads logs."""
-        from graphdoctor.executors.executor import executor_for
+        from graphdoctor.executors.choice import executor_for
 
         return executor_for(jobs=self.reading_jobs, on=self.on)
 

@@ -31,7 +31,7 @@ from graphdoctor.commands.running import (
 )
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import executor_for
+from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.spec import option

@@ -32,7 +32,8 @@ from graphdoctor.commands.survey_progress import SurveyProgress
 from graphdoctor.commands.survey_run import Working, run_survey
 from graphdoctor.commands.survey_store import is_survey, last_survey, read_survey
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.executors.executor import Environment, Share, executor_for
+from graphdoctor.executors.choice import executor_for
+from graphdoctor.executors.executor import Environment, Share
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option

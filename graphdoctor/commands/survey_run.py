@@ -163,7 +163,7 @@ class _Run:
                         name: value for name, value in options.items() if value not in (None, False)
                     },
                     "shard": _shard_text(self._asked),
-                    "engine": executor.elsewhere
+                    "engine": executor.cluster
                     or ("1 process" if executor.jobs == 1 else f"{executor.jobs} processes"),
                     "variants": self._plan.variants,
                     "pieces": [piece.key for piece in self._plan.pieces],
@@ -190,16 +190,12 @@ class _Run:
             return []
         again: list[SurveyPiece] = []
 
-        has_own_place = (
-            bool(share.cpus or share.gpus) or self._working.executor.elsewhere is not None
-        )
+        has_own_place = bool(share.cpus or share.gpus)
 
-        def begin(index: int, place: str | None) -> None:
+        def begin(index: int, place: str) -> None:
             self._onlooker.began(pieces[index].key, place if has_own_place else None)
 
-        outcomes = self._working.executor.run(
-            work_on, pieces, share=share, attempts=1, on_begin=begin
-        )
+        outcomes = self._working.executor.run(work_on, pieces, share=share, on_begin=begin)
         # Closed at once if a row can't be kept: the workers end then.
         with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
             for index, found in outcomes:

@@ -80,6 +80,8 @@ class Fix(Fact):
     """A suggestion."""
 
     title: str
+    condition: str | None = None
+    """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it always does."""
     kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
@@ -216,6 +218,12 @@ class Finding(Fact):
             self.is_consequence,
             not self.is_unsettling,
         )
+
+    @property
+    def is_treatable(self) -> bool:
+        """Whether ``fix`` looks for something to try for it."""
+        skip = self.cuda_graph_skip
+        return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
 
     @property
     def site(self) -> str:

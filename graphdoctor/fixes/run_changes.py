@@ -27,7 +27,7 @@ from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.facts.wording import names
 from graphdoctor.fixes.patch import Candidate
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
-from graphdoctor.rules.gd201_recompile_limit import RAISED
+from graphdoctor.rules.recompiles import RAISED
 from graphdoctor.trials.program import RunChange
 
 _START = SnippetPlace(where="start")

@@ -1,3 +1,3 @@
-"""Recording to diagnosis: one file a rule, and the machinery that applies them. Never imports torch
+"""Recording to diagnosis: rules by family, and what applies them that applies them. Never imports torch
 or rich.
 """

@@ -218,17 +218,17 @@ def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[R
     """
     from graphdoctor.executors.executor import Failure
 
-    if executor.elsewhere is None and len(pieces) == 1:
+    if executor.cluster is None and len(pieces) == 1:
         return [pieces[0](executor=executor)]
     found: dict[int, Result] = {}
     for index, result in executor.run(_made, pieces):
         if not isinstance(result, Failure):
             found[index] = result
-        elif executor.elsewhere is None:
+        elif executor.cluster is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
             found[index] = pieces[index]()
         else:
-            where = f"{pieces[index].args[0]} couldn't be read on {executor.elsewhere}"
+            where = f"{pieces[index].args[0]} couldn't be read on {executor.cluster}"
             raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
     return [found[index] for index in range(len(pieces))]
 

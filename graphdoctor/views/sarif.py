@@ -20,7 +20,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.words import place_text, worth_trying
+from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -186,7 +186,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
         "torchReason": finding.torch_reason,
         "suggestions": [
             {
-                "title": fix.title,
+                "title": fix_text(fix),
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
@@ -293,7 +293,7 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
         ]
         if changes:
             yield {
-                "description": _message(f"{fix.title} ({fix.verdict})"),
+                "description": _message(f"{fix_text(fix)} ({fix.verdict})"),
                 "artifactChanges": changes,
             }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.base import grouped
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
@@ -14,6 +15,7 @@ from graphdoctor.facts.wording import (
     UNCHANGED,
     counted,
     duration,
+    join_texts,
     kind_text,
     listed,
     names,
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix, Location
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment, TriedFix
     from graphdoctor.facts.guards import GuardChange
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recording import (
@@ -374,6 +376,11 @@ def cost_text(cost: Cost) -> str:
     if seconds != "0.00":
         parts.append(f"{seconds} s compiling")
     return ", ".join(parts)
+
+
+def fix_text(fix: Fix | TriedFix) -> str:
+    """A suggestion, and when it holds."""
+    return join_texts(", ", fix.title, fix.condition if isinstance(fix, Fix) else None)
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:

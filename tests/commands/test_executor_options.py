@@ -93,7 +93,7 @@ class Lost:
     """An executor elsewhere that gives up every piece."""
 
     jobs = 1
-    elsewhere = "the Ray cluster at ray://head:10001"
+    cluster = "the Ray cluster at ray://head:10001"
 
     def run(
         self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None

@@ -45,7 +45,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
-from graphdoctor.rules.gd205_module_number import module_number_fixes
+from graphdoctor.rules.numbers import module_number_fixes
 from graphdoctor.trials.launch.discover import project_folders
 
 _MAX_STATEMENT_LINES = 12

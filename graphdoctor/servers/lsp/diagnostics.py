@@ -244,7 +244,7 @@ def fix_edits(
                 for change in changes
             }
             yield (
-                f"{fix.title} ({_proof(fix)})",
+                f"{words.fix_text(fix)} ({_proof(fix)})",
                 fix.verdict in WORKING,
                 types.WorkspaceEdit(changes=edits),
             )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Sweep, Variant, asks_for_cuda_graphs
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
-from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
+from graphdoctor.rules.kernels import TensorFloatOff
+from graphdoctor.rules.recompiles import RecompileLimit
 from graphdoctor.studies.bench.variants import with_cuda_graphs
 from graphdoctor.views.answers import bench_text, sweep_text
 
@@ -102,7 +102,7 @@ def _slows_calls(finding: Finding) -> bool:
 
     A recompile takes time only while torch compiles, unless it ends in eager.
     """
-    if finding.code in (RecompileLimit.code, Tf32Off.code):
+    if finding.code in (RecompileLimit.code, TensorFloatOff.code):
         return finding.code == RecompileLimit.code
     cost = finding.cost
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):

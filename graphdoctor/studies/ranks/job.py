@@ -22,7 +22,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
+from graphdoctor.rules.distributed import finding_of_job
 from graphdoctor.studies.ranks.agreement import (
     Row,
     agreement_of,

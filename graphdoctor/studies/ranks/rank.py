@@ -19,7 +19,7 @@ from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd209_ranks_disagree import can_all_be_dynamic
+from graphdoctor.rules.distributed import can_all_be_dynamic
 from graphdoctor.trace.folder import RankFolder, ranks_at
 from graphdoctor.trace.reader import other_version, read_folder
 from graphdoctor.trace.sections import Wanted

@@ -32,15 +32,15 @@ class Answers:
 
     answer: Callable[[str, int], object]
     jobs: int = 2
-    elsewhere: str | None = None
+    cluster: str | None = None
     worked: list[str] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
 
-    def run(self, work, pieces, *, ahead=None, share=None, attempts=2, on_begin=None):
-        assert (work, attempts) == (surveys.work_on, 1)
+    def run(self, work, pieces, *, ahead=None, share=None, on_begin=None):
+        assert work == surveys.work_on
         self.shares.append(share)
         for index, piece in enumerate(pieces):
-            on_begin(index, None)
+            on_begin(index, "slot 1")
             self.worked.append(piece.name)
             found = self.answer(piece.name, self.worked.count(piece.name))
             if isinstance(found, BaseException):
