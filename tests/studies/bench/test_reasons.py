@@ -115,7 +115,7 @@ def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Pat
     (slower,) = [found.message for found in look.findings if found.code == "GD506"]
     own, others = slower.partition("only compiled code has ")[2].split("; only eager mode has ")
     assert re.fullmatch(
-        r"`graph_0_cpp_fused_cos_\w+` \(\d+ µs, model\.py:\d and model\.py:\d\)", own
+        r"`graph_0_cpp_fused_cos_\w+` \([\d.]+ [µm]s, model\.py:\d and model\.py:\d\)", own
     ), slower
     for kernel, line in (("cos", 5), ("sum", 5), (r"\w+", 9)):
         assert re.search(rf"`aten::{kernel}` \([^`]+model\.py:{line}\)", others), slower
