@@ -79,11 +79,10 @@ def bench(
 ) -> None:
     """Measure the speedup over eager mode.
 
-    Each way to run the target has its own process; their calls are timed in turns until it is clear
-    which is faster.
+    Each way to run the target has its own process; their calls are timed in turns.
 
     Examples:
-        graphdoctor bench model.py: the speedup, and after how many calls it pays off
+        graphdoctor bench model.py: the speedup, and when it pays off
         graphdoctor bench model.py --all -o bench.html: every mode, as a page
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of

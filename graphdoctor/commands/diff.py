@@ -28,7 +28,6 @@ from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.studies.documents import SURVEY_COMPARISON
-from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import COMPARISON
 
 _PAGE = Path("graphdoctor-diff.html")
@@ -150,7 +149,7 @@ def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | No
     if ranks:
         return ranks[0], ranks[-1]
     for place in (first, second):
-        if place.kind != "document" and len(ranks_at(place.location)) > 1:
+        if place.kind != "document" and len(place.folder.ranks) > 1:
             raise GraphDoctorError(
                 f"{place.location} has several ranks, and diff compares one with one.",
                 hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",

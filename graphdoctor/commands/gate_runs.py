@@ -157,7 +157,7 @@ def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
     """The user's own files that a run touched, as they were then, else as they are; by the name
     that findings use.
     """
-    from graphdoctor.trace.files import read_files
+    from graphdoctor.trace.picture import read_files
 
     texts: dict[str, str | None] = {
         finding.location.file: None

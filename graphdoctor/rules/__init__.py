@@ -1,3 +1,1 @@
-"""Recording to diagnosis: rules by family, and what applies them that applies them. Never imports torch
-or rich.
-"""
+"""Recording to diagnosis: rules by family, and what applies them. Never imports torch or rich."""

@@ -24,7 +24,7 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words
@@ -269,7 +269,7 @@ class Place:
         return "file://" + _quoted(self.path)
 
 
-def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
+def place_of(found: StackEntry, root: Path | None) -> Place | None:
     """Where a line is: a package's file by its path from the package on, which is the same in every
     environment.
 
@@ -295,14 +295,14 @@ def file_place(file: str, root: Path | None) -> Place:
     return Place(path, None)
 
 
-def project_line(finding: Finding, root: Path | None) -> tuple[str, Location | StackEntry] | None:
+def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:
     """The project's line to show a finding at: its own, or the innermost one that leads to it.
 
     Returns:
         The path, relative to the folder that graphdoctor ran in, and the line; None if no line is
         the project's.
     """
-    lines: list[Location | StackEntry] = [finding.location, *reversed(finding.user_stack)]
+    lines: list[StackEntry] = [finding.location, *reversed(finding.user_stack)]
     for found in lines:
         place = place_of(found, root)
         if (

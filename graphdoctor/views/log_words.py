@@ -223,7 +223,7 @@ def _unshown(
         f" and {counted(more, 'more kind')}" if more > 0 else ""
     )
     if kinds:
-        text = f"Also in the log{whose}: {listed}; graphdoctor unpack writes them to files."
+        text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")
 
 

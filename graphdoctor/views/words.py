@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment, TriedFix
     from graphdoctor.facts.guards import GuardChange
@@ -78,7 +78,7 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: Location | StackEntry) -> Place:
+def short_place(found: StackEntry) -> Place:
     """A line, by the name of its file."""
     return Place(found.file, found.line, base_name(found.file))
 

@@ -137,7 +137,7 @@ class Known:
         self._runs = tuple(newest.values())
 
     def _run(self, folder: Path) -> Run | None:
-        from graphdoctor.trace.files import read_files
+        from graphdoctor.trace.picture import read_files
 
         try:
             diagnosis = diagnose_recording(folder, root=self.home.root).diagnosis

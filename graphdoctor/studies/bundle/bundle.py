@@ -45,11 +45,10 @@ from graphdoctor.studies.bundle.script import (
     write_script,
 )
 from graphdoctor.trace.folder import read_object
-from graphdoctor.trace.logs import find_logs, logs_of
-from graphdoctor.trace.processes import named_rank
+from graphdoctor.trace.logs import find_logs, logs_of, named_rank
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import CutStreamError, local_log
-from graphdoctor.trace.storage.places import LocalFolder, is_own_file
+from graphdoctor.trace.storage.places import LocalFolder, is_own_file, local_log
+from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.ownership import is_own
 from graphdoctor.views import words
 from graphdoctor.views.formats import DIAGNOSIS, RenderOptions

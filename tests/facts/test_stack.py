@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.reading import plain
+from graphdoctor.facts.stack import StackEntry
 from tests.each import for_each
 
 
@@ -21,6 +21,6 @@ from tests.each import for_each
 def test_a_package_s_file_is_shown_from_the_package_on(
     file: str, package: str | None, shown: str
 ) -> None:
-    location = Location(file=file, line=1, function="f", package=package)
+    location = StackEntry(file=file, line=1, function="f", package=package)
     assert location.shown_file == shown
     assert "shown_file" not in plain(location)
