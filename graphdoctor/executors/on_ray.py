@@ -34,7 +34,7 @@ from graphdoctor.executors.executor import (
     unpacked,
 )
 from graphdoctor.executors.machine import cores
-from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 _RETRIES = 3

@@ -15,7 +15,6 @@ from graphdoctor.facts.bench import (
     asks_for_cuda_graphs,
 )
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport
-from graphdoctor.facts.wording import duration, factor_text, listed, shortened
 from graphdoctor.views.measures import (
     calling_text,
     calls_text,
@@ -26,6 +25,7 @@ from graphdoctor.views.measures import (
     time_text,
 )
 from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.wording import duration, factor_text, listed, shortened
 
 _MAX_NAMED = 3
 _REASON = 160
