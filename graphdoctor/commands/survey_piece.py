@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
@@ -377,7 +377,7 @@ class _Worker:
         here = Path.cwd().resolve()
         own, package = (
             os.path.realpath(self._recording.parent),
-            os.path.realpath(Path(graphdoctor.__file__).parent),
+            os.path.realpath(Path(version.__file__).parent),
         )
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.

@@ -19,7 +19,6 @@ from typing import Any
 
 import orjson
 
-from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import Architecture, SurveyPiece, digest_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
@@ -31,6 +30,7 @@ from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, pa
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
+from graphdoctor.version import __version__
 
 _CATALOG_S = 300.0
 """How long a library may take to list its architectures."""

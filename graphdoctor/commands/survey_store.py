@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import PieceResult
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
@@ -29,6 +28,7 @@ from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, rea
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import KEY, MAGIC, read_parquet
 from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.version import __version__
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import (
     Environment,
@@ -35,6 +34,7 @@ from graphdoctor.executors.executor import (
 )
 from graphdoctor.executors.machine import cores
 from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.version import __version__
 
 _ANSWER_S = 5.0
 _RETRIES = 3
@@ -212,7 +212,7 @@ def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
         import pickle
 
         try:
-            from graphdoctor import __version__
+            from graphdoctor.version import __version__
         except ImportError:
             return None, b""
         if __version__ != version:

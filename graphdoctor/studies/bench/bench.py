@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import (
     BENCH_PARTS,
@@ -55,6 +54,7 @@ from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 
 _FOLDER = "bench"
 """Below a recording: the recordings of its variants."""

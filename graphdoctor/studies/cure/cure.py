@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import EAGER, Noise, Speedup, Variant
 from graphdoctor.facts.command import block_lines
@@ -52,6 +51,7 @@ from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 from graphdoctor.views.measures import is_too_noisy, seconds_text
 
 _CACHES = "caches"
