@@ -14,9 +14,9 @@ import typer
 from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import counted
 from graphdoctor.version import __version__
 from graphdoctor.views.printable import printable
+from graphdoctor.wording import counted
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
@@ -265,7 +265,7 @@ def _safe_complaints() -> Iterator[None]:
 def _complain(error: Any) -> None:  # noqa: ANN401 - as above
     """Say what is wrong with the command line as every other error is said."""
     from graphdoctor.commands.terminal import complain
-    from graphdoctor.facts.hints import near_names
+    from graphdoctor.wording import near_names
 
     ctx, option = error.ctx, getattr(error, "option_name", None)
     if option is not None:

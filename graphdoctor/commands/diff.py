@@ -96,7 +96,7 @@ def diff(
 
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
-    from graphdoctor.commands.survey_store import is_survey
+    from graphdoctor.studies.survey.run import is_survey
 
     first = Path(before)
     if after is None:
@@ -120,12 +120,12 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
 def _compared(
     before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None
 ) -> SurveyComparison:
-    from graphdoctor.commands.survey_store import last_survey, read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
+    from graphdoctor.studies.survey.run import last_survey, read_survey
 
     here = Path.cwd()
     repository = repository_of(here)
-    second = last_survey(settings) if after is None else after
+    second = last_survey(settings.store) if after is None else after
     one, other = read_survey(before), read_survey(second)
     if after is None and (one.name, one.started) == (other.name, other.started):
         raise GraphDoctorError(

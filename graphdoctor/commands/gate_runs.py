@@ -22,7 +22,6 @@ from graphdoctor.commands.settings import GateTarget, Project
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.hints import CONFIGURATION, worded_exit
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.gate.ignores import Comments, read_comments
@@ -31,6 +30,7 @@ from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.views.exit_words import CONFIGURATION, worded_exit
 
 
 @dataclass(frozen=True)

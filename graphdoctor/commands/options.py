@@ -179,8 +179,8 @@ class StagesOptions:
 
     def asked(self, given: Given) -> StagesAsked | None:
         """What to show; None for nothing."""
-        from graphdoctor.facts.hints import nearest
         from graphdoctor.rules.diagnosed import StagesAsked
+        from graphdoctor.wording import nearest
 
         if not self.stages:
             given.refuse(("stage", "graph"), without="--stages")

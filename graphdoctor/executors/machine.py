@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Share
-from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.wording import bytes_text, counted
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _TOPOLOGY = Path("/sys/devices/system/cpu")

@@ -33,8 +33,8 @@ from graphdoctor.executors.executor import (
     unpacked,
 )
 from graphdoctor.executors.machine import cores
-from graphdoctor.facts.wording import bytes_text, counted
 from graphdoctor.version import __version__
+from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 _RETRIES = 3

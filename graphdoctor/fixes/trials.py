@@ -20,7 +20,6 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.trials import Comparison, Judged
-from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import (
@@ -33,6 +32,7 @@ from graphdoctor.trials.judge import (
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
+from graphdoctor.wording import kind_text
 
 
 class Numbers:

@@ -14,7 +14,6 @@ from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShar
 from graphdoctor.facts.profiled import InductorOperation, Profiled
 from graphdoctor.facts.recording import Graph, GraphNode, Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import duration, listed
 from graphdoctor.rules.diagnosis.kernel_times import (
     CLEAR,
     TimedKernel,
@@ -41,6 +40,7 @@ from graphdoctor.rules.toolkit import (
     names,
     percent,
 )
+from graphdoctor.wording import duration, listed
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2

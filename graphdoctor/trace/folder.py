@@ -24,10 +24,8 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.hints import during
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.logs import (
@@ -40,6 +38,7 @@ from graphdoctor.trace.logs import (
 )
 from graphdoctor.trace.storage.places import Folder, Location, LogFile, place_at
 from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.wording import during, ranks_text
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
-from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.storage.places import LogFile
+from graphdoctor.wording import counted, switch_text
 
 _MAX_LISTED = 5
 _AOT_CODE = "graph_dump"

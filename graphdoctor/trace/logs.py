@@ -15,10 +15,10 @@ from pathlib import Path
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
 from graphdoctor.trace.storage.places import Folder, LocalFolder, LogFile, for_each
 from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.wording import counted
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"

@@ -26,8 +26,9 @@ from graphdoctor.facts.check import (
 )
 from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words
+from graphdoctor.views.words import percent_of_limit
+from graphdoctor.wording import counted, join_texts, percent, times
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 # Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.

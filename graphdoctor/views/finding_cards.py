@@ -12,7 +12,7 @@ from itertools import groupby
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
 from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
+from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.views import words
 from graphdoctor.views.next_step import after_run, explained
 from graphdoctor.views.parts import (
@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
+from graphdoctor.wording import bytes_text, counted, times
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4

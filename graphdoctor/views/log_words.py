@@ -22,10 +22,10 @@ from graphdoctor.facts.evidence import (
 )
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
-from graphdoctor.facts.wording import counted, times
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name, repeated_text
+from graphdoctor.wording import counted, times
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",

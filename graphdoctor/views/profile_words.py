@@ -7,9 +7,9 @@ from pathlib import Path
 
 from graphdoctor.facts.profile import ProfiledKernel, ProfileReport
 from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.facts.wording import percent
 from graphdoctor.views.measures import EMPTY, TimePart, parts_of_call, rate_text
 from graphdoctor.views.parts import Cell, cell_line
+from graphdoctor.wording import percent
 
 OUTSIDE = "outside of kernels"
 """Python, guards, launches, waiting."""

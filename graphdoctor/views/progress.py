@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
-from graphdoctor.facts.wording import about_time, duration, join_texts, shortened
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
-from graphdoctor.views.words import measured_speed
+from graphdoctor.views.words import about_time, measured_speed
+from graphdoctor.wording import duration, join_texts, shortened
 
 _NARROW = 50
 """Below this width, what is left is said without the time so far."""

@@ -17,12 +17,12 @@ from graphdoctor.api.report import Report
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import ProfileResult
-from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.bundle import issue_text
 from graphdoctor.studies.bundle.script import Script
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import KINDS
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.wording import without_middle
 from tests.each import for_each
 from tests.views.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.views.html.test_page_safety import decoded

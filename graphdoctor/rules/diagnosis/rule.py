@@ -32,7 +32,7 @@ from graphdoctor.facts.recording import (
     TorchMechanism,
 )
 from graphdoctor.facts.stack import StackEntry, parsed
-from graphdoctor.facts.wording import times
+from graphdoctor.wording import times
 
 if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup

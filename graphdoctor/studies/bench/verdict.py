@@ -13,7 +13,6 @@ from itertools import groupby
 
 from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.kernels import TensorFloatOff
 from graphdoctor.rules.recompiles import RecompileLimit
 from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, with_cuda_graphs
@@ -26,6 +25,7 @@ from graphdoctor.views.measures import (
     time_text,
 )
 from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.wording import factor_text, listed, shortened
 
 _MAX_NAMED = 3
 _TOO_NOISY = "Too noisy to say whether"

@@ -20,7 +20,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,
     DECLINED_FILE,
@@ -55,6 +54,7 @@ from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 from graphdoctor.views.json import json_text
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.report import count_texts
+from graphdoctor.wording import counted
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""

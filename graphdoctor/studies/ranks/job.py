@@ -19,7 +19,6 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.distributed import finding_of_job
 from graphdoctor.studies.ranks.agreement import (
@@ -33,6 +32,7 @@ from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
 from graphdoctor.trace.folder import RankFolder
 from graphdoctor.version import __version__
+from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
     from graphdoctor.trace.storage.places import Location as Place

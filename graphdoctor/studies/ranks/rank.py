@@ -15,7 +15,6 @@ from graphdoctor.facts.evidence import CompileMark, LogSpan
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.recording import Compile, Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -23,6 +22,7 @@ from graphdoctor.rules.distributed import can_all_be_dynamic
 from graphdoctor.trace.folder import RankFolder, open_folder
 from graphdoctor.trace.reader import read_folder
 from graphdoctor.trace.sections import Wanted
+from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
     from graphdoctor.trace.storage.places import Location as Place

@@ -14,7 +14,6 @@ import orjson
 
 from graphdoctor.facts import expressions
 from graphdoctor.facts.guards import ChangeKind, GuardChange
-from graphdoctor.facts.wording import counted
 from graphdoctor.trace.guards.text import (
     Call,
     Comparison,
@@ -24,6 +23,7 @@ from graphdoctor.trace.guards.text import (
     read_comparison,
     split_list,
 )
+from graphdoctor.wording import counted
 
 _DTYPES = {
     **{

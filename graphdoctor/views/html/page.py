@@ -12,13 +12,13 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.lines import annotate, listing
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
+from graphdoctor.wording import counted, join_texts
 
 if TYPE_CHECKING:
     from graphdoctor.facts.guards import GuardSet

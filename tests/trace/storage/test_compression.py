@@ -19,8 +19,8 @@ import zstandard
 from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings, load_settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage import streams

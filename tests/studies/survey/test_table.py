@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import subprocess
@@ -16,14 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.commands.survey_store import is_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import SCHEMA_VERSION
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
-from graphdoctor.studies.survey.columns import COLUMNS
-from graphdoctor.studies.survey.parquet import read_parquet, write_parquet
-from tests.studies.survey.reports import cause, report, row
+from graphdoctor.studies.survey.run import is_survey, read_survey
+from graphdoctor.studies.survey.table import (
+    COLUMNS,
+    flat_columns,
+    read_parquet,
+    render_survey_csv,
+    write_parquet,
+)
+from tests.each import for_each
+from tests.studies.survey.reports import cause, failed, report, row
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _COUNT = st.none() | st.integers(0, 2**62)
@@ -270,7 +277,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from pathlib import Path\n"
-        "from graphdoctor.commands.survey_store import read_survey\n"
+        "from graphdoctor.studies.survey.run import read_survey\n"
         "from graphdoctor.errors import GraphDoctorError\n"
         "try: read_survey(Path('a.parquet'))\n"
         "except GraphDoctorError as error: print(error.message, error.hint)\n"
@@ -285,6 +292,136 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
 
 
 def test_columns_are_known_without_pyarrow():
-    code = "import sys; from graphdoctor.studies.survey import columns, parquet; print('pyarrow' in sys.modules)"
+    code = (
+        "import sys; from graphdoctor.studies.survey import table; print('pyarrow' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# Columns.
+
+_FIRST = [
+    *("name", "target", "variant", "status", "stage", "error", "torch", "device", "calls"),
+    *("break_sites", "skipped_frames", "recompiles", "graphs", "coverage", "compile_cold_s"),
+    *("call_us", "eager_us", "speedup", "speedup_low", "speedup_high", "peak_memory_bytes"),
+    *("correct", "top_code", "top_location", "top_fix", "seconds", "fingerprint"),
+]
+_PYTHON = {
+    "string": str,
+    "int64": int,
+    "float64": float,
+    "bool": bool,
+    "list<string>": tuple,
+    "list<struct>": tuple,
+}
+
+
+def _values(row):
+    return {column.name: column.read(row) for column in COLUMNS}
+
+
+def test_the_promised_columns_come_first_in_order():
+    assert [column.name for column in COLUMNS][: len(_FIRST)] == _FIRST
+
+
+def test_what_is_read_has_the_declared_type():
+    for one in report().rows:
+        for column in COLUMNS:
+            value = column.read(one)
+            assert isinstance(value, _PYTHON[column.type]) or (
+                value is None and column.is_nullable
+            ), column.name
+
+
+def test_the_first_cause_is_the_top():
+    first = cause(
+        code="GD103", file="net.py", line=7, fix="Use torch.where", fix_verdict="verified"
+    )
+    values = _values(row(causes=(first, cause())))
+    assert values["top_code"] == "GD103"
+    assert values["top_location"] == "net.py:7"
+    assert values["top_fix"] == "Use torch.where"
+
+
+def test_without_a_verified_fix_or_a_cause_there_is_none_on_top():
+    assert _values(row(causes=(cause(fix_verdict="not tried"),)))["top_fix"] is None
+    values = _values(failed("a", "timeout"))
+    assert (values["top_code"], values["top_location"], values["top_fix"]) == (None, None, None)
+
+
+def test_attempts_that_differ_make_a_row_flaky():
+    assert _values(row(attempts=2, earlier=("crashed",)))["flaky"] is True
+    assert _values(row())["flaky"] is False
+
+
+def test_only_causes_are_too_deep_for_cells():
+    assert {column.name for column in COLUMNS} - {column.name for column in flat_columns()} == {
+        "causes",
+        "export_causes",
+    }
+
+
+# CSV.
+
+
+def read(*rows: SurveyRow) -> list[dict[str, str]]:
+    text = render_survey_csv(report(rows))
+    assert len(text.splitlines()) == len(rows) + 1
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_it_has_every_column_but_causes_in_their_order():
+    (found,) = read(row())
+    assert [*found] == [column.name for column in COLUMNS if column.type != "list<struct>"]
+
+
+def test_a_cell_holds_what_the_column_says():
+    (found,) = read(
+        row(causes=(cause(fix_verdict="verified"),), earlier=("crashed", "timeout"), batch=4)
+    )
+    columns = {column.name: column for column in flat_columns()}
+    assert found["speedup"] == "1.5"
+    assert found["calls"] == "2"
+    assert found["batch"] == "4"
+    assert found["correct"] == "true"
+    assert found["noisy"] == "false"
+    assert found["top_location"] == "transformers/masking.py:41"
+    assert found["top_fix"] == "Keep the value in a tensor"
+    assert found["earlier"] == "crashed; timeout"
+    assert found["gaps"] == ""
+    assert {*found} == {*columns}
+
+
+def test_what_is_unknown_is_empty_and_zero_is_zero():
+    unknown, known = read(failed("t5", "timeout"), row(break_sites=0))
+    assert {
+        unknown[name] for name in ("break_sites", "speedup", "correct", "coverage", "top_code")
+    } == {""}
+    assert known["break_sites"] == "0"
+
+
+@for_each("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\n=1", "\uff1d1", "-", "-e"])
+def test_a_text_that_begins_as_a_formula_is_one_no_more(text):
+    (found,) = read(failed(text, "load_failed", error=text))
+    for name in ("name", "error"):
+        assert found[name].startswith("'")
+
+
+@for_each("text", ["a=b", "1-2", "me@here", "a, b", 'say "no"', "x;y"])
+def test_other_text_stays_as_it_is(text):
+    (found,) = read(row(text))
+    assert found["name"] == text
+
+
+def test_a_negative_number_is_still_a_number():
+    (found,) = read(row(seconds=-0.5))
+    assert found["seconds"] == "-0.5"
+
+
+def test_an_error_of_several_lines_is_one_line():
+    (found,) = read(
+        failed("t5", "compile_failed", error="first\r\nsecond\n\nthird", traceback="a\n  b\n")
+    )
+    assert found["error"] == "first↵second↵↵third"
+    assert found["traceback"] == "a↵  b"

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts import wording
-from graphdoctor.facts.wording import percent_of_limit, percents, speed_text
+from graphdoctor import wording
+from graphdoctor.views import words
+from graphdoctor.views.words import percent_of_limit, percents
+from graphdoctor.wording import speed_text
 
 SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
     wording.percent: {
@@ -57,7 +59,7 @@ SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
         },
         **{1e20: ">1,000×", 1e-20: "<0.01×"},
     },
-    wording.about_count: {
+    words.about_count: {
         **{
             0: "0",
             94: "94",
@@ -68,7 +70,7 @@ SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
         },
         **{45_000_000_000: "45 billion", 3 * 10**12: "3 trillion"},
     },
-    wording.about_time: {
+    words.about_time: {
         **{
             1: "1 second",
             52: "52 seconds",

@@ -1,5 +1,5 @@
-"""Words that every room shares. Comes in: numbers and nouns. Goes out: text. Imports only the
-standard library.
+"""Numbers, names and near names in English, for the messages of every room. Imports the standard
+library only; what only views say is in ``views.words``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .diagnosis import Diagnosis
-    from .recording import CompileSwitch
-    from .trials import ResultKind
+    from graphdoctor.facts.recording import CompileSwitch
+    from graphdoctor.facts.trials import ResultKind
 
 MOST_OF_A_VALUE = 60
 """Characters of a value within a sentence; the recompile's or guard's own field has all of it."""
@@ -64,41 +63,9 @@ def percent(share: float) -> str:
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
-def percent_of_limit(share: float, limit: float) -> str:
-    """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
-
-    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is
-    shown exactly.
-    """
-    from decimal import Decimal
-
-    exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
-    for digits in range(-min(int(exact.as_tuple().exponent), 0)):
-        rounded = round(exact, digits)
-        if (
-            rounded < bound
-            if exact < bound
-            else rounded == bound
-            if exact == bound
-            else rounded >= bound
-        ):
-            return f"{rounded:f}%"
-    return f"{exact.normalize():f}%"
-
-
 def times(number: int) -> str:
     """How often: ``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
-
-
-def percents(before: float, after: float) -> tuple[str, str]:
-    """Two shares, in as many digits as show that they differ."""
-    texts = percent(before), percent(after)
-    digits = 0
-    while texts[0] == texts[1] and before != after:
-        digits += 1
-        texts = f"{before:.{digits}%}", f"{after:.{digits}%}"
-    return texts
 
 
 def names(expressions: Iterable[str]) -> str:
@@ -219,35 +186,6 @@ def bytes_text(size: int) -> str:
     return counted(size, "byte")
 
 
-def about_count(number: int) -> str:
-    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1
-    million``.
-    """
-    if number >= 100:
-        number = int(float(f"{number:.1e}"))
-    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
-        if number >= size:
-            return f"{number / size:,.1f}".removesuffix(".0") + f" {name}"
-    return f"{number:,}"
-
-
-def about_time(seconds: float) -> str:
-    """A long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
-    for size, noun in ((365 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= 1.5 * size:
-            return f"{round(seconds / size):,} {noun}s"
-    return counted(round(seconds), "second")
-
-
-def partial_text(diagnosis: Diagnosis) -> str:
-    """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
-    if diagnosis.recording.exit.message:
-        return diagnosis.recording.exit.message
-    # Where a log ends early, the run itself may have gone on.
-    is_log = diagnosis.recording.exit.status is None and diagnosis.recording.gap("log_cut")
-    return "the log ends early" if is_log else "the run ended early"
-
-
 def switch_text(switch: CompileSwitch) -> str:
     """What can keep torch.compile from compiling, as a clause: ``TORCH_COMPILE_DISABLE is set``."""
     since = f" from call {switch.call_index} on" if (switch.call_index or 1) > 1 else ""
@@ -257,3 +195,40 @@ def switch_text(switch: CompileSwitch) -> str:
         "stance": f'torch.compiler.set_stance("{switch.value}") is in effect{since}',
         "replacement": f"{switch.value} replaced torch.compile",
     }[switch.kind]
+
+
+_NEAR = 0.65
+"""The least share of letters that two names have in common, in order, if one may be meant by the
+other."""
+
+
+def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
+    """A hint with the names that are near to what was written, or another one where none is."""
+    return f"Did you mean {' or '.join(names)}?" if names else otherwise
+
+
+def nearest(
+    name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None
+) -> str | None:
+    """A hint with the known names that are nearest to what was written, or another one where none
+    is near.
+    """
+    return did_you_mean(near_names(name, known, most=most), otherwise)
+
+
+def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known names that somebody who wrote this may have meant, the nearest first: a slip of a
+    letter or two.
+    """
+    import difflib
+
+    return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
+
+
+def during(phase: str | None) -> str:
+    """When something happened, such as `` in call 2``, to follow a verb; None before the probe
+    began.
+    """
+    if phase is None:
+        return " before it began"
+    return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"

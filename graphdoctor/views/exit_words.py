@@ -7,42 +7,18 @@ Comes in: a ``HintCode`` of the probe's with its values, and a surface: the comm
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from .spec import RunSpec, options_of
+from graphdoctor.facts.spec import RunSpec, options_of
+from graphdoctor.wording import did_you_mean, during
 
 if TYPE_CHECKING:
-    from .run import ProbeExit
+    from graphdoctor.facts.run import HintCode, HintValue, ProbeExit
 
-HintCode = Literal[
-    "no_inputs",
-    "unusable_input",
-    "unusable_device",
-    "unusable_dtype",
-    "no_batch",
-    "unusable_batch",
-    "changed_call",
-    "mode_and_options",
-    "refused_compile_arguments",
-    "unknown_package",
-    "unknown_argument",
-    "unknown_config",
-    "config_type",
-    "no_gradient",
-    "no_blocks",
-    "timeout",
-    "script_timeout",
-    "no_torch",
-    "unusable_python",
-]
-"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each
-surface."""
 
-HintValue = str | int | float | bool | list[str] | None
-
-Values = Mapping[str, HintValue]
+Values = Mapping[str, "HintValue"]
 Words = tuple[str, str | None]
 """Message and hint."""
 
@@ -254,40 +230,3 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
         return exit_
     message, hint = words(exit_.hint_code, exit_.hint_values, surface)
     return exit_.replace(message=message, hint=hint)
-
-
-_NEAR = 0.65
-"""The least share of letters that two names have in common, in order, if one may be meant by the
-other."""
-
-
-def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
-    """A hint with the names that are near to what was written, or another one where none is."""
-    return f"Did you mean {' or '.join(names)}?" if names else otherwise
-
-
-def nearest(
-    name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None
-) -> str | None:
-    """A hint with the known names that are nearest to what was written, or another one where none
-    is near.
-    """
-    return did_you_mean(near_names(name, known, most=most), otherwise)
-
-
-def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known names that somebody who wrote this may have meant, the nearest first: a slip of a
-    letter or two.
-    """
-    import difflib
-
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
-
-
-def during(phase: str | None) -> str:
-    """When something happened, such as `` in call 2``, to follow a verb; None before the probe
-    began.
-    """
-    if phase is None:
-        return " before it began"
-    return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from graphdoctor.commands import survey_run as surveys
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.survey import _check_any_loaded, _working
-from graphdoctor.commands.survey_piece import PieceResult, file_digest, fingerprint_of
-from graphdoctor.commands.survey_plan import SurveyAsked
-from graphdoctor.commands.survey_run import Working, run_survey
-from graphdoctor.commands.survey_store import ROWS_FILE, last_survey, report_of
+from graphdoctor.commands.survey import _check_any_loaded, _executor_and_share
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Environment, Failure, Share
-from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
+from graphdoctor.studies.survey.piece import PieceResult, file_digest, run_piece
+from graphdoctor.studies.survey.run import (
+    ROWS_FILE,
+    SurveyFolder,
+    last_survey,
+    report_of,
+    run_survey,
+)
+from graphdoctor.studies.survey.survey_list import ListedTargets, SurveyList, SurveyOptions
 from tests.each import for_each
 from tests.studies.survey.reports import row
 
@@ -37,7 +39,7 @@ class Answers:
     shares: list[Share] = field(default_factory=list)
 
     def run(self, work, pieces, *, ahead=None, share=None, on_begin=None):
-        assert work == surveys.work_on
+        assert work == run_piece
         self.shares.append(share)
         for index, piece in enumerate(pieces):
             on_begin(index, "slot 1")
@@ -48,14 +50,8 @@ class Answers:
             if isinstance(found, Failure):
                 yield (index, found)
                 continue
-            files = {name: file_digest(name) for name in () if name}
-            row_ = row(
-                piece.name,
-                piece.variant,
-                report=None,
-                **{"fingerprint": fingerprint_of(piece.plan, {}), **found},
-            )
-            yield (index, PieceResult(row_, piece.plan, files, piece.measured.limits))
+            row_ = row(piece.name, piece.variant, report=None, **found)
+            yield (index, PieceResult(row_, piece.plan, limits=piece.options.limits))
 
 
 class Looks:
@@ -94,20 +90,16 @@ def _run(
     executor=None,
     retries=1,
     shard=None,
-    **measured,
+    **options,
 ):
-    asked = SurveyAsked(
-        "mine",
-        [ListedTargets(target=f"{name}.py", name=name) for name in names],
-        (),
-        RunSpec(),
-        None,
-        SurveyOptions(retries=retries, **measured),
+    survey = SurveyList(
+        name="mine",
+        targets=tuple(ListedTargets(target=f"{name}.py", name=name) for name in names),
+        options=SurveyOptions(retries=retries, **options),
         shard=shard,
     )
-    executor = executor or Answers(answer)
-    working = Working(executor, Share(None), resume)
-    return run_survey(asked, Settings(), working, looks or Looks())
+    executor, looks = executor or Answers(answer), looks or Looks()
+    return run_survey(survey, Settings().store, executor, Share(None), looks, resume=resume)
 
 
 def _statuses(report):
@@ -273,7 +265,7 @@ def test_a_survey_that_another_process_writes_is_left_alone():
 def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
     import errno
 
-    written = surveys.SurveyStore.add
+    written = SurveyFolder.add
 
     def add(self, result):
         if result.row.name == "c":
@@ -289,14 +281,14 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
             self._rows = Full()
         written(self, result)
 
-    monkeypatch.setattr(surveys.SurveyStore, "add", add)
+    monkeypatch.setattr(SurveyFolder, "add", add)
     with pytest.raises(GraphDoctorError) as caught:
         _run(lambda *_: {"status": "ok"})
     assert (
         "can't be written: No space left on device. 2 finished pieces of this run are kept"
         in caught.value.message
     )
-    assert _statuses(report_of(last_survey(Settings()))) == {"a": "ok", "b": "ok"}
+    assert _statuses(report_of(last_survey(Settings().store))) == {"a": "ok", "b": "ok"}
 
 
 def test_the_last_survey_is_no_recording_and_the_other_way_round():
@@ -305,7 +297,7 @@ def test_the_last_survey_is_no_recording_and_the_other_way_round():
     time.sleep(0.01)
     made = store.create("model")
     assert store.last() == made.path
-    assert last_survey(Settings()) == folder
+    assert last_survey(Settings().store) == folder
     assert store.surveys("mine") == [folder]
     assert store.surveys("ine") == []
 
@@ -321,9 +313,9 @@ def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
 
 
 def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
-    assert _working(SurveyOptions(), "ray", Environment(), resume=False).share.cpus == 1
-    assert _working(SurveyOptions(cpus=3), "ray", Environment(), resume=False).share.cpus == 3
-    assert _working(SurveyOptions(), None, Environment(), resume=False).share.cpus is None
+    assert _executor_and_share(SurveyOptions(), "ray", Environment())[1].cpus == 1
+    assert _executor_and_share(SurveyOptions(cpus=3), "ray", Environment())[1].cpus == 3
+    assert _executor_and_share(SurveyOptions(), None, Environment())[1].cpus is None
 
 
 def test_a_survey_in_which_nothing_loads_failed():

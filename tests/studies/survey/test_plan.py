@@ -6,27 +6,37 @@ import sys
 
 import pytest
 
-from graphdoctor.commands.survey_plan import (
-    SurveyAsked,
-    listed_text,
-    parse_shard,
-    plan_survey,
-    variant_of_text,
-)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
+from graphdoctor.studies.survey.plan import (
+    parse_listed,
+    parse_listed_variant,
+    parse_shard,
+    plan_survey,
+)
+from graphdoctor.studies.survey.survey_list import (
+    ListedTargets,
+    ListedVariant,
+    SurveyList,
+    SurveyOptions,
+)
 from tests.each import for_each
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 READY = NET + "\n\ndef example_inputs():\n    return (torch.ones(2),)\n"
 
 
-def _plan(tmp_path, targets, *, variants=(), run=None, shard=None, python=None, **measured):
-    asked = SurveyAsked(
-        "s", targets, variants, run or RunSpec(), python, SurveyOptions(**measured), shard
+def _plan(tmp_path, targets, *, variants=(), run=None, shard=None, python=None, **options):
+    survey = SurveyList(
+        name="s",
+        targets=tuple(targets),
+        variants=tuple(variants),
+        run=run or {},
+        python=python,
+        options=SurveyOptions(**options),
+        shard=shard,
     )
-    return plan_survey(asked, tmp_path / "programs", lambda _: None)
+    return plan_survey(survey, tmp_path / "programs", lambda _: None)
 
 
 @pytest.fixture
@@ -43,7 +53,7 @@ def models(tmp_path, monkeypatch):
 
 
 def test_a_pattern_is_every_file_that_has_a_target(models):
-    plan = _plan(models, [listed_text("models/*.py")])
+    plan = _plan(models, [parse_listed("models/*.py")])
     assert [piece.name for piece in plan.pieces] == ["models/a", "models/b"]
     assert [piece.spec.target for piece in plan.pieces] == ["models/a.py", "models/b.py"]
     assert plan.notes == (
@@ -68,35 +78,35 @@ def test_folders_are_families_where_there_are_several(models):
         ("modles/*.py", "No Python file matches 'modles/*.py'.", "There is no folder modles."),
         (
             "models/h*.py",
-            "None of the 1 files that match 'models/h*.py' has a target and its inputs.",
+            "None of the 1 files that match 'models/h*.py' has a target and inputs.",
             "build()",
         ),
     ],
 )
-def test_a_pattern_that_finds_nothing_is_a_sentence(models, pattern, message, hint):
+def test_a_pattern_that_finds_nothing_is_refused(models, pattern, message, hint):
     with pytest.raises(GraphDoctorError) as caught:
-        _plan(models, [listed_text(pattern)])
+        _plan(models, [parse_listed(pattern)])
     assert caught.value.message == message
     assert (hint or "") in (caught.value.hint or "")
 
 
 def test_two_targets_of_one_name_are_refused(models):
-    one, other = (ListedTargets(target=f"models/{name}.py", name="net") for name in "ab")
+    same_name = (ListedTargets(target=f"models/{name}.py", name="net") for name in "ab")
     with pytest.raises(
         GraphDoctorError, match=r"Two targets are named 'net': models/a\.py and models/b\.py"
     ):
-        _plan(models, [one, other])
+        _plan(models, same_name)
 
 
 def test_a_target_that_two_entries_have_counts_once(models):
-    plan = _plan(models, [listed_text("models/*.py"), listed_text("models/a*.py")])
+    plan = _plan(models, [parse_listed("models/*.py"), parse_listed("models/a*.py")])
     assert [piece.name for piece in plan.pieces] == ["models/a", "models/b"]
 
 
 def test_a_variant_changes_what_the_target_says_and_that_what_all_share(models):
     entry = ListedTargets(target="models/a.py", run={"calls": 3, "dynamic": False})
     variants = [ListedVariant(run={"dynamic": True}), ListedVariant(name="own")]
-    plan = _plan(models, [entry], variants=variants, run=RunSpec(no_grad=True, calls=2))
+    plan = _plan(models, [entry], variants=variants, run={"no_grad": True, "calls": 2})
     one, own = (piece.spec for piece in plan.pieces)
     assert (one.dynamic, one.calls, one.no_grad) == (True, 3, True)
     assert (own.dynamic, own.calls) == (False, 3)
@@ -104,11 +114,11 @@ def test_a_variant_changes_what_the_target_says_and_that_what_all_share(models):
 
 
 def test_mode_and_options_belong_to_a_backend(models):
-    run = RunSpec(backend="inductor", mode="max-autotune", options={"a": 1})
+    run = {"backend": "inductor", "mode": "max-autotune", "options": {"a": 1}}
     variants = [ListedVariant(run={"backend": "eager"}), ListedVariant(run={"dynamic": True})]
     other, same = (
         piece.spec
-        for piece in _plan(models, [listed_text("models/a.py")], variants=variants, run=run).pieces
+        for piece in _plan(models, [parse_listed("models/a.py")], variants=variants, run=run).pieces
     )
     assert (other.mode, other.options) == (None, {})
     assert (same.mode, same.options) == ("max-autotune", {"a": 1})
@@ -119,9 +129,7 @@ def test_a_mode_that_the_backend_ignores_is_noted(models, backend):
     variants = [
         ListedVariant(run={"mode": mode}) for mode in ("default", "reduce-overhead", "max-autotune")
     ]
-    plan = _plan(
-        models, [listed_text("models/a.py")], variants=variants, run=RunSpec(backend=backend)
-    )
+    plan = _plan(models, [parse_listed("models/a.py")], variants=variants, run={"backend": backend})
     expected = (
         "The backend eager ignores modes and options: they change nothing in backend=eager mode=reduce-overhead, "
         "backend=eager mode=max-autotune. inductor reads them."
@@ -134,7 +142,7 @@ def test_two_variants_of_one_name_are_refused(models):
     with pytest.raises(
         GraphDoctorError, match="Two variants are named 'backend=eager dynamic=true'"
     ):
-        _plan(models, [listed_text("models/a.py")], variants=variants)
+        _plan(models, [parse_listed("models/a.py")], variants=variants)
 
 
 @for_each(
@@ -148,14 +156,14 @@ def test_two_variants_of_one_name_are_refused(models):
     ],
 )
 def test_a_variant_of_the_command_line_is_read(text, run, python):
-    found = variant_of_text(text, RunSpec(backend="inductor"))
+    found = parse_listed_variant(text, RunSpec(backend="inductor"))
     assert (found.name, found.run, found.python) == (text, run, python)
 
 
 @for_each("text", ["", "speed=fast", "batch=none", "batch=0", "dynamic=maybe", "dtype=float31"])
 def test_a_variant_that_is_none_is_refused(text):
     with pytest.raises(GraphDoctorError):
-        variant_of_text(text, RunSpec())
+        parse_listed_variant(text, RunSpec())
 
 
 @for_each("text", ["", "3", "0/8", "9/8", "3/0", "a/b", "-1/8", "1/2/3"])
@@ -175,7 +183,7 @@ def test_shards_are_all_pieces_once(models, count):
 
 
 def test_what_changes_a_row_changes_its_plan(models):
-    entry = listed_text("models/a.py")
+    entry = parse_listed("models/a.py")
 
     def digest(**more):
         return _plan(models, [entry], **more).pieces[0].plan
@@ -183,13 +191,13 @@ def test_what_changes_a_row_changes_its_plan(models):
     plain = digest()
     assert digest() == plain
     assert digest(timeout=5.0) == plain
-    assert len({plain, digest(bench=True), digest(fix=True), digest(run=RunSpec(calls=2))}) == 4
+    assert len({plain, digest(bench=True), digest(fix=True), digest(run={"calls": 2})}) == 4
 
 
 def test_an_interpreter_s_torch_is_asked_once_and_a_missing_one_is_a_sentence(models):
-    plan = _plan(models, [listed_text("models/a.py")], python=sys.executable)
-    assert plan.variants[0].torch == _plan(models, [listed_text("models/a.py")]).variants[0].torch
+    plan = _plan(models, [parse_listed("models/a.py")], python=sys.executable)
+    assert plan.variants[0].torch == _plan(models, [parse_listed("models/a.py")]).variants[0].torch
     with pytest.raises(
         GraphDoctorError, match=r"The interpreter /none can't be started: No such file"
     ):
-        _plan(models, [listed_text("models/a.py")], python="/none")
+        _plan(models, [parse_listed("models/a.py")], python="/none")
