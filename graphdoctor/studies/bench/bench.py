@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.bench import (
     BENCH_PARTS,
     BenchPart,
@@ -42,6 +41,7 @@ from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 
 _FOLDER = "bench"
 """Below a recording: the recordings of its variants."""

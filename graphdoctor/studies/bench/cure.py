@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import EAGER, Noise, Variant
 from graphdoctor.facts.command import block_lines
@@ -39,6 +38,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 from graphdoctor.views.answers import cure_text
 
 _FOLDER = "cure"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
@@ -378,7 +378,7 @@ class _PieceRun:
             with contextlib.suppress(GraphDoctorError):
                 files.update(filter(None, [parse_target(self._spec.target).file]))
         here = Path.cwd().resolve()
-        package = os.path.realpath(Path(graphdoctor.__file__).parent)
+        package = os.path.realpath(Path(version.__file__).parent)
         own = os.path.realpath(self._recording.parent)
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.
