@@ -32,7 +32,6 @@ from graphdoctor.studies.bench.switches import (
 )
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.replays import Replays
 from graphdoctor.views.reasons import reasons_text
 from graphdoctor.wording import counted, listed
 
@@ -49,7 +48,6 @@ _STAGES = ("eager", "aot_eager", DECOMPOSED)
 class Subject:
     """The variant."""
 
-    replays: Replays
     reference: Reference
     program: Program
     spec: RunSpec
@@ -178,7 +176,7 @@ class _Following:
         if not self._try(own, (switch,)).is_right:
             return None
         earlier = [result for result in known.results if not result.without and result.name != own]
-        return replace(known, results=(*earlier, *self.results), reproducer=None)
+        return replace(known, results=(*earlier, *self.results))
 
     def _part(self) -> _Found:
         lowerings = all_of("lowering")
