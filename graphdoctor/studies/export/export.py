@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import Best, ExportReport, ExportWay, WayStatus
@@ -24,6 +23,7 @@ from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 from graphdoctor.wording import shortened
 
 _BREAK = "GD1"
