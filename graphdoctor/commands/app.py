@@ -272,7 +272,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
         # Without the dashes that all have.
         known = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
-    if (gone := GONE.get(option or "")) is not None:
+    name = "" if ctx is None else ctx.info_name
+    of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
+    if (gone := of_command or GONE.get(option or "")) is not None:
         complain(gone, None)
         return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"

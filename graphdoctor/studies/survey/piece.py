@@ -336,9 +336,7 @@ class _PieceRun:
 
         assert self._diagnosis is not None
         with self._extra("export", "It wasn't exported"):
-            self._export = export(
-                request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False
-            )
+            self._export = export(request, self._recording, self._diagnosis, setup, is_tried=False)
 
     @contextlib.contextmanager
     def _extra(self, stage: SurveyStage, failed: str) -> Iterator[None]:
