@@ -12,12 +12,11 @@ from .counts import Counts
 from .fixes import FixKind, SnippetPlace, Verdict
 from .guards import GuardChange
 from .kernels import CudaGraphSkip
-from .picture import Picture
+from .picture import GraphStages, Picture
 from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, Recording
 from .run import Setting
 from .spec import FailOn
 from .stack import StackEntry
-from .stages import GraphStages
 from .trials import Attacked, Comparison
 
 Severity = Literal["error", "warning", "info"]
