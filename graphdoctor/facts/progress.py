@@ -9,7 +9,7 @@ from .base import Fact
 
 if TYPE_CHECKING:
     from .bench import CureStep
-    from .fixes import PairedTime, Verdict
+    from .fixes import PairedTime, Reason, Verdict
 
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
@@ -40,14 +40,12 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs with one backend showed: the times, or why there are none, as a
-    clause.
-    """
+    """What timing two programs with one backend showed: the times, or why there are none."""
 
     number: int
     backend: str
     times: PairedTime | None
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,6 @@ def _choices(treatment: Treatment) -> list[str]:
     flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
     flags += ["--own-code"] if choices.is_own_code_only else []
     flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
-    flags += [] if choices.proposer is None else ["--proposer", choices.proposer]
     return flags + _timing(choices)
 
 

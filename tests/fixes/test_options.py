@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording

@@ -16,7 +16,7 @@ from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
 from tests.each import for_each
-from tests.factories import compiled, recording
+from tests.factories import compiled, recording, why
 from tests.sections import texts_beside
 
 BINDING, NEEDED, MARKED = texts_beside(__file__)
@@ -170,7 +170,7 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(
     }
     assert compiles["tensor t"] > compiles[""]
     (finding,) = [found for found in document["findings"] if found["code"] == "GD203"]
-    assert [(fix["verdict"], fix["reason"]) for fix in finding["fixes"]] == [
+    assert [(fix["verdict"], why(fix)) for fix in finding["fixes"]] == [
         ("makes it worse", f"replayed: {compiles['']} compiles → {compiles['tensor t']}")
     ]
     report = run_cli("report", "--format", "json")

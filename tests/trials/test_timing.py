@@ -17,6 +17,7 @@ from graphdoctor.trials import timing
 from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.timing import faster, is_plain, slower, time_pair
+from graphdoctor.views.reasons import reason_text
 from tests.each import for_each
 
 TURNS = 64
@@ -176,7 +177,7 @@ def test_long_calls_get_fewer_turns(call_s: float, turns: int) -> None:
 
 
 def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
-    assert timed(Probes([100.0] * TURNS, [50.0] * TURNS, dying={"after": -1})) == (
+    assert reason_text(timed(Probes([100.0] * TURNS, [50.0] * TURNS, dying={"after": -1}))) == (
         "The program failed in call 1: NameError: y"
     )
 
@@ -185,12 +186,12 @@ def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
 @for_each("turns", [0, 1, 4])
 def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) -> None:
     probes = Probes([100.0] * TURNS, [50.0] * TURNS, dying={which: turns})
-    assert timed(probes) == "The process was killed by SIGKILL"
+    assert reason_text(timed(probes)) == "The process was killed by SIGKILL"
 
 
 def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
     probes = Probes([100.0] * TURNS, [50.0] * TURNS, unsteady=("after",))
-    assert timed(probes) == "the calls never stop compiling"
+    assert reason_text(timed(probes)) == "the calls never stop compiling"
     assert probes.asked == []
 
 
@@ -200,7 +201,7 @@ def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
             super()._error(*given)
 
     assert (
-        timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1}))
+        reason_text(timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})))
         == "the probe ended during timing"
     )
 
@@ -217,7 +218,9 @@ def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
-    assert timed(Probes([0.0] * TURNS, [0.0] * TURNS)) == "the call is too short to time"
+    assert (
+        reason_text(timed(Probes([0.0] * TURNS, [0.0] * TURNS))) == "the call is too short to time"
+    )
 
 
 def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:

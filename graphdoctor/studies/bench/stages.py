@@ -19,6 +19,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.views.reasons import reasons_text
 from graphdoctor.wording import counted, listed
 
 # Parts of the compiler that can be left out of a run.
@@ -447,7 +448,8 @@ class _Following:
             verdict = subject.reference.judge(recording, program, name, spec=spec)
             # From now on, every run draws its random numbers so.
             self.numbers = self.numbers.joined(verdict.change)
-            outcome, reason = "wrong" if verdict.correct is False else "ok", verdict.reason
+            outcome = "wrong" if verdict.correct is False else "ok"
+            reason = reasons_text(verdict.reasons)
         parts = recording.replay.parts if recording.replay else ()
         result = StageResult(name=stage, without=without, outcome=outcome, reason=reason)
         return _Tried(result, parts, recording.exit.error_type)

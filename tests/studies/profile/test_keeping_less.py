@@ -92,7 +92,9 @@ class FakeReference:
 
     def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
         return Verdict(
-            name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None
+            name not in self.wrong,
+            None,
+            factories.message("x differs by 0.1")[0] if name in self.wrong else None,
         )
 
 
