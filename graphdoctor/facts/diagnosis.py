@@ -12,11 +12,10 @@ from .counts import Counts
 from .fixes import Fix
 from .guards import GuardChange
 from .kernels import CudaGraphSkip
-from .picture import Picture
+from .picture import GraphStages, Picture
 from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, GraphInput, Recording
 from .spec import FailOn
 from .stack import StackEntry
-from .stages import GraphStages
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth

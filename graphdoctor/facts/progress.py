@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .base import Fact
 
 if TYPE_CHECKING:
-    from .cure import CureStep
+    from .bench import CureStep
     from .fixes import PairedTime, Reason, Verdict
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.base import SCHEMA_VERSION, Fact
-from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.bench import BenchReport, CureReport
 from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
-from graphdoctor.facts.cure import CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, EditRequest
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job

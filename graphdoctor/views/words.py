@@ -25,10 +25,9 @@ from graphdoctor.wording import (
 )
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.bench import BenchReport, CureReport
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
-    from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import Fix, PairedTime, SnippetPlace, Treatment

@@ -16,9 +16,17 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.bench import EAGER, Noise, Variant
+from graphdoctor.facts.bench import (
+    AS_IT_WAS,
+    CURED,
+    EAGER,
+    Best,
+    CureReport,
+    CureStep,
+    Noise,
+    Variant,
+)
 from graphdoctor.facts.command import block_lines
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureReport, CureStep
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import write_fact

@@ -210,11 +210,3 @@ def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
 )
 def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> None:
     assert judged(replayed(**more)).correctness.note == note
-
-
-def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
-    for float64, judges in ((replayed(), True), (FAILED, False)):
-        replays = Scripted(float64=float64)
-        reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
-        for rounding in (reference._rounding, replays.asked["results-eager-again"]["rounding"]):
-            assert (rounding.float64 is not None) is judges

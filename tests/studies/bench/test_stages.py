@@ -17,14 +17,17 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
-from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
-from graphdoctor.studies.bench.switches import (
+from graphdoctor.studies.bench.stages import (
+    CROSSREF,
     DECOMPOSED,
     INDUCTOR,
+    Subject,
     Switch,
     change_of,
+    follow,
     lines_of,
     named,
+    stages_of,
 )
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.program import Program, RunChange
