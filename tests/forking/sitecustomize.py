@@ -133,9 +133,10 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        if not module.name.startswith(
-            ("graphdoctor.catalog.", "graphdoctor.probe.")
-        ) and not module.name.endswith(("__main__", "_plugin")):
+        of_child = ("graphdoctor.probe.", "graphdoctor.catalog")
+        if not module.name.startswith(of_child) and not module.name.endswith(
+            ("__main__", "_plugin")
+        ):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 

@@ -29,7 +29,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...facts.trials import Comparison, Difference, Judged, ResultError, ResultKind, TextChange
+from ...facts.trials import (
+    Comparison,
+    Difference,
+    Judged,
+    MissingLines,
+    ResultError,
+    ResultKind,
+    TextChange,
+)
 from ..record.describe import value_text
 from .arguments import has_strides
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
@@ -121,8 +129,8 @@ def _differences(
 ) -> Iterator[Difference]:
     for name in _names(kind, mine, other):
         if name not in mine or name not in other:
-            detail = "is missing" if name not in mine else "is new"
-            yield Difference(kind=kind, where=name, detail=detail)
+            is_missing = name not in mine
+            yield Difference(kind=kind, where=name, presence="missing" if is_missing else "new")
             continue
         value, reference = mine[name], other[name]
         if (rounding is None or not rounding.decides(kind, name)) and _is_close(value, reference):
@@ -133,14 +141,8 @@ def _differences(
             else rounding.allows(kind, name, value)
         )
         if not is_rounding:
-            largest, detail_or_none = _detail(value, reference)
-            yield Difference(
-                kind=kind,
-                where=name,
-                largest=largest,
-                detail=detail_or_none,
-                may_be_rounding=may_be_rounding,
-            )
+            rounds = {"may_be_rounding": may_be_rounding}
+            yield Difference(kind=kind, where=name, **rounds, **_detail(value, reference))
 
 
 def _names(kind: str, mine: _Values, other: _Values) -> list[str]:
@@ -178,19 +180,22 @@ def _number_change(value: object, reference: object) -> TextChange:
     return "fewer" if int(sizes[2]) < int(others[2]) else "other"
 
 
-def _detail(value: object, reference: object) -> tuple[float | None, str | None]:
-    if not isinstance(value, Tensor) or not isinstance(reference, Tensor):
-        texts = (
-            it if isinstance(it, str) and len(it) <= 80 else value_text(it)
-            for it in (value, reference)
-        )
-        return None, " instead of ".join(texts)
-    if _form(value) != _form(reference):
-        return None, f"{value_text(value)} instead of {value_text(reference)}"
+def _detail(value: object, reference: object) -> dict[str, Any]:
+    """Fields of a difference."""
+    if (
+        not isinstance(value, Tensor)
+        or not isinstance(reference, Tensor)
+        or _form(value) != _form(reference)
+    ):
+        return {"value": _short(value), "reference": _short(reference)}
     if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return None, None
+        return {}
     largest = distance(value, reference)
-    return (largest, None) if math.isfinite(largest) else (None, "NaN or infinity")
+    return {"largest": largest} if math.isfinite(largest) else {"is_finite": False}
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= 80 else value_text(value)
 
 
 def _is_close(value: object, reference: object) -> bool:
@@ -217,16 +222,17 @@ def _text_differences(kind: ResultKind, mine: _Values, other: _Values) -> Iterat
     lines, expected = (of.get("text", "").splitlines() for of in (mine, other))
     if lines != expected:
         detail, change = _text_detail(lines, expected), _text_change(lines, expected)
-        yield Difference(kind=kind, where=_PLACES[kind], detail=detail, change=change)
+        yield Difference(kind=kind, where=_PLACES[kind], change=change, **detail)
 
 
-def _text_detail(lines: Sequence[str], expected: Sequence[str]) -> str:
-    if len(lines) < len(expected):
-        missing = next((line for line in expected if line not in lines), expected[-1])
-        return f"{len(lines)} of {len(expected)} lines; the first missing one: {missing[:80]!r}"
+def _text_detail(lines: Sequence[str], expected: Sequence[str]) -> dict[str, Any]:
+    if (count := len(lines)) < len(expected):
+        first = next((line for line in expected if line not in lines), expected[-1])
+        missing = MissingLines(count=count, reference_count=len(expected), first=repr(first[:80]))
+        return {"lines": missing}
     pairs = itertools.zip_longest(lines, expected, fillvalue="")
-    changed = next(pair for pair in pairs if pair[0] != pair[1])
-    return f"{changed[0][:80]!r} instead of {changed[1][:80]!r}"
+    value, reference = next(pair for pair in pairs if pair[0] != pair[1])
+    return {"value": repr(value[:80]), "reference": repr(reference[:80])}
 
 
 def _text_change(lines: Sequence[str], expected: Sequence[str]) -> TextChange:

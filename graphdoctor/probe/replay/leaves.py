@@ -3,7 +3,7 @@ with one changed.
 
 A changed call copies only containers and objects on the way to the value, so it must be made from
 fresh copies where the rest must stay untouched. Calls are alike if they differ in the values of
-tensors alone, or in their sizes too.
+tensors alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
-from ...facts.recording import DifferingDim, ExportCalls
+from ...facts.recording import ExportCalls
 from ..record.describe import value_text
 from ..record.listener import argument_names
 from ..target.snapshot import attribute_names
 from ..target.targets import Call, plain_function, signature_of
-from ..torch_private.torch_api import tree_leaves, tree_leaves_with_path, tree_structure
+from ..torch_private.torch_api import tree_leaves, tree_structure
 
 _MAX_DEPTH = 6
 
@@ -165,64 +165,33 @@ def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
     return choices
 
 
-Alike = Literal["sizes", "kinds"]
-"""``sizes``: tensors of the same sizes; ``kinds``: tensors of the same number of dims."""
-
-
-def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a call's arguments, in torch's order, by the parameter's name and the
-    path in it.
-    """
-    for _, name, value in passed_arguments(call, function):
-        for path, leaf in tree_leaves_with_path(value):
-            yield f"{name}{path}", leaf
-
-
-def sameness(call: Call, alike: Alike) -> object:
-    """Return what two calls have in common if they are alike."""
-    return tree_structure(call), [_sameness(leaf, alike) for leaf in tree_leaves(call)]
-
-
-def _sameness(leaf: Any, alike: Alike) -> object:
-    if isinstance(leaf, Tensor):
-        size = tuple(leaf.shape) if alike == "sizes" else leaf.ndim
-        return str(leaf.dtype), str(leaf.device), size
-    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
-    return type(leaf).__qualname__, leaf if is_plain else None
-
-
 class AlikeCalls:
-    """Keeps the calls that are like the first one, and notes what differs in the others."""
+    """Keeps the calls that are like the first one: of the same structure, with tensors of the same
+    sizes and equal other values.
+    """
 
-    def __init__(self, alike: Alike, function: Any) -> None:
-        self._alike, self._function = alike, function
-        self._first: tuple[object, object] | None = None
-        self._sizes: dict[str, list[tuple[int, ...]]] = {}
-        self._total = self._made = 0
+    def __init__(self) -> None:
+        self._first: object = None
+        self._total = 0
         self._other: list[int] = []
 
     def keeps(self, call: Call) -> bool:
         """Whether to make a call; called for each, in order."""
         self._total += 1
-        mine = sameness(call, self._alike), sameness(call, "kinds")
-        first = self._first = self._first or mine
-        if mine[1] != first[1]:
+        kind = tree_structure(call), list(map(_kind, tree_leaves(call)))
+        self._first = self._first or kind
+        if kind != self._first:
             self._other.append(self._total)
-        else:
-            for source, leaf in named_leaves(call, self._function):
-                if isinstance(leaf, Tensor):
-                    self._sizes.setdefault(source, []).append(tuple(leaf.shape))
-        self._made += mine[0] == first[0]
-        return mine[0] == first[0]
+        return kind == self._first
 
     def calls(self) -> ExportCalls:
-        """Count the calls, and name the dims whose sizes differ between them."""
-        differing = []
-        for source, shapes in self._sizes.items():
-            for dim, sizes in enumerate(zip(*shapes, strict=True)):
-                if len(set(sizes)) > 1:
-                    sizes = tuple(dict.fromkeys(sizes))  # noqa: PLW2901
-                    differing.append(DifferingDim(source=source, dim=dim, sizes=sizes))
-        return ExportCalls(
-            total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other)
-        )
+        """Count the calls, and number those that weren't made."""
+        made = self._total - len(self._other)
+        return ExportCalls(total=self._total, made=made, other=tuple(self._other))
+
+
+def _kind(leaf: Any) -> object:
+    if isinstance(leaf, Tensor):
+        return str(leaf.dtype), str(leaf.device), tuple(leaf.shape)
+    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
+    return type(leaf).__qualname__, leaf if is_plain else None

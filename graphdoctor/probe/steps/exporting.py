@@ -15,8 +15,7 @@ from traceback import FrameSummary, extract_tb
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 from torch.nn import Module
 
 from ...facts.recording import ExportInput, NamedClass
@@ -25,18 +24,17 @@ from ..record.errors import message_of, type_name
 from ..record.files import is_user_file
 from ..record.listener import stack_entries
 from ..record.streams import kept_texts
-from ..replay.leaves import named_leaves, passed_arguments
+from ..replay.leaves import passed_arguments
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call, plain_function, signature_of
-from ..torch_private import torch_api, torch_export
+from ..target.targets import Call, plain_function
+from ..torch_private import torch_export
 from .calls import compare, make_calls
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _MODEL = "model"
-_MAX_CHOICES = 2
 
 _Entries = list[dict[str, Any]]
 """Lines of a stack, as ``StackEntry``."""
@@ -64,7 +62,7 @@ def export(workload: Workload) -> bool:
 class _Exporting:
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
-        self._is_strict, self._dims, self._hint = plan["is_strict"], plan["dims"], plan["hint"]
+        self._is_strict = plan["is_strict"]
         self._function = function = workload.function
         self._is_wrapped = not isinstance(function, Module)
         # The modules that a function uses, whose parameters are the wrapper's then, by the names to
@@ -78,7 +76,6 @@ class _Exporting:
             self._module.add_module(name, module)
         if self._is_wrapped:
             self._module.forward = function
-        self._signature = signature_of(function)
 
     def run(self, call: Call) -> bool:
         """Export the target with the arguments of a call, and have the calls made with the result;
@@ -86,21 +83,17 @@ class _Exporting:
         """
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
-        shapes = self._dynamic_shapes(call)
-        if shapes is not None:
-            arguments["dynamic_shapes"] = shapes
         state, random = State(self._function, call), RandomState()
         seed_everything(self._workload.request["seed"])
-        watch = torch_export.Specializations(_user_stack)
         program, failure = None, None
         has_grad = torch.is_grad_enabled() and not self._workload.request["no_grad"]
         started = perf_counter()
         try:
-            with watch.listening(), torch.set_grad_enabled(has_grad):
+            with torch.set_grad_enabled(has_grad):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        facts: dict[str, object] = {"op_count": None, "inputs": [], "constraints": [], "dims": []}
+        facts: dict[str, object] = {"op_count": None, "inputs": [], "constraints": []}
         seconds = perf_counter() - started
         if program is not None:
             targets = [node.target for node in program.graph.nodes if node.op.startswith("call_")]
@@ -109,7 +102,6 @@ class _Exporting:
                 "op_count": len(targets) - items,
                 "inputs": _inputs(program),
                 "constraints": torch_export.guards_of(program),
-                "dims": self._described_dims(program, call, watch),
             }
             self._workload.compiled = self._exported = program.module()
         state.restore()
@@ -119,7 +111,7 @@ class _Exporting:
             is_strict=self._is_strict,
             is_wrapped=self._is_wrapped,
             seconds=seconds,
-            line=self._line(call, shapes),
+            line=self._line(call),
             failure=failure,
             **facts,
         )
@@ -141,110 +133,6 @@ class _Exporting:
                     buffer.copy_(value)
         if self._workload.alike is not None:
             self._workload.events.write("export_calls", self._workload.alike.calls())
-
-    # Dynamic shapes.
-
-    def _asked_dims(self, source: str, tensor: Tensor) -> list[int]:
-        if self._dims == "all":
-            return list(range(tensor.ndim))
-        return [dim for of, dim in self._dims or () if of == source and dim < tensor.ndim]
-
-    def _bound(self, args: Any, kwargs: Any) -> dict[str, Any]:
-        return {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
-
-    def _dynamic_shapes(self, call: Call) -> dict[str, Any] | None:
-        if self._dims is None or self._signature is None:
-            return None
-        bound = self._bound(*call).items()
-        shapes = {name: self._shapes_of(name, value) for name, value in bound}
-        return None if all(value is None for value in shapes.values()) else shapes
-
-    def _shapes_of(self, name: str, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return dict.fromkeys(self._asked_dims(name, value), getattr(Dim, self._hint)) or None
-        if type(value) is dict:
-            return {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
-        if type(value) in (list, tuple):
-            items = enumerate(value)
-            return type(value)(self._shapes_of(f"{name}[{at}]", item) for at, item in items)
-        return None
-
-    def _shapes_text(self, shapes: Any) -> str:
-        if isinstance(shapes, dict):
-            is_name = [isinstance(key, str) and key.isidentifier() for key in shapes]
-            keys = (
-                f'"{key}"' if it else repr(key) for it, key in zip(is_name, shapes, strict=True)
-            )
-            values = map(self._shapes_text, shapes.values())
-            items = (f"{key}: {text}" for key, text in zip(keys, values, strict=True))
-            return f"{{{', '.join(items)}}}"
-        if isinstance(shapes, (list, tuple)):
-            text = ", ".join(map(self._shapes_text, shapes))
-            comma = "," * (len(shapes) == 1)
-            return f"[{text}]" if isinstance(shapes, list) else f"({text}{comma})"
-        return "None" if shapes is None else f"Dim.{self._hint}"
-
-    def _described_dims(
-        self, program: ExportedProgram, call: Call, watch: torch_export.Specializations
-    ) -> list[dict[str, object]]:
-        leaves = list(named_leaves(call, self._function))
-        shapes = torch_export.input_shapes(program)
-        if self._dims is None or len(shapes) != len(leaves):
-            return []
-        pairs = [
-            (index, source, leaf, shape)
-            for index, ((source, leaf), shape) in enumerate(zip(leaves, shapes, strict=True))
-            if isinstance(leaf, Tensor) and len(shape) == leaf.ndim
-        ]
-        sizes = {
-            expression: size
-            for _, _, leaf, shape in pairs
-            for size, symbol in zip(leaf.shape, shape, strict=True)
-            if (expression := torch_export.expression_of(symbol)) is not None
-        }
-        choices = self._other_sizes(program, call, shapes, sizes)
-        records = []
-        for index, source, leaf, shape in pairs:
-            for dim in self._asked_dims(source, leaf):
-                expression = torch_export.expression_of(shape[dim])
-                # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
-                names = (re.sub(r"^(\w*)", r"L['\1']", source), f"L['flat_args'][{index}]")
-                causes = (watch.by_source.get(f"{name}.size()[{dim}]") for name in names)
-                cause = next(filter(None, causes), None)
-                record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
-                record |= {"is_dynamic": expression is not None, "stack": []}
-                if expression is not None:
-                    low, high = torch_export.dim_range(program, shape[dim])
-                    others = [torch_export.size_under(shape[dim], choice) for choice in choices]
-                    record |= {"expression": expression, "low": low, "high": high}
-                    record["other_sizes"] = others
-                elif cause is not None:
-                    record["stack"] = self._with_sources(stack_entries(cause.stack))
-                    record["is_by_another"] = cause.is_by_another
-                records.append(record)
-        return records
-
-    def _other_sizes(
-        self,
-        program: ExportedProgram,
-        call: Call,
-        shapes: list[torch_export.Shape],
-        sizes: Mapping[str, int],
-    ) -> list[torch_export.Sizes]:
-        guards = torch_export.guards_of(program)
-        choices = []
-        for choice in torch_export.other_sizes(program, shapes, sizes):
-            leaves = [
-                torch.empty([torch_export.size_under(it, choice) for it in shape], device="meta")
-                if isinstance(leaf, Tensor)
-                else leaf
-                for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
-            ]
-            left = iter(leaves)
-            args, kwargs = torch_api.tree_map(lambda _leaf: next(left), call)  # noqa: B023 - used at once
-            if torch_export.passes(guards, {**self._bound(args, kwargs), "flat_args": leaves}):
-                choices.append(choice)
-        return choices[:_MAX_CHOICES]
 
     # What torch said.
 
@@ -295,17 +183,15 @@ class _Exporting:
 
     # Python that does the same.
 
-    def _line(self, call: Call, shapes: dict[str, Any] | None) -> str:
+    def _line(self, call: Call) -> str:
         args, kwargs = call
         names = [name for _, name, _ in passed_arguments(call, self._function)][: len(args)]
         name = "wrapper" if self._is_wrapped else _MODEL
         parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
-        if shapes is not None:
-            parts.append(f"dynamic_shapes={self._shapes_text(shapes)}")
         parts.append(f"strict={self._is_strict}")
-        lines = [] if shapes is None else ["from torch.export import Dim"]
+        lines: list[str] = []
         if self._is_wrapped:
             lines.append("wrapper = torch.nn.Module()")
             lines += (f"wrapper.{name} = {name}" for name in self._parts)
@@ -326,11 +212,6 @@ def _stack_of(error: BaseException) -> _Entries:
         if entries:
             return entries
     return []
-
-
-def _user_stack() -> list[FrameSummary]:
-    frames = torch_api.frames_outwards()
-    return torch_api.stack_of(it for it in frames if is_user_file(it.f_code.co_filename))
 
 
 def _inputs(program: ExportedProgram) -> list[ExportInput]:

@@ -483,12 +483,9 @@ def _differences(mine: Results, other: Results) -> dict[ResultKind, Difference]:
     torch's own as well.
     """
     if mine.raised != other.raised:
-        text = f"doesn't raise {other.raised}"
-        if mine.raised:
-            text = f"raises {shortened(mine.raised, _MAX_ERROR)}"
-            if other.raised:
-                text += f" instead of {shortened(other.raised, _MAX_ERROR)}"
-        return {"outputs": Difference(kind="outputs", where=THE_CALL, detail=text)}
+        value, reference = (of.raised and shortened(of.raised, _MAX_ERROR) for of in (mine, other))
+        difference = Difference(kind="outputs", where=THE_CALL, value=value, reference=reference)
+        return {"outputs": difference}
     return {
         difference.kind: difference
         for difference in compared(mine, other).differences

@@ -1,12 +1,11 @@
 """torch's configuration by private names: config modules, float32 precision on CUDA
 (TensorFloat32), and what is changed in the compiler for a trial: its cache folder, parts that are
-left out, its minifier.
+left out.
 
 ``torch/utils/_config_module.py``, 2.11 to 2.15; ``changed_config`` from 2.13 on. ``fp32_precision``
 (``torch/backends/__init__.py``, 2.13), since older names raise an error once a program has used the
-newer ones. ``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py``,
-``compiler_bisector.py``, ``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to
-2.15.
+newer ones. ``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py`` and
+``compiler_bisector.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -328,17 +327,3 @@ def _part_name(debug_info: Callable[[], str] | None) -> str | None:
         if hasattr(value, "_schema"):
             return str(value)
     return None if debug_info is None else debug_info()
-
-
-def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> None:
-    """Write a script into a folder for the first graph that raises, or whose results are wrong.
-
-    Raises:
-        AttributeError, ImportError: This torch lacks one of the names.
-    """
-    set_config("torch._dynamo.config.repro_after", after)
-    set_config("torch._dynamo.config.repro_level", 4 if is_wrong else 2)
-    set_config("torch._dynamo.config.debug_dir_root", folder)
-    # It would write repro.py into the user's folder, over a file of that name.
-    repro = import_module("torch._dynamo.repro.after_aot")
-    put_in_place(repro, "dump_compiler_graph_state", lambda *_, **_options: None)
