@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -258,70 +257,6 @@ def test_the_extra_calls_print_nothing(
     assert capsys.readouterr().out == "a break\n"
 
 
-class Written(logging.Handler):
-    """A trace that the user has: what torch wrote to it."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.strings: dict[int, str] = {}
-        self.redefined: list[str] = []
-        self.unknown: list[int] = []
-        self.names: list[str] = []
-        self.compiles = 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        metadata = record.metadata  # type: ignore[attr-defined]
-        if "str" in metadata:
-            text, number = metadata["str"]
-            self.redefined += [text] if self.strings.get(number, text) != text else []
-            self.strings[number] = text
-        if "artifact" in metadata:
-            self.names.append(metadata["artifact"]["name"])
-        if "dynamo_start" in metadata:
-            self.compiles += 1
-            self.unknown += [
-                e["filename"]
-                for e in metadata["dynamo_start"]["stack"]
-                if e["filename"] not in self.strings
-            ]
-
-
-def test_a_trace_of_the_users_own_goes_on_and_is_whole() -> None:
-    import torch._dynamo.convert_frame
-
-    structured = torch._logging.structured
-    known = dict(structured.INTERN_TABLE)
-    logger = logging.getLogger("torch.__trace")
-    written = Written()
-    structured.INTERN_TABLE.clear()
-    logger.addHandler(written)
-    try:
-
-        def f(x: Any) -> Any:
-            return x * 2
-
-        def g(x: Any) -> Any:
-            print("a break")
-            return x * 3
-
-        torch.compile(f, backend="eager")(torch.ones(2))
-        Explainer(lanes=True, calls=2).explain(g, torch.ones(2))
-        with graphdoctor.record():
-            torch.compile(f, backend="eager")(torch.ones(2))
-        exec(compile("def h(x):\n    return x * 4\n", "a_file_of_its_own.py", "exec"), scope := {})
-        torch.compile(scope["h"], backend="eager")(torch.ones(2))
-    finally:
-        logger.removeHandler(written)
-        structured.INTERN_TABLE.clear()
-        structured.INTERN_TABLE.update(known)
-
-    assert written.compiles >= 4
-    assert written.unknown == []
-    assert written.redefined == []
-    assert not any(name.startswith("graphdoctor") for name in written.names)
-    assert written.filters == []
-
-
 def test_a_loop_of_explains_does_not_grow() -> None:
     def f(x: Any) -> Any:
         return torch.relu(x) + 1
@@ -336,30 +271,3 @@ def test_a_loop_of_explains_does_not_grow() -> None:
     gc.collect()
     # torch notes each compile (metrics of the last 64, file names of generated graphs).
     assert len(gc.get_objects()) - before < 3000
-
-
-def test_blocks_are_as_before_whichever_way_they_were_compiled() -> None:
-    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    layers = [
-        torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False),
-        *(Inner() for _ in range(3)),
-    ]
-    net = torch.nn.Sequential(*layers).eval()
-    before = {name: dict(vars(module)) for name, module in net.named_modules()}
-    report = Explainer(regional=True, no_grad=True, coverage=False).explain(
-        net, torch.randn(2, 3, 8)
-    )
-    assert report.diagnosis.recording.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
-    assert report.diagnosis.summary.graphs == 2
-    assert {name: dict(vars(module)) for name, module in net.named_modules()} == before
-
-
-class Inner(torch.nn.Module):
-    """A module of the program's own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
-    def forward(self, x: Any) -> Any:
-        return self.linear(x).relu()

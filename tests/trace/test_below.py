@@ -62,12 +62,6 @@ def test_each_graph_counts_once(records, expected):
     assert used(*records) == expected
 
 
-def test_processes_are_added_up():
-    answers = ("0/0", AOT, "bypass", "a hook"), ("1/0", AOT, "miss"), ("1/0", FX, "hit")
-    assert used(*answers, again=2) == (2, 0, 2, ("a hook",))
-    assert used(again=2) is None
-
-
 REASONS = {
     'skipping cudagraphs due to mutated inputs (2 instances). Found from : \n   File "/p/m.py", line 5': "mutation",
     "skipping cudagraphs due to input storage mutation (1 instances)": "mutation",
@@ -119,29 +113,6 @@ def test_the_line_that_torch_points_to_is_read():
     )
     assert skip.reason == "skipping cudagraphs due to mutated inputs (1 instances)"
     assert (skip.kind, skip.file, skip.line, skip.compile_id) == ("mutation", "/p/m.py", 5, "0/0")
-
-
-def test_what_is_left_out_of_cuda_graphs_has_its_line():
-    reason = "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)"
-    left_out = [
-        {"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}
-    ]
-    event = {
-        "event": "cuda_graphs",
-        "has_device": True,
-        "captured": 2,
-        "skipped": [],
-        "left_out": left_out,
-    }
-    found = cuda_graphs(Events([event]), ())
-    assert found is not None
-    (skip,) = found.left_out
-    assert (skip.kind, skip.reason, skip.file, skip.line) == (
-        "incompatible_op",
-        reason,
-        "/p/m.py",
-        5,
-    )
 
 
 def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
@@ -196,10 +167,6 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         2,
         1,
     )
-
-
-def test_no_cuda_graphs_were_asked_for():
-    assert cuda_graphs(Events(), ()) is None
 
 
 def target(what: str, module: str, name: str) -> str:

@@ -15,7 +15,7 @@ from graphdoctor.trace.causes import (
     with_carried,
     with_previous,
 )
-from graphdoctor.trace.guards.forms import read_state, short_dtype, state_changes, state_words
+from graphdoctor.trace.guards.forms import short_dtype, state_changes
 from tests.each import for_each
 
 
@@ -68,11 +68,6 @@ def test_the_nearest_entry_differs_only_in_what_changed_since(
     assert nearest_entry(entries) is entries[nearest]
 
 
-def test_an_entry_with_values_that_were_not_recorded_is_not_compared() -> None:
-    last = entry("0/1", size("x", "1", "9"), FLAG)
-    assert nearest_entry([last, entry("0/0", size("x", "6", "9"), hidden=1)]) is last
-
-
 def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
     last = entry("0/1", change("x.shape[1]", "1", "9"), change("flag", "True", "False", "flag"))
     older = entry("0/0", change("x.shape[1]", "6", "9"))
@@ -82,15 +77,6 @@ def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
         ("flag", "True")
     ]
     assert also_changed(last, last) == ()
-
-
-def test_the_last_calls_value_is_unknown_where_several_values_pass() -> None:
-    condition = change(
-        "2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 1", "relation", "L['x'].size()[0]"
-    )
-    last = entry("0/0", condition)
-    assert [found.previous for found in with_previous(last.changes, last)] == [None]
-    assert [found.previous for found in with_previous(last.changes, None)] == [None]
 
 
 SCALE = {
@@ -117,32 +103,6 @@ def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
         ).changes
         kinds[was] = found.kind
     assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
-
-
-def test_a_record_with_one_entry_is_read() -> None:
-    reasons = ("0/0: scale == 1.5", "0/1: scale == 3.5")
-    cause = cause_of_record(old_record(hidden=2), lambda *_place: None, reasons=reasons)
-    (found,) = cause.changes
-    assert (cause.nearest, cause.last_used, cause.hidden_change_count) == ("0/0", "0/0", 2)
-    assert (found.old, found.previous, found.new) == ("1.5", "1.5", "2.5")
-
-
-def test_a_record_with_one_entry_that_the_last_call_did_not_use_gives_way_to_torchs_words() -> None:
-    reasons = (
-        "0/1: tensor 'k' size mismatch at index 1. expected 6, actual 7",
-        "0/0: scale == 1.5",
-    )
-    cause = cause_of_record(old_record(), lambda *_place: None, reasons=reasons)
-    assert (cause.nearest, cause.last_used, cause.is_exact) == ("0/1", "0/1", False)
-    assert [(found.expression, found.old, found.previous) for found in cause.changes] == [
-        ("k.shape[1]", "6", "6")
-    ]
-
-
-def test_a_record_with_one_entry_and_no_words_of_torchs_leaves_the_last_value_unknown() -> None:
-    cause = cause_of_record(old_record(), lambda *_place: None)
-    assert (cause.nearest, cause.last_used) == ("0/0", None)
-    assert [(found.old, found.previous) for found in cause.changes] == [("1.5", None)]
 
 
 def test_without_a_compared_entry_torchs_words_are_the_cause() -> None:
@@ -189,12 +149,6 @@ def test_states_are_compared_setting_by_setting() -> None:
     ]
 
 
-def test_a_state_in_words() -> None:
-    assert state_words(OLD) == "grad mode on, autocast off, default dtype f32, 2 threads"
-    assert read_state("{") is None
-    assert read_state("[1]") is None
-
-
 @for_each(
     "dtype, short",
     [
@@ -233,17 +187,6 @@ def test_the_value_that_a_dynamic_number_had_to_have_is_its_old_one() -> None:
     size = relation("L['x'].size()[0] == 3", "L['x'].size()[0]")
     (change,) = cause_of_record({"nearest": "0/0", "failed": [size]}, lambda *_place: None).changes
     assert change.kind == "relation"
-
-
-def test_an_enums_member_is_no_second_argument() -> None:
-    item = relation("L['mode'] is L['Mode'].SIN", "L['mode']")
-    identity = {
-        "leaf": "ID_MATCH",
-        "source": "L['mode']",
-        "text": ["___check_obj_id(L['mode'], 1), type=<class 'Mode'>"],
-    }
-    cause = cause_of_record({"nearest": "0/0", "failed": [item, identity]}, lambda *_place: None)
-    assert [said(change)[:2] for change in cause.changes] == [("identity", "mode")]
 
 
 def test_a_sets_member_is_not_said_beside_the_set() -> None:

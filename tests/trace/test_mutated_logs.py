@@ -72,24 +72,3 @@ def test_an_odd_value_costs_its_own_record_alone(tmp_path: Path, name: str, valu
     assert others == [each for each in whole.compiles if each.frame_id != 1]
     assert recording.graphs == whole.graphs
     assert recording.breaks == whole.breaks
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("frame_id", True), ("frame_id", 0.5), ("frame_compile_id", {})]
-)
-def test_an_odd_number_of_a_compile_costs_its_own_record_alone(
-    tmp_path: Path, name: str, value: object
-) -> None:
-    records = list(records_of(NAME))
-    whole = read(tmp_path, records)
-    at = next(
-        index for index, record in enumerate(records) if "compilation_metrics" in record.value
-    )
-    records[at] = replace(records[at], value=records[at].value | {name: value})
-
-    recording = read(tmp_path, records)
-
-    assert "unreadable_record" in {gap.kind for gap in recording.gaps}
-    assert [each.compile_id for each in recording.compiles] == [
-        each.compile_id for each in whole.compiles
-    ]

@@ -9,7 +9,6 @@ import pytest
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.trace.events import WatchedCalls, call_watch
 from graphdoctor.trace.gaps import watch_gaps
-from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 
 Record = dict[str, Any]
@@ -133,34 +132,3 @@ def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
     nested = watch_of(known, (called(5, compiled="g", unwatched={"nested": 4}), []))
     assert nested.coverage is not None
     assert (nested.coverage.share, nested.steady_us, nested.graph_runs) == (0.75, 100.0, 1)
-
-
-def test_the_first_process_with_functions_speaks_for_the_program() -> None:
-    ranks = [
-        (name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)])))
-        for name in ("rank0", "rank1")
-    ]
-    watch = call_watch([(None, {}), *ranks])
-    assert watch is not None
-    assert [found.process for found in watch.functions] == ["rank0", "rank1"]
-    assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (
-        3,
-        100.0,
-        10,
-    )
-    assert call_watch([(None, {})]) is None
-
-
-def test_the_words_for_it() -> None:
-    part = (called(2000), [call(2, ops=(3, 1)), call(3, 1500.0)])
-    assert watched_texts(watch_of(part)) == []
-    assert watching_text(watch_of(part)) == "Watched 2 of 2,000 calls; watching added about 1 ms."
-    assert (
-        watching_text(watch_of((called(5, is_end=False), [call(2)])))
-        == "Watched 1 call; watching added about 1 ms."
-    )
-    layers = (called(10, compiled="Layer"), [call(2, ops=(2, 0)), call(3, 10.0)])
-    assert watched_texts(watch_of(part, layers, layers)) == [
-        "f (train.py:7): 75% of 4 operations compiled · 1 graph per call · 1.50 ms per steady call · 2,000 calls",
-        "Layer (train.py:7), compiled twice: 100% of 4 operations compiled · 20 µs for a call of each · 20 calls",
-    ]

@@ -49,15 +49,6 @@ def test_a_compressed_log_says_what_the_log_says(tmp_path, compression, name):
     assert read_recording(tmp_path / name) == read_recording(tmp_path / "plain.log")
 
 
-def test_a_compressed_log_in_a_folder_of_trace_logs_is_read(tmp_path, compression):
-    plain, packed = tmp_path / "plain", tmp_path / "packed"
-    for folder, content in ((plain, log_of()), (packed, COMPRESS[compression](log_of()))):
-        folder.mkdir()
-        (folder / "dedicated_log_torch_trace_x.log").write_bytes(content)
-
-    assert read_recording(packed) == read_recording(plain)
-
-
 def test_a_log_can_be_opened_in_another_process_and_from_its_middle(tmp_path, compression):
     content = log_of()
     for name, stored in (("plain", content), ("packed", COMPRESS[compression](content))):
@@ -111,14 +102,6 @@ def test_a_stream_that_holds_nothing_readable_is_refused_by_name(tmp_path, compr
         GraphDoctorError, match=f"log.gz can't be read: its {compression} stream is"
     ):
         place_named(str(path), Settings())
-
-
-def test_what_follows_a_stream_and_is_none_is_damage(tmp_path, compression):
-    path = tmp_path / "log"
-    path.write_bytes(COMPRESS[compression](b"a\n") + b"something else")
-
-    with local_log(path).open() as stream, pytest.raises(CutStreamError, match="damaged"):
-        stream.read()
 
 
 def digits(between: bytes) -> bytes:
