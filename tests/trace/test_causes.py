@@ -87,9 +87,11 @@ SCALE = {
 }
 
 
-def old_record(**fields: Any) -> Any:
-    """A record of the time when only the nearest entry was written down."""
-    return {"nearest": "0/0", "entries": 2, "failed": [SCALE], "loops": {}, **fields}
+def changes_of(*failed: Any) -> tuple[GuardChange, ...]:
+    """The changes in a record of guards that failed in one entry."""
+    compared = [{"compile_id": "0/0", "failed": [*failed]}]
+    record: Any = {"entries": 2, "compared": compared}
+    return cause_of_record(record, lambda *_place: None).changes
 
 
 def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
@@ -98,9 +100,7 @@ def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
     kinds = {}
     for was in ("1.5", "2", "True", "'a'", "None"):
         failed = SCALE | {"text": [f"L['scale'] == {was}"], "now": tensor}
-        (found,) = cause_of_record(
-            old_record(failed=[failed]), lambda *_place: None, reasons=("0/0: words",)
-        ).changes
+        (found,) = changes_of(failed)
         kinds[was] = found.kind
     assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
 
@@ -175,17 +175,17 @@ def relation(text: str, *sources: str) -> dict[str, Any]:
 
 def test_two_arguments_that_are_one_object_no_more() -> None:
     item = relation("L['x'] is L['y']", "L['x']", "L['y']")
-    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
-    assert [said(change)[:2] for change in cause.changes] == [("aliasing", "x and y")]
+    changes = changes_of(item)
+    assert [said(change)[:2] for change in changes] == [("aliasing", "x and y")]
 
 
 def test_the_value_that_a_dynamic_number_had_to_have_is_its_old_one() -> None:
     item = relation("L['t'] == 3", "L['t']")
     item["sizes"]["L['t']"] = {"text": "4"}
-    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
-    assert [said(change) for change in cause.changes] == [("number", "t", "3", "4")]
+    changes = changes_of(item)
+    assert [said(change) for change in changes] == [("number", "t", "3", "4")]
     size = relation("L['x'].size()[0] == 3", "L['x'].size()[0]")
-    (change,) = cause_of_record({"nearest": "0/0", "failed": [size]}, lambda *_place: None).changes
+    (change,) = changes_of(size)
     assert change.kind == "relation"
 
 
@@ -197,8 +197,8 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
         "text": ["L['s'] == {'a'}"],
         "now": {"text": "{'b'}"},
     }
-    cause = cause_of_record({"nearest": "0/0", "failed": [member, whole]}, lambda *_place: None)
-    assert [said(change) for change in cause.changes] == [("value", "s", "{'a'}", "{'b'}")]
+    changes = changes_of(member, whole)
+    assert [said(change) for change in changes] == [("value", "s", "{'a'}", "{'b'}")]
 
 
 @for_each(
