@@ -86,17 +86,6 @@ def test_the_diagnosis_is_that_of_the_command_line(
     assert known(plain(report.diagnosis)) == known(told)
 
 
-def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
-    def g(x: Any, *, function: float, backend: float, self: float) -> Any:
-        return x * function * backend * self
-
-    report = graphdoctor.explain(g, torch.ones(2), function=1.0, backend=2.0, self=3.0)
-
-    (call,) = report.diagnosis.recording.calls
-    assert call.outcome == "ok"
-    assert "backend=2.0" in (call.inputs or "")
-
-
 def test_options_are_torch_compiles() -> None:
     report = quietly(
         lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(

@@ -218,30 +218,6 @@ def test_what_a_project_ignores_is_not_shown_and_an_action_ignores_more(tmp_path
     edited(tmp_path, use)
 
 
-def test_cells_of_a_notebook_are_linted_each_by_itself(tmp_path: Path) -> None:
-    async def use(editor: Editor) -> None:
-        uris = [f"vscode-notebook-cell:{tmp_path}/n.ipynb#{number}" for number in (1, 2)]
-        cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
-        texts = ["import torch\n", COMPILED]
-        items = [
-            types.TextDocumentItem(uri, "python", 1, text)
-            for uri, text in zip(uris, texts, strict=True)
-        ]
-        notebook = types.NotebookDocument(
-            f"file://{tmp_path}/n.ipynb", "jupyter-notebook", 1, cells
-        )
-        editor.client.notebook_document_did_open(
-            types.DidOpenNotebookDocumentParams(notebook, items)
-        )
-        # Two answers may come at once; the client keeps both.
-        while not {*uris} <= {*editor.client.diagnostics}:
-            await asyncio.sleep(0.05)
-        found = {uri: [one.code for one in editor.client.diagnostics[uri]] for uri in uris}
-        assert found == {uris[0]: [], uris[1]: ["GD101"]}
-
-    edited(tmp_path, use)
-
-
 def server(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "graphdoctor", "lsp"],

@@ -5,14 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.inductor import (
-    bypass_kind,
-    cache_bypasses,
-    cache_use,
-    cuda_graphs,
-    plain_reason,
-    skip_kind,
-)
+from graphdoctor.trace.inductor import bypass_kind, cache_use, cuda_graphs, plain_reason, skip_kind
 from tests.each import for_each
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
@@ -217,27 +210,3 @@ BYPASSES = {
 @for_each("reason", BYPASSES)
 def test_reasons_for_a_bypass_have_a_kind_and_whom_they_name(reason):
     assert bypass_kind(reason) == BYPASSES[reason]
-
-
-def test_what_is_left_out_of_the_caches():
-    hook, cond = target("<function f at 0x7f>", "m", "f"), "Can't cache HigherOrderOperator: cond"
-    asked = (
-        ("0/0", AOT, "bypass", hook),
-        ("0/0", FX, "miss"),
-        ("0/0", FX, "hit"),
-        ("1/0", AOT, "bypass", target("cond", "torch.ops.higher_order", "cond")),
-        ("1/0", FX, "bypass", cond),
-        ("1/0", FX, "bypass", cond),
-        ("2/0", AOT, "bypass", "FX graph cache is not enabled"),
-        ("3/0", AOT, "miss"),
-        ("3/0", FX, "miss"),
-        ("4/0", FX, "bypass"),
-    )
-    found = cache_bypasses(answer(*each) for each in asked)
-    assert [(each.compile_id, each.kind, each.subject, each.is_code_kept) for each in found] == [
-        ("0/0", "function", "m.f", True),
-        ("1/0", "higher_order_operator", "cond", False),
-        ("2/0", "disabled", None, False),
-        ("4/0", "other", None, False),
-    ]
-    assert [each.reason for each in found][-1] is None

@@ -3,20 +3,9 @@ it is in."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from graphdoctor.facts.recording import BreakReason, BreakRecord, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.trace.breaks import (
-    break_record,
-    exception_words,
-    limit_of,
-    mechanism_of,
-    parse_break,
-    parse_chain,
-    parse_stack,
-)
+from graphdoctor.trace.breaks import break_record, limit_of, mechanism_of, parse_break, parse_chain
 from tests.each import for_each
 
 LINK = "\n\n For more details about this graph break, please visit: https://meta-pytorch.github.io/gb/gb{}.html\n"
@@ -125,15 +114,6 @@ def test_a_text_of_another_layout_is_kept_whole() -> None:
     assert found.record.words == "torch changed its mind\nabout everything"
     assert found.record.chain[0].gb_type == "torch changed its mind"
     assert (found.stack, found.header) == ((), None)
-
-
-@given(st.text(max_size=400))
-def test_no_text_stops_the_parser(text: str) -> None:
-
-    assert parse_break(text).record.chain
-    assert parse_chain(text)
-    parse_stack(text)
-    exception_words(text)
 
 
 TORCH = "/lib/python3.11/site-packages/torch"

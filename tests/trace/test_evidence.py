@@ -166,20 +166,6 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     assert evidence.executions == ("0/0", "1/0")
 
 
-def test_a_record_that_is_odd_is_dropped_with_a_gap(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(
-        artifact("inductor_runtime_and_tensor_meta", {"ops": [{"estimated_runtime_ns": None}]})
-        + line(create_symbol=7)
-        + artifact("fx_graph_cache_hit", {"key": 3})
-    )
-    recording = read_recording(tmp_path / "a.log")
-    assert [found.key for found in recording.evidence.cache_answers] == ["3"]
-    assert [gap.code for gap in recording.gaps if gap.kind == "unreadable_record"] == [
-        "GD902",
-        "GD902",
-    ]
-
-
 def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
     evidence = evidence_of(
         tmp_path,

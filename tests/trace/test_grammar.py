@@ -51,20 +51,6 @@ def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str
     assert record.attempt == context.get("attempt")
 
 
-def test_a_record_that_is_not_wanted_takes_its_payload_with_it() -> None:
-    records, damage = read(
-        header(keep={}),
-        "\tkept",
-        header(drop={}),
-        "\tdropped",
-        header(keep={}),
-        wants=lambda kind: kind == "keep",
-    )
-
-    assert [record.payload for record in records] == ["kept", None]
-    assert damage.records == 3
-
-
 def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None:
     half = header(dynamo_start={"stack": []})[:-5]
 

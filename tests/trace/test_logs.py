@@ -99,12 +99,6 @@ def test_links_and_pipes_aren_t_followed(tmp_path):
     assert names(folder) == []
 
 
-def test_a_log_that_torch_named_counts_even_if_it_is_empty(tmp_path):
-    write(tmp_path, **{"dedicated_log_torch_trace_rank_1_x.log": b"", "rank_0.log": log_of()})
-
-    assert ranks(tmp_path) == [0, 1]
-
-
 def test_a_damaged_file_is_missed_by_name(tmp_path):
     write(tmp_path, **{"rank_0.log": log_of(), "rank_1.log.gz": gzip.compress(log_of())[:200]})
 

@@ -86,17 +86,6 @@ def test_texts_are_kept_where_they_are_asked_for():
     assert other.graph_text == plain_graph(GRAPH)
 
 
-def test_the_order_in_which_graphs_ran():
-    order = {
-        "graph_execution_order": [
-            {"compile_id": "1/0"},
-            {"compile_id": None},
-            {"compile_id": "0/0"},
-        ]
-    }
-    assert marked(record("graph_execution", order)).executed == ("1/0", "0/0")
-
-
 def test_the_first_difference_that_torch_found_between_ranks():
     from textwrap import dedent
 

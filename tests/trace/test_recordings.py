@@ -170,16 +170,6 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
     )
 
 
-def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:
-    log = log_content(f"{VERSIONS[0]}/print_in_helper.bare")
-    at = log.index(b', in report\n\t    print("size"')
-
-    recording = damaged(tmp_path, log[: at - 40])
-
-    assert recording.breaks == ()
-    assert recording.is_partial
-
-
 def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None:
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = log.index(b"Developer debug context")

@@ -5,21 +5,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from graphdoctor.facts.picture import FusedKernel
 from graphdoctor.facts.recording import Environment, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.printed_graph import parse_graph
-from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages, kernels_of
-from tests.conftest import run_command
 from tests.factories import recording
-from tests.sections import texts_beside
 
 PRINTED = (
     "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
@@ -134,12 +126,6 @@ def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_
     assert [index for _, _, index, _ in found(again, recorded)] == [0, 0, 1, 1, 2]
 
 
-def test_forward_and_backward_are_not_told_apart_without_their_code() -> None:
-    for stage, of in (("aot_forward_graph", None), ("aot_inference_graph", "inference")):
-        stages = taken(DYNAMO, (stage, "0/0"), ("inductor_post_grad_graph", "0/0"))
-        assert found(stages, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, of)
-
-
 def test_what_our_own_repetitions_make_is_left_out() -> None:
     records = (DYNAMO, ("aot_forward_graph", "0/0"), ("inductor_output_code", "0/0", "0_forward"))
     stages = taken(*records, ("dynamo_output_graph", "1/0"), extra=frozenset({0, 1, 2}))
@@ -194,42 +180,6 @@ def benchmark_compiled_module(times=10, repeat=10):
 
 
 # The probe.
-
-(TARGET,) = texts_beside(__file__)
-
-
-@pytest.fixture(scope="module")
-def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of ``TARGET`` under AOTAutograd."""
-    folder = tmp_path_factory.mktemp("stages")
-    (folder / "target.py").write_text(TARGET)
-    process = run_command(
-        "explain", "target.py:Net", "--backend", "aot_eager", "--format", "json", cwd=folder
-    )
-    assert process.returncode == 0, process.stderr
-    assert json.loads(process.stdout)["summary"]["graphs"] == 1
-    (recorded,) = (each for each in (folder / ".graphdoctor").iterdir() if each.is_dir())
-    return recorded
-
-
-@pytest.mark.slow
-def test_the_probe_records_what_torch_prints(attention: Path) -> None:
-    recorded = read_recording(attention, picture=True, guards=True)
-    assert recorded.picture is not None and recorded.guards is not None
-    stages = {each.stage: each for each in recorded.picture.graphs}
-    assert list(stages) == ["dynamo", "joint", "forward", "backward"]
-    assert sum(each.unread_lines for each in stages.values()) == 0
-    printed = parse_graph(stages["dynamo"].code or "").nodes
-
-    def told(nodes: Any) -> list[tuple[Any, ...]]:
-        return [(node.name, node.opcode, node.target, node.inputs) for node in nodes]
-
-    assert told(stages["dynamo"].nodes) == told(printed)
-    for node, text in zip(stages["dynamo"].nodes, printed, strict=True):
-        assert text.value in (None, node.value)
-        if node.opcode.startswith("call_"):
-            assert (node.file, node.line) == (text.file, text.line)
-    assert sum(node.opcode.startswith("call_") for node in printed) == recorded.graphs[0].op_count
 
 
 def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:

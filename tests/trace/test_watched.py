@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.trace.events import WatchedCalls, call_watch
 from graphdoctor.trace.gaps import watch_gaps
@@ -77,15 +75,6 @@ def test_the_last_profiled_call_and_the_median_of_the_last_fifteen_count() -> No
     # 16 to 29, and 9000.
     assert (found.steady_us, found.timed_calls) == (23.0, 15)
     assert (found.calls, found.watched_calls, found.is_settled) == (40, 30, True)
-
-
-def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> None:
-    unsteady = [call(2, outcome="compiled"), call(3, outcome="raised"), call(4, outcome="profiled")]
-    watch = watch_of((called(9), [*unsteady, call(5, 150.0, ops=(2, 0)), call(6, 100.0)]))
-    (found,) = watch.functions
-    assert (found.steady_us, found.timed_calls, found.watched_calls) == (100.0, 1, 5)
-    # Each took 10 µs beside it, and the profiled one 50 µs longer.
-    assert watch.cost_s == pytest.approx(100e-6)
 
 
 @for_each(

@@ -145,16 +145,3 @@ def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
     }
 
     assert found == {(1, 3), (2, None), (3, 4)}
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n']
-)
-def test_a_rank_that_compiled_nothing_is_among_the_processes(tmp_path, content):
-    (tmp_path / "rank_0.log").write_bytes(b"".join(records(rank=0)))
-    (tmp_path / "rank_1.log").write_bytes(content)
-
-    assert [
-        process.rank
-        for process in find_processes(map(local_log, sorted(tmp_path.iterdir())), main_pid=None)
-    ] == [0, 1]

@@ -12,12 +12,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.trace.guards.forms import changes_of, meaning_of
 from graphdoctor.trace.guards.text import (
-    Call,
     Comparison,
     is_source,
-    read_call,
     read_comparison,
-    split_list,
     take_apart,
     tokenize,
 )
@@ -107,22 +104,6 @@ def test_no_text_raises_and_none_is_lost(text: str) -> None:
     expected = meaning_of(found).expected
     assert expected is None or len(expected) <= 120
     assert all(change.expression is not None for change in changes_of(found))
-
-
-VALUES = st.one_of(
-    st.text(),
-    st.integers(),
-    st.tuples(st.text(), st.binary()),
-    st.dictionaries(st.text(), st.text()),
-)
-
-
-@given(st.lists(VALUES))
-def test_what_python_prints_is_cut_as_python_reads_it(values: list[object]) -> None:
-    printed = ", ".join(map(repr, values))
-    assert split_list(f"[{printed}]") == [repr(value) for value in values]
-    assert read_call(f"f({printed}), rest") == Call("f", tuple(map(repr, values)), ", rest")
-    assert read_comparison(f"L['x'] == [{printed}]") == Comparison("L['x']", "==", f"[{printed}]")
 
 
 ADVERSE = [

@@ -10,14 +10,14 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from graphdoctor.commands.named import place_named
-from graphdoctor.commands.settings import Settings, load_settings
+from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import partial_text
@@ -148,17 +148,6 @@ def read_until_cut(path: Path):
     with local_log(path).open() as stream, suppress(CutStreamError):
         while read := stream.read1():
             yield read
-
-
-@pytest.mark.slow
-def test_settings_move_the_limits(tmp_path, compression):
-    path = tmp_path / "log"
-    path.write_bytes(COMPRESS[compression](log_of() + (b" " * 2**20 + b"\n") * 64))
-    assert gaps(path)
-
-    context = copy_context()
-    context.run(load_settings, tmp_path, {"GRAPHDOCTOR_LOG_RATIO": "100000"})
-    assert context.run(gaps, path) == []
 
 
 @pytest.mark.slow

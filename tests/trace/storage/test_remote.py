@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import os
 import pickle
 import socket
 import sys
@@ -252,28 +250,6 @@ def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
         "Reading gs:// needs the package gcsfs.",
         "pip install gcsfs",
     )
-
-
-def test_commands_take_addresses(s3, run_here):
-    for command, count in (("report", 1), ("recompiles", 1), ("guards", 1), ("diff", 2)):
-        process = run_here(
-            command, *["s3://logs/own"] * count, "--format", "json", env=dict(os.environ)
-        )
-
-        assert (process.returncode, process.stderr) == (0, "")
-        assert json.loads(process.stdout)["schema_version"]
-
-
-def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here):
-    s3.cut_at, s3.only = 5000, "rank_1"
-    process = run_here(
-        "report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ)
-    )
-
-    job = json.loads(process.stdout)
-    # That the others' logs end where they do doesn't say that their runs were complete.
-    assert {rank["rank"]: rank["complete"] for rank in job["ranks"]} == {0: None, 1: False, 2: None}
-    assert "Couldn't read rank_1.log to its end: the connection was cut." in process.stdout
 
 
 def test_commands_that_need_the_files_themselves_say_so(s3):
