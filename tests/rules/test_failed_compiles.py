@@ -183,7 +183,7 @@ def test_the_program_s_own_function_that_torch_called_is_named(
     assert finding["message"].endswith(f"; `{name}` raised it (model.py:{line})")
     assert (
         finding["fixes"][0]["title"]
-        == f"Have `{name}` raise nothing: torch calls it while it compiles"
+        == f"Don't raise in `{name}`: torch calls it while it compiles"
     )
 
 
