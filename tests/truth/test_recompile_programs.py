@@ -67,7 +67,7 @@ def test_a_training_loop(tmp_path: Path) -> None:
         if any(c["kind"] == "training" for c in report["cause"])
     ]
     assert {change["kind"] for change in flips[0]["cause"]} == {"training", "grad_mode"}
-    assert flips[0]["call_site"]["line"] == 28
+    assert flips[0]["call_site"]["line"] == 29
     assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
 
 
