@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.rows import Row
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
+from graphdoctor.facts.guards import GuardChange, GuardNode, Guards, GuardSet, RecompileCause
 from graphdoctor.facts.picture import (
     Lane,
     Phase,
@@ -27,7 +27,6 @@ from graphdoctor.facts.picture import (
     StageGraph,
     StageNode,
 )
-from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
@@ -62,7 +61,7 @@ def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
         compile_count: Compiles of the run.
         node_count: Nodes of its largest graph.
     """
-    from graphdoctor.facts.result import Result
+    from graphdoctor.facts.diagnosis import Result
     from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 
     diagnosis, picture = made_up(compile_count, node_count)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,

@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from rule_pages import families, page_path, rule_pages
 from settings_tables import settings_table, targets_table
 
-from graphdoctor.facts.links import DOCS_URL
+from graphdoctor.facts.command import DOCS_URL
 from graphdoctor.servers.mcp.texts import skill
 
 _PART = re.compile(

@@ -36,7 +36,7 @@ def rule_pages() -> Iterator[tuple[str, str]]:
 
 
 def page_path(rule: Page) -> str:
-    """Where a rule's page is; ``graphdoctor.facts.links.rule_url`` links to it."""
+    """Where a rule's page is; ``graphdoctor.facts.command.rule_url`` links to it."""
     return f"rules/{rule.code}.md"
 
 

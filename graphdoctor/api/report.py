@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.result import Result
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.views.file import write_file
 from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions

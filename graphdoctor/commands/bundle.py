@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.commands.named import Place, place_named
 from graphdoctor.commands.options import Given, LogArgument, ProcessOptions, with_options
@@ -16,9 +15,6 @@ from graphdoctor.facts.spec import option
 from graphdoctor.facts.wording import bytes_text, ranks_text
 from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.file import write_file
-
-if TYPE_CHECKING:
-    from graphdoctor.studies.bundle.contents import Bundle
 
 _ATTACHMENT_BYTES = 25 * 2**20
 """The largest zip that GitHub takes as an attachment."""
@@ -51,28 +47,29 @@ def bundle(
 ) -> None:
     """Put a recording into a zip file to attach to a PyTorch issue.
 
-    It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the
-    recording, and a script that makes the same calls, if one can be made from the recording.
+    The zip has a draft of the issue, the diagnosis as JSON and as a page, the environment, the
+    recording, and a script that makes the same calls if the recording allows one. With --redact it
+    has neither the recording nor the script.
 
     Examples:
         graphdoctor bundle: the last recording, in bundle.zip
         graphdoctor bundle --redact -o issue.zip: without your code
     """
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.studies.bundle.contents import Wanted, bundle_of, zipped
+    from graphdoctor.studies.bundle.bundle import Bundle, zipped
 
-    if redact and with_trials:
-        raise GraphDoctorError(
-            "--redact and --with-trials exclude each other.", hint="Trials hold edited source."
-        )
-    if redact and with_environment:
-        raise GraphDoctorError(
-            "--redact and --with-environment exclude each other.", hint="Give one of them."
-        )
-    if is_run and (redact or not is_tried):
-        without = "--redact" if redact else "--no-try"
-        raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
+    excluded = {
+        "--with-trials": redact and with_trials,
+        "--with-environment": redact and with_environment,
+        "--run": redact and is_run,
+    }
+    for flag in (flag for flag, is_given in excluded.items() if is_given):
+        raise GraphDoctorError(f"--redact and {flag} exclude each other.", hint="Give one of them.")
     if not is_tried:
+        if is_run:
+            raise GraphDoctorError(
+                "--no-try and --run exclude each other.", hint="Give one of them."
+            )
         given.refuse(("timeout",), without="--try")
     settings = project_settings(process.recordings)
     check_writable(output, force=force)
@@ -84,8 +81,10 @@ def bundle(
         )
     _refuse_several_ranks(place)
     with Progress(is_quiet=process.quiet) as progress:
-        wanted = Wanted(
-            root=place.root or Path.cwd(),
+        made = Bundle(
+            place.path,
+            place.root or Path.cwd(),
+            progress.show_phase,
             is_redacted=redact,
             has_trials=with_trials,
             has_environment=with_environment,
@@ -93,11 +92,20 @@ def bundle(
             show=progress.say if is_run else None,
             timeout_s=process.timeout,
         )
-        made = bundle_of(place.path, wanted, progress.show_phase)
+        made.collect()
     content = zipped(made.files)
     write_file(content, output)
-    if not process.quiet:
-        _summarize(made, output, len(content))
+    if process.quiet:
+        return
+    say(f"Wrote {output} ({bytes_text(len(content))})")
+    if made.attempt is not None:
+        say(f"reproduce.py: {made.attempt.words}")
+        if made.attempt.is_refused:
+            say(f"hint: bundle --run shows its code and runs it with {made.interpreter}.")
+    for note in made.notes:
+        say(f"left out: {note}")
+    if len(content) > _ATTACHMENT_BYTES:
+        say(f"GitHub accepts attachments of up to {bytes_text(_ATTACHMENT_BYTES)}.")
 
 
 def _refuse_several_ranks(place: Place) -> None:
@@ -105,28 +113,14 @@ def _refuse_several_ranks(place: Place) -> None:
     ranks = ranks_at(place.path)
     if len(ranks) < 2:
         return
-    logs = [
+    logs = (
         str(log.location)
         for rank in ranks
         for process in rank.folder.processes or ()
         for log in process.logs
-    ]
-    one = next((log for log in logs if log != str(place.path)), None)
+    )
+    log = next((log for log in logs if log != str(place.path)), None)
     raise GraphDoctorError(
         f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one rank.",
-        hint=None
-        if one is None
-        else f"Name the log of one: {shlex.join(['graphdoctor', 'bundle', one])}",
+        hint=log and f"Name the log of one rank: {shlex.join(['graphdoctor', 'bundle', log])}",
     )
-
-
-def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
-    say(f"Wrote {output} ({bytes_text(size_bytes)})")
-    if made.attempt is not None:
-        say(f"reproduce.py: {made.attempt.words}")
-        if made.attempt.is_refused:
-            say(f"hint: bundle --run shows its code and runs it with {made.interpreter}.")
-    for note in made.notes:
-        say(f"left out: {note}")
-    if size_bytes > _ATTACHMENT_BYTES:
-        say(f"GitHub accepts attachments of up to {bytes_text(_ATTACHMENT_BYTES)}.")

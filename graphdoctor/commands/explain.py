@@ -19,8 +19,8 @@ from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import begin, finish, import_meanwhile, recording_of, trials_of
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import Setup

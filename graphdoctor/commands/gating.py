@@ -22,9 +22,8 @@ from graphdoctor.commands.settings import (
     repository_of,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
+from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore, rebased
 from graphdoctor.facts.hints import nearest
-from graphdoctor.facts.rebasing import rebased
 from graphdoctor.facts.spec import FailOn, RunSpec
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline

@@ -32,7 +32,7 @@ from graphdoctor.commands.settings import (
 )
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in

@@ -10,7 +10,7 @@ from graphdoctor.commands.options import ShownOptions, with_options
 from graphdoctor.commands.settings import GateTarget, load_project
 from graphdoctor.commands.terminal import say_serving
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.store import Store
 

@@ -20,9 +20,8 @@ from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.cure import CureReport
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.export import ExportReport
-from graphdoctor.facts.result import Result
 from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection

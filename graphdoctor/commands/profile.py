@@ -5,8 +5,7 @@ from __future__ import annotations
 from graphdoctor.commands.named import Place, kept_report, place_or_target
 from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import begin, finish, set_up
-from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs

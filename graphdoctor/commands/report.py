@@ -21,7 +21,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.output import Output, choose_page
 from graphdoctor.commands.running import project_settings
-from graphdoctor.facts.result import Result
+from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
 from graphdoctor.studies.ranks.rank import several_ranks

@@ -32,8 +32,8 @@ from graphdoctor.commands.running import (
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
+from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.job import Job
-from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection

@@ -48,9 +48,8 @@ from graphdoctor.trials.launch.warm import WarmProbes
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.result import Result
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.facts.survey import SurveyStage
 

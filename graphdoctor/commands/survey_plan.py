@@ -22,7 +22,7 @@ import orjson
 from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import Architecture, SurveyPiece, digest_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from . import shared
 
@@ -126,3 +126,31 @@ def _marks(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type
     yield from getattr(kind, "__metadata__", ())
     for part in typing.get_args(kind):
         yield from _marks(part)
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """Values by their keys, both in the order in which they come."""
+    found: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def sum_of_known(values: Iterable[_Number | None]) -> _Number | None:
+    """The sum of those that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def whole_sum(values: Iterable[_Number | None]) -> _Number | None:
+    """The sum of all; None if one is unknown."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if len(known) == len(every) else None

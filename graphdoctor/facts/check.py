@@ -1,17 +1,20 @@
-"""The result of ``graphdoctor check``: what each target has that its baseline and its budgets don't
-allow.
+"""What commands make of diagnoses: checks against a baseline, lint, two diagnoses side by side.
 
-``CheckReport`` is the JSON document. It has the ``SCHEMA_VERSION`` of a diagnosis.
+``CheckReport``, ``LintReport`` and ``DiagnosisComparison`` are JSON documents.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from pathlib import Path
+from typing import Any, Literal
 
-from .base import Document, Fact
+from .base import SCHEMA_VERSION, Document, Fact
+from .counts import Counts
 from .diagnosis import Diagnosis, Finding, fails
-from .recording import BreakEffect
+from .recording import BreakEffect, Environment, TargetInfo
 from .spec import FailOn
+from .stack import relative
 
 BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage"]
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""
@@ -218,3 +221,180 @@ class CheckReport(Document):
         """2 if a target crashed, otherwise 1 if one failed, otherwise 0."""
         states = {target.state for target in self.targets}
         return 2 if "crashed" in states else 1 if "failed" in states else 0
+
+
+class UnreadableFile(Fact):
+    """A file that couldn't be checked."""
+
+    file: str
+    """Path, relative to the working directory if it is below it."""
+    line: int | None = None
+    """1-based line of the syntax error; None if there is none."""
+    message: str
+    """Why, one sentence."""
+
+
+class LintReport(Document):
+    """The JSON document of ``graphdoctor lint``."""
+
+    file_count: int
+    function_count: int
+    """How many functions in them torch compiles."""
+    findings: tuple[Finding, ...]
+    """New findings by file and line. Their ``count`` is 0, because nothing was run."""
+    failing_count: int = 0
+    """How many of them are at or above their project's ``fail-on``."""
+    known: tuple[Finding, ...] = ()
+    """Findings that their project's baseline knows, by file and line."""
+    ignored_count: int = 0
+    """How many findings an ignore comment, ``per-path-ignores``, ``select`` or ``ignore`` left
+    out."""
+    recording: str | None = None
+    """The recording whose functions and settings count; None if there is none or none was to be
+    used."""
+    unreadable: tuple[UnreadableFile, ...] = ()
+    """Files that couldn't be read or parsed."""
+    notes: tuple[str, ...] = ()
+    """What was left out and why, in sentences."""
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 2]:
+        """2 if a file couldn't be read, otherwise 1 if a finding fails, otherwise 0."""
+        return 2 if self.unreadable else 1 if self.failing_count else 0
+
+
+class Side(Fact):
+    """Where one of the two diagnoses comes from."""
+
+    name: str | None = None
+    """What the user named it, such as a path; None if it has no name."""
+    graphdoctor_version: str
+    environment: Environment
+    target: TargetInfo
+    is_partial: bool
+    """Whether calls are missing because the run or its log ended early."""
+    summary: Counts
+    has_calls: bool
+    """Whether the user's calls are counted; False for a script and for a log that graphdoctor
+    didn't record."""
+    hidden_findings: int = 0
+    """How many findings the selection of this comparison left out."""
+
+
+Aspect = Literal[
+    "recording",
+    "partial",
+    "target",
+    "compile arguments",
+    "config",
+    "call options",
+    "calls",
+    "torch",
+    "python",
+    "graphdoctor",
+    "machine",
+    "selection",
+    "guards",
+    "files",
+    "gap",
+]
+"""``recording``: a log that graphdoctor didn't record; ``selection``: findings left out when a
+document was written; ``guards``: guards were only read on one side; ``files``: the findings are in
+different files; ``gap``: only one side lacks something."""
+
+
+class Mismatch(Fact):
+    """One way in which the two runs differ, which can explain other differences."""
+
+    aspect: Aspect
+    before: str | None = None
+    """The value before; None if there is none."""
+    after: str | None = None
+    message: str
+    """One or two sentences: the difference and what it means for the comparison."""
+
+
+Change = Literal["line", "severity", "count"]
+
+Match = Literal["fingerprint", "place"]
+"""How two findings were matched. ``place``: by rule, file, function without its class, line text
+and torch's id, because one side is a log without classes."""
+
+
+class SameFinding(Fact):
+    """A finding that both sides have."""
+
+    before: Finding
+    after: Finding
+    changes: tuple[Change, ...] = ()
+    """What differs: the line, the severity, the count."""
+    matched_by: Match = "fingerprint"
+
+
+class DiagnosisComparison(Fact):
+    """The JSON document of ``graphdoctor diff``."""
+
+    schema_version: str = SCHEMA_VERSION
+    before: Side
+    after: Side
+    """The second."""
+    mismatches: tuple[Mismatch, ...]
+    """Ways in which the two runs differ; empty if none is known."""
+    new: tuple[Finding, ...]
+    """Findings that only the second has, worst first."""
+    gone: tuple[Finding, ...]
+    """Findings that only the first has, worst first; empty if the second run is partial."""
+    same: tuple[SameFinding, ...]
+    """Findings that both have, worst first."""
+    unseen: tuple[Finding, ...] = ()
+    """Findings of the first that a partial second run doesn't have, which may only not have got
+    there."""
+
+
+_DIFF_PATH = re.compile(r"^(--- a/|\+\+\+ b/)", re.MULTILINE)
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+
+
+def rebased(report: CheckReport, root: Path) -> CheckReport:
+    """A report whose paths are relative to a folder above its own.
+
+    Args:
+        report: What to show; its own folder is below ``root``, otherwise it stays as it is.
+        root: The folder.
+    """
+    own = Path(report.root) if report.root else root
+    if own == root or not own.is_relative_to(root):
+        return report
+    moved: CheckReport = _Rebasing(own.relative_to(root).as_posix(), root).of(report)
+    return moved.replace(root=str(root))
+
+
+class _Rebasing:
+    def __init__(self, folder: str, root: Path) -> None:
+        self._folder = folder
+        self._root = root
+        # Findings share their stacks; the fact itself is kept so that its id stays its own.
+        self._facts: dict[int, tuple[Fact, Fact]] = {}
+
+    def of(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
+        if isinstance(value, Fact):
+            if id(value) not in self._facts:
+                self._facts[id(value)] = value, self._rebased(value)
+            return self._facts[id(value)][1]
+        return tuple(map(self.of, value)) if isinstance(value, tuple) else value
+
+    def _rebased(self, fact: Fact) -> Fact:
+        changed: dict[str, Any] = {}
+        for name, value in vars(fact).items():
+            if name == "file" and isinstance(value, str):
+                changed[name] = self._path(value)
+            elif name == "diff" and isinstance(value, str):
+                changed[name] = _DIFF_PATH.sub(rf"\g<1>{self._folder}/", value)
+            elif isinstance(value, (Fact, tuple)):
+                changed[name] = self.of(value)
+        return fact.replace(**changed) if changed else fact
+
+    def _path(self, file: str) -> str:
+        if not file or file.startswith(("<", "/", "\\")) or _DRIVE.match(file):
+            return relative(file, self._root)
+        return f"{self._folder}/{file}"

@@ -1,5 +1,5 @@
-"""A recorded run as a command line, and lines that compile repeated modules each by itself: facts
-in, text out.
+"""Text to copy: a run as a command line, lines that compile repeated modules, the address of a
+rule's page.
 """
 
 from __future__ import annotations
@@ -88,3 +88,17 @@ def _expression(path: str) -> str:
         f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split("."))
     )
     return "model" + "".join(steps)
+
+
+DOCS_URL: str | None = None
+"""Base URL of the built site, such as ``https://example.org/graphdoctor/``; None while it is
+published nowhere."""
+
+
+def rule_url(code: str) -> str | None:
+    """The page of a rule, or None without a published site.
+
+    Args:
+        code: A rule's code, such as ``GD101``.
+    """
+    return None if DOCS_URL is None else f"{DOCS_URL.rstrip('/')}/rules/{code}/"

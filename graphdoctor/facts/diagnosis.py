@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from . import shared
 from .base import Document, Fact
 from .counts import Counts
-from .ddp import DdpSplit
 from .fixes import FixKind, SnippetPlace, Verdict
+from .guards import GuardChange
 from .kernels import CudaGraphSkip
-from .recompiles import GuardChange
-from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
+from .picture import Picture
+from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, Recording
 from .run import Setting
 from .spec import FailOn
 from .stack import Origin, StackEntry
@@ -80,6 +80,8 @@ class Fix(Fact):
     """A suggestion."""
 
     title: str
+    condition: str | None = None
+    """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it always does."""
     kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
@@ -218,6 +220,12 @@ class Finding(Fact):
         )
 
     @property
+    def is_treatable(self) -> bool:
+        """Whether ``fix`` looks for something to try for it."""
+        skip = self.cuda_graph_skip
+        return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+
+    @property
     def site(self) -> str:
         """Its place and cause, such as ``model.py:26 (GB0059)``."""
         return f"{self.location.file}:{self.location.line} ({self.torch_id or self.code})"
@@ -310,3 +318,17 @@ class Diagnosis(Document):
     def each_graph(self) -> Iterator[tuple[Graph, GraphReport]]:
         """Each graph of the recording and what ended it."""
         return zip(self.recording.graphs, self.graphs, strict=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A diagnosis, ready to be written in any format.
+
+    Args:
+        diagnosis: Findings, counts and facts.
+        picture: Graphs, phases and calls to draw; None if it wasn't read, see
+            ``Format.needs_picture``.
+    """
+
+    diagnosis: Diagnosis
+    picture: Picture | None = None

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Document, Fact
-from .counts import Counts
+from .counts import Counts, Steps
 from .diagnosis import Finding, Location
-from .evidence import RecordCount
-from .marks import CacheAnswer, CompileMark
+from .evidence import CacheState, CompileMark, RecordCount
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from .run import ProbeExit, Setting
-from .watch import Steps
 
 Aspect = Literal[
     "presence",
@@ -147,7 +145,7 @@ class CacheGroup(Fact):
     """Ranks to which torch's caches gave one answer at one compile."""
 
     ranks: tuple[int, ...]
-    cache: CacheAnswer | None
+    cache: CacheState | None
     """The answer; None if the caches weren't asked."""
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Literal
 
 from . import shared
-from .base import Fact
-from .sums import whole_sum
+from .base import Fact, whole_sum
 
 ProfilePhase = Literal["forward", "backward"]
 """The part of a call that something belongs to."""

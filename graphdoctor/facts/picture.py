@@ -48,7 +48,7 @@ class StageNode(Fact):
     opcode: shared.Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
     ``output``."""
-    target: str
+    target: shared.OperationName
     """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or
     ``aten.mm.default``; for other opcodes, the name of the argument, attribute, method or module;
     empty for an output."""

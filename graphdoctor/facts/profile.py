@@ -4,13 +4,14 @@ module and kernel.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Document, Fact
 from .bench import CallTimes
 from .diagnosis import Finding
 from .kernels import CacheUse, CodeLine, CudaGraphs, Device, ProfilePhase
+from .picture import Picture
 from .profiled import Calibration, PeakOf
 from .recording import CaptureGap, Environment, TargetInfo
 from .stack import StackEntry
@@ -322,3 +323,17 @@ class ProfileReport(Document):
     gaps: tuple[CaptureGap, ...] = ()
     recording: str | None = None
     """Folder of the recording."""
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """A profile, ready to be written in any format.
+
+    Args:
+        report: Where the time goes.
+        picture: Source files and generated code; None if it wasn't read, or there is nothing left
+            to read it from.
+    """
+
+    report: ProfileReport
+    picture: Picture | None = None

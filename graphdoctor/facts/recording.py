@@ -11,23 +11,19 @@ from dataclasses import field
 from typing import Literal
 
 from . import shared
-from .base import Fact, values_of
-from .counts import Coverage
-from .ddp import DdpSplit
-from .evidence import LogEvidence
+from .base import Fact, values_of, whole_sum
+from .counts import CallWatch, Coverage, Steps
+from .evidence import LogEvidence, LogSpan
 from .expressions import argument_source
 from .fixes import DeclinedEdits, Treatment
-from .guards import Guards
+from .guards import Guards, RecompileCause
 from .kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
-from .marks import LogSpan
 from .picture import Picture
 from .profiled import MeasuredMemory, Profiled
-from .recompiles import RecompileCause
 from .run import ProbeExit
 from .stack import Origin, StackEntry
 from .trials import Replay, WhatIf
 from .variations import Variation
-from .watch import CallWatch, Steps
 
 GapKind = Literal[
     "coverage",
@@ -532,7 +528,7 @@ class GraphNode(Fact):
     opcode: shared.Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
     ``output``."""
-    target: str
+    target: shared.OperationName
     """What is called, as torch prints it."""
     args: str
     """Positional arguments, cut at 500 characters."""
@@ -864,3 +860,36 @@ class Recording(Fact):
     def gap(self, *kinds: GapKind) -> CaptureGap | None:
         """The first gap of one of these kinds, or None."""
         return next((gap for gap in self.gaps if gap.kind in kinds), None)
+
+
+class DdpBucket(Fact):
+    """One part of a split graph, whose gradients DDP reduces together."""
+
+    name: str
+    """torch's name for it, such as ``submod_0``."""
+    parameters: tuple[str, ...]
+    """The parameters in it, such as ``self.first.weight``; torch's names of the graph's inputs
+    where their sources aren't recorded."""
+    parameter_bytes: int | None
+    """What they take; None if a size isn't a number."""
+    op_count: int
+    """Operations in it."""
+
+
+class DdpSplit(Fact):
+    """A graph that ``DDPOptimizer`` split, so that gradients can be reduced while others are still
+    computed.
+    """
+
+    compile_id: str
+    buckets: tuple[DdpBucket, ...]
+    """In the order of the forward pass; the last one's gradients are reduced first."""
+    crossing_count: int
+    """Tensors that one part computes and a later one reads."""
+    crossing_bytes: int | None
+    """What they take; None if a size isn't a number."""
+
+    @property
+    def parameter_bytes(self) -> int | None:
+        """What the parameters of all parts take."""
+        return whole_sum(bucket.parameter_bytes for bucket in self.buckets)

@@ -1,8 +1,10 @@
-"""A line of a traceback and who owns its file."""
+"""A line of a traceback, who owns its file, and code as a tree."""
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -64,3 +66,15 @@ def relative(file: str, root: Path) -> str:
     """The path to show: relative to ``root`` if it is below it."""
     path = Path(file)
     return str(path.relative_to(root)) if path.is_relative_to(root) else file
+
+
+def parsed(code: str | bytes) -> ast.Module | None:
+    """The tree of code, without what Python warns about in it; None if this version of Python can't
+    parse it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Fact
-from .recompiles import ChangeKind
+from .guards import ChangeKind
 
 TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fails_eager"]
 """``free``: nothing compiled for the value; ``compiled``: something did; ``over_limit``: the call

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.stack import parsed
 
 _COMPOUND = (
     ast.FunctionDef,

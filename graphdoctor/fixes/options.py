@@ -36,7 +36,6 @@ from graphdoctor.rules.diagnosis.verdicts import with_verdicts
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
-from graphdoctor.views.next_step import is_treatable
 
 _ELSEWHERE = ("torch doesn't point to", "the line doesn't contain", "no early `return`")
 """How the reasons of recipes begin that are for something else."""
@@ -57,7 +56,7 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     """The findings of a program that fixes are for and that the user selected."""
     found = filter(selection.keeps, observed.diagnosis.findings)
     return [
-        finding for finding in found if is_treatable(finding) and not finding.code.startswith("GD4")
+        finding for finding in found if finding.is_treatable and not finding.code.startswith("GD4")
     ]
 
 

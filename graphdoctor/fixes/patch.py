@@ -18,11 +18,10 @@ from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.python_code import parsed
-from graphdoctor.facts.stack import relative
+from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.trials.program import Program, RunChange
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

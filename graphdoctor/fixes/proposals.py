@@ -28,9 +28,8 @@ from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
 from graphdoctor.facts.proposals import EditRequest, SentFunction
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import plain
-from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.diffs import MOST_CHARACTERS, DiffError, changes_of, checked
 from graphdoctor.fixes.patch import FileChange, encoding_of
 from graphdoctor.rules.catalog import PAGES

@@ -19,8 +19,8 @@ from graphdoctor.facts.expressions import (
     size_dim,
 )
 from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange

@@ -14,7 +14,7 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Verdict
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.stack import parsed
 from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.trials.judge import Observed, Untouched, clause, differences_of

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.stack import parsed
 
 _DEFAULT = 88
 """What both formatters have by themselves."""

@@ -31,14 +31,13 @@ def _load_package() -> None:
 if __name__ == "__main__":
     _load_package()
     request = sys.argv[1]
+    process = importlib.import_module(f"{_PACKAGE}.ways_in.process")
     if request == "warm":
         # Returns in each of the processes that it forks.
-        warm = importlib.import_module(f"{_PACKAGE}.ways_in.warm")
-        request = warm.serve(int(sys.argv[2]))
+        request = importlib.import_module(f"{_PACKAGE}.ways_in.warm").serve(int(sys.argv[2]))
     elif len(sys.argv) > 2:
-        importlib.import_module(f"{_PACKAGE}.ways_in.process").end_with(int(sys.argv[2]))
-    is_catalog = (
-        Path(request).name == importlib.import_module(f"{_PACKAGE}.file_names").CATALOG_REQUEST_FILE
-    )
-    way_in = importlib.import_module(f"{_PACKAGE}.ways_in.{'catalog' if is_catalog else 'session'}")
-    importlib.import_module(f"{_PACKAGE}.ways_in.process").leave(way_in.main(Path(request)))
+        process.end_with(int(sys.argv[2]))
+    names = importlib.import_module(f"{_PACKAGE}.file_names")
+    is_catalog = Path(request).name == names.CATALOG_REQUEST_FILE
+    way_in = f"{_PARENT}.catalog.answer" if is_catalog else f"{_PACKAGE}.ways_in.session"
+    process.leave(importlib.import_module(way_in).main(Path(request)))

@@ -68,8 +68,8 @@ LIBRARIES: dict[str, str] = {
     "torchvision": "torchvision",
     "diffusers": "diffusers",
 }
-"""Libraries that have a catalog, by the name they are installed under: what Python imports. The
-module of ``probe/catalog`` for each is called the same."""
+"""Libraries that have a catalog, by the name they are installed under: what Python imports, and the
+name of its module in ``catalog``."""
 
 
 class CatalogRequest(TypedDict):

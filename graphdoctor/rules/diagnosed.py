@@ -16,11 +16,10 @@ from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
+    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport, Result
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.recording import Recording
-    from graphdoctor.facts.result import Result
     from graphdoctor.facts.spec import StageName
     from graphdoctor.facts.stages import GraphStages
     from graphdoctor.rules.diagnosis.selection import Selection
@@ -98,7 +97,7 @@ def diagnose_recording(
         GraphDoctorError: There is no such rank.
     """
     from graphdoctor.executors.local import ALONE
-    from graphdoctor.facts.result import Result
+    from graphdoctor.facts.diagnosis import Result
     from graphdoctor.trace.sections import Wanted
 
     root, executor = root or Path.cwd(), executor or ALONE

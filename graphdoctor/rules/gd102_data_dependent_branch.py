@@ -184,7 +184,8 @@ class DataDependentBranch(BreakRule):
                 )
             case "case":
                 yield code_fix(
-                    "Choose between the values of the cases with `torch.where`, if these have one shape"
+                    "Choose between the values of the cases with `torch.where`",
+                    condition="if these have one shape",
                 )
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
             case "inside" if (name := site.called) in ("any", "all"):
@@ -204,14 +205,17 @@ class DataDependentBranch(BreakRule):
                 )
             case _ if branch.is_of_numbers:
                 yield code_fix(
-                    "Choose the number with `torch.where`, if only tensor arithmetic uses it"
+                    "Choose the number with `torch.where`",
+                    condition="if only tensor arithmetic uses it",
                 )
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
-                title = f"Replace {what} with `torch.where` on the values of both branches, if these have one shape"
+                title = f"Replace {what} with `torch.where` on the values of both branches"
+                when: str | None = "if these have one shape"
                 if branch.condition is not None and (protecting := _protecting(branch.condition)):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
-                yield rewritten(site, branch.rewrite, title)
+                    when = None
+                yield rewritten(site, branch.rewrite, title, condition=when)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
 
 

@@ -108,8 +108,11 @@ class ScalarRead(BreakRule):
             around & {"if", "check", "while", "range"}
         )
         if _is_captured(site) and site.called != "bool" and not is_inside:
-            title = "Let torch capture the read as a dynamic number, if no branch, dict or list needs its value"
-            yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
+            title = "Let torch capture the read as a dynamic number"
+            condition = "if no branch, dict or list needs its value"
+            yield setting(
+                "capture_scalar_outputs", title, "torch's hint for GB0124", condition=condition
+            )
 
 
 def _is_captured(site: BreakSite) -> bool:

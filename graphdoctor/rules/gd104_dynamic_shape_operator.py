@@ -82,8 +82,14 @@ class DynamicShapeOperator(BreakRule):
             yield code_fix(
                 "Keep the shape: choose values by a mask with `torch.where` instead of selecting elements"
             )
-        title = "Let torch capture the operator with a symbolic size, if no branch or loop depends on that size"
-        yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")
+        title = "Let torch capture the operator with a symbolic size"
+        condition = "if no branch or loop depends on that size"
+        yield setting(
+            "capture_dynamic_output_shape_ops",
+            title,
+            "torch's hint for GB0036",
+            condition=condition,
+        )
 
 
 def _is_combinations(site: BreakSite) -> bool:

@@ -101,8 +101,8 @@ class SkippedFunction(BreakRule):
         is_native = "likely a C extension or builtin" in site.torch_context
         if not site.is_own_code:
             if not is_native and "marked as skipped" in site.gb_type:
-                title = f"Let torch trace `{_function(site)}` despite its skip list, if nothing in it breaks"
-                yield setting("dont_skip_tracing", title)
+                title = f"Let torch trace `{_function(site)}` despite its skip list"
+                yield setting("dont_skip_tracing", title, condition="if nothing in it breaks")
             return
         name = site.called or _function(site)
         only = ""

@@ -72,7 +72,8 @@ class BackwardOrOptimizer(BreakRule):
         # The parts of a step can be faster than its forward pass alone: it isn't known before it is
         # measured.
         yield code_fix(
-            "Compile only the forward pass and the loss, and call this outside, if that measures faster"
+            "Compile only the forward pass and the loss, and call this outside",
+            condition="if that measures faster",
         )
         is_optimizer = not (
             site.in_context(r"qualname: (LRScheduler|GradScaler)\.") or site.entry not in site.stack

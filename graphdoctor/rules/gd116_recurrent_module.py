@@ -57,8 +57,9 @@ class RecurrentModule(BreakRule):
     remedies = (
         setting(
             "allow_rnn",
-            "Let torch trace recurrent modules, if none is given a packed sequence",
+            "Let torch trace recurrent modules",
             "torch's hint for GB0014",
+            condition="if none is given a packed sequence",
         ),
     )
 

@@ -80,8 +80,12 @@ class ModuleHook(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if hook := _hook(site):
-            yield call_fix(f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it")
-        yield call_fix("Remove the hook from the model that is compiled, if it only observes")
+            yield call_fix(
+                f"Remove `torch.compiler.disable` from `{hook}`", condition="if torch can trace it"
+            )
+        yield call_fix(
+            "Remove the hook from the model that is compiled", condition="if it only observes"
+        )
 
 
 def _hook(site: BreakSite) -> str | None:

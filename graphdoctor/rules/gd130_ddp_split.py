@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.recording import DdpSplit
 from graphdoctor.rules.toolkit import (
     Matches,
     RecordingRule,
@@ -16,7 +16,8 @@ from graphdoctor.rules.toolkit import (
 
 _ONE_GRAPH = setting(
     "optimize_ddp",
-    "Compile it in one graph, if reducing gradients takes little time",
+    "Compile it in one graph",
+    condition="if reducing gradients takes little time",
     value=False,
     is_safe=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from graphdoctor.facts.recompiles import ChangeKind
+from graphdoctor.facts.guards import ChangeKind
 from graphdoctor.rules.toolkit import RecompileRule, call_fix
 
 

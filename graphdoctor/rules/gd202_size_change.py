@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.expressions import expression, size_dim
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.rules.toolkit import (
     WITHIN_CALL,
     Fixes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from graphdoctor.facts.python_code import parsed
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
+from graphdoctor.facts.stack import parsed
 from graphdoctor.rules.toolkit import (
     WITHIN_CALL,
     Fixes,
@@ -70,8 +70,12 @@ class NumberArgument(RecompileRule):
         if "___stack" in (change.source or "") and (read := _READ.search(change.expression)):
             title = "Let torch keep the number in the graph"
             what = f"`.{read[2]}()`" if read[1] else f"the call of `{read[2]}`"
-            kept = f"Keep the tensor: remove {what}, if only tensor arithmetic uses it"
-            return (setting("capture_scalar_outputs", title, is_safe=True), code_fix(kept))
+            kept = f"Keep the tensor: remove {what}"
+            condition = "if only tensor arithmetic uses it"
+            return (
+                setting("capture_scalar_outputs", title, is_safe=True),
+                code_fix(kept, condition=condition),
+            )
         if group.is_within_call:
             return (WITHIN_CALL,)
         name = group.passed(change)

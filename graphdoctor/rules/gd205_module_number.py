@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.rules.gd203_number_argument import is_index
 from graphdoctor.rules.toolkit import (
     Fixes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.rules.toolkit import (
     Fixes,
     RecompileGroup,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.job import Aspect, Job, JobFinding
-from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import Compile
 from graphdoctor.rules.diagnosis.findings import digest
 from graphdoctor.rules.toolkit import (

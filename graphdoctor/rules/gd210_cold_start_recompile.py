@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from graphdoctor.facts.base import sum_of_known
 from graphdoctor.facts.expressions import is_carried, size_dim
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.rules.toolkit import (
     Fixes,
     Matches,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.recompiles import ChangeKind
+from graphdoctor.facts.guards import ChangeKind
 from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, quoted
 
 _TITLES: dict[ChangeKind, str] = {

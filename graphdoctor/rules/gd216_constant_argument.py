@@ -62,7 +62,9 @@ class ConstantArgument(RecompileRule):
             and group.first.old == "None"
             and group.passed(group.first) is None
         ):
-            yield code_fix(f"Set {name} before the first call, if it can start with a value")
+            yield code_fix(
+                f"Set {name} before the first call", condition="if it can start with a value"
+            )
         yield from (
             call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),
             code_fix(f"Compile one function for each value of {name}"),

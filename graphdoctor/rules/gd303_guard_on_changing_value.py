@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.rules.toolkit import (
     Matches,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.sums import whole_sum
 from graphdoctor.rules.toolkit import (
     Fixes,
     Matches,

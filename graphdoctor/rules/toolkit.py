@@ -4,8 +4,8 @@ of their findings.
 
 from __future__ import annotations
 
-from graphdoctor.facts.grouping import grouped as grouped
-from graphdoctor.facts.recompiles import distinct_values as distinct_values
+from graphdoctor.facts.base import grouped as grouped
+from graphdoctor.facts.guards import distinct_values as distinct_values
 from graphdoctor.facts.wording import (
     bytes_text as bytes_text,
     counted as counted,

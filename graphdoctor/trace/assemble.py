@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.guards import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
     Compile,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.forms import (

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.ddp import DdpBucket, DdpSplit
-from graphdoctor.facts.sums import whole_sum
+from graphdoctor.facts.base import whole_sum
+from graphdoctor.facts.recording import DdpBucket, DdpSplit
 
 _SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
 _ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 import orjson
 
-from graphdoctor.facts.base import Fact
+from graphdoctor.facts.base import Fact, sum_of_known
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
-from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 
 _Fact = TypeVar("_Fact", bound=Fact)

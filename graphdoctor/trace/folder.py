@@ -23,7 +23,7 @@ from typing import Any, Literal
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.hints import during
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit

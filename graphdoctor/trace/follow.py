@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import sum_of_known
 from graphdoctor.facts.following import (
     BreakSeen,
     Counts,
@@ -23,7 +24,6 @@ from graphdoctor.facts.following import (
     SoFar,
     Writer,
 )
-from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
 from graphdoctor.trace.logs import PREFIX, held_logs, possible_logs

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from graphdoctor.facts.evidence import AskedCache, CacheAnswer
+from graphdoctor.facts.evidence import AskedCache, CacheAnswer, CacheState
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
@@ -14,7 +14,6 @@ from graphdoctor.facts.kernels import (
     CudaGraphs,
     CudaGraphSkipKind,
 )
-from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events

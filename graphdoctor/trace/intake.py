@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
@@ -28,7 +29,6 @@ from graphdoctor.facts.recording import (
     SourceContext,
 )
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.watch import Steps
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.marks import CacheAnswer, CompileMark, LogSpan
+from graphdoctor.facts.evidence import CacheState, CompileMark, LogSpan
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
 from graphdoctor.trace.sections import Collector
@@ -30,7 +30,7 @@ _IDENTITY = re.compile(r"___check_(type|obj)_id\((.*?), [0-9]+\)")
 _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
-_WORSE: tuple[CacheAnswer, ...] = ("hit", "miss", "bypass")
+_WORSE: tuple[CacheState, ...] = ("hit", "miss", "bypass")
 _OF_RANK = re.compile(r"rank \d+: ")
 _NODE_COUNT = re.compile(r"\d+ call_function nodes")
 _COMMENT = re.compile(r"\s*#")

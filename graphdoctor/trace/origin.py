@@ -21,7 +21,7 @@ unknown."""
 
 _SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")
-_PROBE = re.compile(r"[/\\]graphdoctor[/\\]probe[/\\](?:\w+[/\\])*\w+\.py$")
+_PROBE = re.compile(r"[/\\]graphdoctor[/\\](?:catalog|probe)[/\\](?:\w+[/\\])*\w+\.py$")
 _TORCH_FILE = re.compile(r"^(.*[/\\]torch)[/\\]_dynamo[/\\]\w+\.py$")
 _TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import Fact, grouped
 from graphdoctor.facts.profiled import (
     Calibration,
     InductorGraph,

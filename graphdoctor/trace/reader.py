@@ -11,9 +11,9 @@ from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.counts import Coverage
+from graphdoctor.facts.evidence import LogSpan
 from graphdoctor.facts.fixes import DeclinedEdits, Treatment
 from graphdoctor.facts.kernels import Float32Precision, KernelShare
-from graphdoctor.facts.marks import LogSpan
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (

@@ -21,8 +21,8 @@ from graphdoctor.facts.picture import (
     StageGraph,
     StageNode,
 )
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
+from graphdoctor.facts.stack import parsed
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name, stem_and_suffix
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.gaps import log_gaps

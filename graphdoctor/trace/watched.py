@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from graphdoctor.facts.counts import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.trace.intake import Intake
 
 _TIMED_CALLS = 15

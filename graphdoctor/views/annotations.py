@@ -19,12 +19,12 @@ from graphdoctor.facts.check import (
     Budget,
     CheckReport,
     Ignored,
+    LintReport,
     TargetCheck,
     UnusedIgnore,
     WorseFinding,
 )
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words
@@ -121,7 +121,7 @@ def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation
     details = [f"Worse than in the baseline: {more['worse']}."] if more.get("worse") else []
     for fix in words.worth_trying(finding.fixes)[:1]:
         verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
-        details += [f"Try: {fix.title}{verdict}", *_written_lines(fix)]
+        details += [f"Try: {words.fix_text(fix)}{verdict}", *_written_lines(fix)]
     details.append(f"Read more: graphdoctor rule {finding.code}")
     title = f"{finding.code} {finding.rule}"
     return Annotation(

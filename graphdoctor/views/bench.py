@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import (
     EAGER,
     BenchPart,
@@ -19,7 +20,6 @@ from graphdoctor.facts.bench import (
     VariantStatus,
 )
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
 from graphdoctor.facts.wording import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding
+from graphdoctor.facts.check import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import UNCHANGED, counted, duration, join_texts, times
 from graphdoctor.views.finding_cards import card_of, place_of

@@ -121,7 +121,7 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
         at = Note((place, " in ", Span(location.function, "code")), "dim")
         yield Row("at", at, show="long" if names else "always")
     for number, fix in enumerate(words.worth_trying(finding.fixes)):
-        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
+        yield Row("try", Note(words.fix_text(fix), "good"), show="long" if number else "always")
         if fix.snippet is not None:
             where = () if fix.place is None else (Note(f"{words.place_text(fix.place)}:", "dim"),)
             yield Row("", (*where, Code(fix.snippet)), show="long")
@@ -310,7 +310,10 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     goes.
     """
     found: list[Block] = [
-        Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)
+        Note(
+            words.fix_text(fix),
+            "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None,
+        )
     ]
     if fix.verdict == "changes results":
         found.append(Note(f"results differ: {fix.reason}", "bad"))

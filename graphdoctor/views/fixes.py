@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import counted, duration, join_texts, kind_text, speed_text
@@ -28,7 +28,7 @@ from graphdoctor.views.finding_cards import (
     place_of,
     verdict_label,
 )
-from graphdoctor.views.next_step import after_run, is_treatable, write_command, written_count
+from graphdoctor.views.next_step import after_run, write_command, written_count
 from graphdoctor.views.parts import (
     Block,
     Card,
@@ -64,7 +64,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     if treatment is not None and treatment.patch is not None:
         yield from patch_parts(diagnosis, treatment, treatment.patch)
         return
-    findings = [finding for finding in diagnosis.findings if is_treatable(finding)]
+    findings = [finding for finding in diagnosis.findings if finding.is_treatable]
     if not findings and diagnosis.recording.is_partial:
         yield Verdict(
             "No fixes were tried: the run ended before torch broke or recompiled.", "warning"

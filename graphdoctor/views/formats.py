@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import rebased
 from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.rebasing import rebased
 from graphdoctor.views.annotations import annotations_of, annotations_of_lint
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.facts.check import CheckReport
-    from graphdoctor.facts.comparison import DiagnosisComparison
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.lint import LintReport
-    from graphdoctor.facts.result import ProfileResult, Result
+    from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
+    from graphdoctor.facts.diagnosis import Diagnosis, Result
+    from graphdoctor.facts.profile import ProfileResult
     from graphdoctor.rules.diagnosis.rule import Page
     from graphdoctor.views.parts import View
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import ORIGINS

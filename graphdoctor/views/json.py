@@ -8,13 +8,11 @@ import orjson
 
 from graphdoctor.facts.base import SCHEMA_VERSION, Fact
 from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
 from graphdoctor.facts.cure import CureReport
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.survey import SurveyReport

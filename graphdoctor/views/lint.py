@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from graphdoctor.facts.check import LintReport
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.next_step import explained
 from graphdoctor.views.terminal import SEVERITIES
 from graphdoctor.views.terminal_lines import clean
+from graphdoctor.views.words import fix_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,10 +45,10 @@ def _lines(finding: Finding) -> Iterator[Text]:
     if location.text:
         yield clean(f"  {location.line} | {location.text}")
     if finding.fixes:
-        fix = finding.fixes[0]
+        fix, title = finding.fixes[0], fix_text(finding.fixes[0])
         is_short = fix.snippet is not None and "\n" not in fix.snippet
         yield Text.assemble(
-            ("  = help: ", "bold"), clean(f"{fix.title}: {fix.snippet}" if is_short else fix.title)
+            ("  = help: ", "bold"), clean(f"{title}: {fix.snippet}" if is_short else title)
         )
 
 

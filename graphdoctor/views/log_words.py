@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import (
     AnswerState,
@@ -20,7 +21,6 @@ from graphdoctor.facts.evidence import (
     TritonKernel,
 )
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.wording import counted, times
 from graphdoctor.views.measures import time_text

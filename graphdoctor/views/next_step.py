@@ -11,9 +11,8 @@ import shlex
 from collections.abc import Iterable
 
 from graphdoctor.facts.bench import EAGER, BenchReport
-from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.check import CheckReport, DiagnosisComparison
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.cure import CURED, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport
@@ -166,13 +165,7 @@ def _is_broken(findings: Iterable[Finding]) -> bool:
     """Whether ``fix`` comes first: something breaks, recompiles or isn't recorded, and not only
     compiles long.
     """
-    return any(is_treatable(finding) and not finding.code.startswith("GD4") for finding in findings)
-
-
-def is_treatable(finding: Finding) -> bool:
-    """Whether ``fix`` looks for something to try for it."""
-    skip = finding.cuda_graph_skip
-    return finding.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+    return any(finding.is_treatable and not finding.code.startswith("GD4") for finding in findings)
 
 
 def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) -> str | None:

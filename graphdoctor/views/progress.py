@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.following import (
     BreakSeen,
     LogBegun,
@@ -15,7 +16,6 @@ from graphdoctor.facts.following import (
     Seen,
     SoFar,
 )
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import (

@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.counts import Counts, Steadiness
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.watch import CallWatch
 from graphdoctor.facts.wording import counted, duration, join_texts, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
@@ -342,14 +341,20 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
     ).values():
         code = code_line(action)
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
-        title = action.fix.title if action.fix else ""
+        title = words.fix_text(action.fix) if action.fix else ""
         what = f"{title}{more}" if code is None else Span(code, "code")
-        condition = "" if code is None else "".join(title.partition(", if ")[1:])
+        condition = action.fix.condition if action.fix and code is not None else None
         anchor = f"finding-{action.findings[0].fingerprint}"
         for one in alike:
             action.findings += one.findings
             action.counted_ids |= one.counted_ids
-        rows.append((what, (Span(mends_text(action), link=anchor), condition), saves_text(action)))
+        rows.append(
+            (
+                what,
+                (Span(mends_text(action), link=anchor), f", {condition}" if condition else ""),
+                saves_text(action),
+            )
+        )
     if rows:
         first = Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markdown import CodeBlock, Markdown, Paragraph
 from rich.text import Text
 
-from graphdoctor.facts.links import rule_url
+from graphdoctor.facts.command import rule_url
 from graphdoctor.views.terminal_lines import Indented, Prose, code, cut_lines, write
 
 if TYPE_CHECKING:

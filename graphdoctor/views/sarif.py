@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts import links
+from graphdoctor.facts import command
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
@@ -20,7 +20,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.words import place_text, worth_trying
+from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -43,7 +43,9 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     driver: _Json = {"name": "graphdoctor", "version": report.graphdoctor_version, "rules": rules}
     has_states = report.baseline is not None
     run = {
-        "tool": {"driver": driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})},
+        "tool": {
+            "driver": driver | ({"informationUri": command.DOCS_URL} if command.DOCS_URL else {})
+        },
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
             "SRCROOT": {
@@ -106,7 +108,7 @@ def _rule(code: str) -> _Json:
     rule = PAGES.get(code)
     if rule is None:  # a rule of another version, in a report that was read from a file
         return {"id": code}
-    documentation, url = rule.documentation(), links.rule_url(code)
+    documentation, url = rule.documentation(), command.rule_url(code)
     return {
         "id": code,
         "name": rule.name,
@@ -184,7 +186,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
         "torchReason": finding.torch_reason,
         "suggestions": [
             {
-                "title": fix.title,
+                "title": fix_text(fix),
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
@@ -291,7 +293,7 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
         ]
         if changes:
             yield {
-                "description": _message(f"{fix.title} ({fix.verdict})"),
+                "description": _message(f"{fix_text(fix)} ({fix.verdict})"),
                 "artifactChanges": changes,
             }
 

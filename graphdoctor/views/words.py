@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.trials import TEXTS
 from graphdoctor.facts.wording import (
     UNCHANGED,
     counted,
     duration,
+    join_texts,
     kind_text,
     listed,
     names,
@@ -26,14 +28,14 @@ from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.facts.comparison import Side
+    from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix, Location
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment, TriedFix
+    from graphdoctor.facts.guards import GuardChange
     from graphdoctor.facts.profile import ProfileReport
-    from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import (
         CaptureGap,
         Environment,
@@ -374,6 +376,11 @@ def cost_text(cost: Cost) -> str:
     if seconds != "0.00":
         parts.append(f"{seconds} s compiling")
     return ", ".join(parts)
+
+
+def fix_text(fix: Fix | TriedFix) -> str:
+    """A suggestion, and when it holds."""
+    return join_texts(", ", fix.title, fix.condition if isinstance(fix, Fix) else None)
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:

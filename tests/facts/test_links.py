@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from graphdoctor.facts import links
+from graphdoctor.facts.command import rule_url
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.views.rule_help import described, render_rules
 from graphdoctor.views.sarif import render_sarif
@@ -21,7 +21,7 @@ GD101 = "https://docs.example.org/graphdoctor/rules/GD101/"
     params=["https://docs.example.org/graphdoctor", "https://docs.example.org/graphdoctor/"]
 )
 def published(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(links, "DOCS_URL", request.param)
+    monkeypatch.setattr("graphdoctor.facts.command.DOCS_URL", request.param)
     return request.param
 
 
@@ -37,7 +37,7 @@ def driver() -> dict[str, object]:
 
 
 def test_without_a_published_site_nothing_links_to_it() -> None:
-    assert links.DOCS_URL is None
+    assert rule_url("GD101") is None
     assert "https://" not in rule_help()
     assert described([ALL_RULES["GD101"]])[0]["url"] is None
     assert "informationUri" not in driver()

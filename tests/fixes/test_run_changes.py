@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.run_changes import RecompileFixes, recompile_fixes
 from graphdoctor.trials.program import RunChange

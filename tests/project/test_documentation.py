@@ -24,7 +24,7 @@ from playwright.sync_api import sync_playwright
 
 from graphdoctor.api.explainer import Explainer
 from graphdoctor.commands.settings import Settings
-from graphdoctor.facts import links
+from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
 from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
@@ -281,12 +281,10 @@ def test_the_readme_is_short() -> None:
 
 
 def test_every_code_has_a_page_where_its_link_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "DOCS_URL", "https://docs.example.org/")
+    monkeypatch.setattr("graphdoctor.facts.command.DOCS_URL", "https://docs.example.org/")
     pages = dict(generator("rule_pages").rule_pages())
     for code, rule in RULE_PAGES.items():
-        path = (
-            links.rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
-        )
+        path = rule_url(code).removeprefix("https://docs.example.org/").removesuffix("/") + ".md"
         assert f"# {code} {rule.name}" in pages[path]
         assert all(f"## {section}" in pages[path] for section in rule.sections())
         assert f"({code}.md)" in pages["rules/index.md"]

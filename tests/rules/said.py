@@ -9,6 +9,11 @@ from graphdoctor.facts.recording import Recording
 from tests.factories import diagnosed
 
 
+def advice(fix: Fix) -> str:
+    """A suggestion, and when it holds."""
+    return fix.title if fix.condition is None else f"{fix.title}, {fix.condition}"
+
+
 def findings(facts: Recording, *prefixes: str) -> list[Finding]:
     return [
         finding
@@ -44,7 +49,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 def _fix(fix: Fix) -> str:
     place = f" [{fix.place.where}] {fix.snippet!r}" if fix.place is not None else ""
-    return f"- {fix.kind}{', safe' if fix.is_safe else ''}: {fix.title}{place}"
+    return f"- {fix.kind}{', safe' if fix.is_safe else ''}: {advice(fix)}{place}"
 
 
 def said_in_full(cases: Mapping[str, Recording]) -> str:

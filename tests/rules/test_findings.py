@@ -9,9 +9,8 @@ from typing import Any
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.guards import GuardChange, GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import (
     BreakReason,
     Call,

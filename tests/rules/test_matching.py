@@ -27,6 +27,7 @@ from graphdoctor.rules.gd106_disabled_function import DisabledFunction
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
 from tests.factories import FILE, context, entry, record
+from tests.rules.said import advice
 
 CAUSES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "causes.json").read_text(encoding="utf-8")
@@ -129,7 +130,7 @@ def _said(cause: dict[str, Any]) -> Iterator[str]:
             if fix in fixes
             else " (package)"
         )
-        yield f"    {fix.kind}{', safe' if fix.is_safe else ''}: {fix.title}{where}"
+        yield f"    {fix.kind}{', safe' if fix.is_safe else ''}: {advice(fix)}{where}"
         if fix.snippet is not None:
             yield from (f"        {line}" for line in fix.snippet.splitlines())
 
@@ -178,7 +179,7 @@ def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
     a trial."""
     site = named("backward")
     assert "outside" not in rule_of(site).message(site)
-    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+    assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
         (
             "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops = True`), and detach the loss "
             "right after it if it is used later"
@@ -242,7 +243,7 @@ def test_torch_s_boilerplate_is_no_advice() -> None:
         }
     )
     assert rule_of(site).code == "GD100"
-    assert [fix.title for fix in rule_of(site).fixes(site)] == ["Use `g`"]
+    assert [advice(fix) for fix in rule_of(site).fixes(site)] == ["Use `g`"]
 
 
 def test_every_setting_that_a_fix_names_exists() -> None:
@@ -368,7 +369,7 @@ def test_a_choice_that_torch_points_to_is_named_by_its_condition() -> None:
     choice = "m[-1] if m[0] else m[1]"
     site = named("d elif", statement=f"y = {choice}", line=f"y = {choice}", pointed=choice)
     assert (
-        rule_of(site).fixes(site)[0].title
+        advice(rule_of(site).fixes(site)[0])
         == "Replace the choice by `m[0]` with `torch.where` on the values of both branches, if these have one shape"
     )
 
@@ -400,7 +401,7 @@ def test_a_break_in_a_copy_is_known_by_the_function(
 
 def test_a_suggestion_about_a_function_names_no_other_code() -> None:
     site = site_of({"statement": "return self.look(x) + 1", "gb_type": "x", "torch_id": "GB0098"})
-    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+    assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
         "Remove `torch.compiler.disable` from `the function` if torch can trace it now"
     ]
 
@@ -421,6 +422,6 @@ def test_what_a_cached_property_locks_is_read_and_not_called() -> None:
     }
     site = site_of(cause, pointed="self.mask")
     assert rule_of(site).message(site) == "torch can't enter a `RLock` in `self.mask`"
-    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+    assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
         "Read `self.mask` outside the compiled function"
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.trace.causes import (
     ComparedEntry,
     also_changed,

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.large_log import write_log
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.result import Result
+from graphdoctor.facts.diagnosis import Result
 from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.sections import Details, Text

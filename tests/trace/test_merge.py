@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from graphdoctor.facts.recompiles import RecompileCause
+from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose

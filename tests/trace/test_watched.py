@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.recording import Environment
-from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.watched import call_watch

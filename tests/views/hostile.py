@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from graphdoctor.facts.base import Fact, field_types
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.result import Result
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result
 
 CODE_POINTS = (
     *range(0x09),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.check import DiagnosisComparison
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import Recording, SteadyCall
 from graphdoctor.rules.diagnosis.comparison import compare

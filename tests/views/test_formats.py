@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 from graphdoctor.facts.check import Budget
+from graphdoctor.facts.diagnosis import Result
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.comparison import compare

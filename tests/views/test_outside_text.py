@@ -26,10 +26,10 @@ from graphdoctor.facts.following import (
     Writer,
 )
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.studies.bundle.reproduce import Script
-from graphdoctor.studies.bundle.texts import issue_text
+from graphdoctor.studies.bundle.bundle import issue_text
+from graphdoctor.studies.bundle.script import Script
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import KINDS
 from graphdoctor.views.printable import printable, printable_lines

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.fixes.source.flow import certain_nodes
 from graphdoctor.fixes.source.program import ClassInfo, Program, Scope, is_fullgraph, is_off
 from graphdoctor.fixes.source.values import Method, Value, Values

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.check import LintReport, UnreadableFile
 from graphdoctor.facts.diagnosis import Effects, Finding, fails
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.lint import LintReport, UnreadableFile
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
@@ -29,7 +28,7 @@ from graphdoctor.facts.recording import (
     Recording,
     SourceContext,
 )
-from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
 from graphdoctor.fixes.lint.regions import Regions, regions

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ...facts.watch import Steps, UnwatchedReason, WatchOutcome
+from ...facts.counts import Steps, UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
 from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (

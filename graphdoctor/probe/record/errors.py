@@ -16,7 +16,7 @@ from ...facts.hints import HintCode, HintValue
 
 _MAX_MESSAGE = 20_000
 _IMPORTS = ("<frozen importlib", importlib.__file__)
-_HERE = str(Path(__file__).resolve().parent.parent)
+_CHILD = tuple(str(Path(__file__).resolve().parents[2] / room) for room in ("catalog", "probe"))
 
 
 class TargetError(Exception):
@@ -69,7 +69,7 @@ def formatted(report: traceback.TracebackException) -> str:
 def without_probe(report: traceback.TracebackException) -> traceback.TracebackException:
     """A traceback, and those of its causes, without the probe's own lines."""
     for part in _chain(report):
-        entries = [entry for entry in part.stack if not entry.filename.startswith(_HERE)]
+        entries = [entry for entry in part.stack if not entry.filename.startswith(_CHILD)]
         if len(entries) < len(part.stack):
             # Python's import machinery imports the target for us.
             entries = list(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
-from graphdoctor.facts.comparison import (
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.check import (
     Aspect,
     Change,
     DiagnosisComparison,
@@ -15,7 +16,6 @@ from graphdoctor.facts.comparison import (
     Side,
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.wording import counted, partial_text
 from graphdoctor.rules.diagnosis.selection import Selection

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.base import sum_of_known
+from graphdoctor.facts.counts import Counts, WatchedFunction
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.sums import sum_of_known
-from graphdoctor.facts.watch import WatchedFunction
 from graphdoctor.rules.diagnosis.findings import (
     by_cost,
     by_effect,

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CodeLine
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recompiles import GuardChange, distinct_values
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.guards import GuardChange, distinct_values
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.recompiles import (
     RecompileGroup,

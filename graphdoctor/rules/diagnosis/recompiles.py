@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.wording import names, quoted, without_middle
 
 _STATE_KINDS = frozenset(

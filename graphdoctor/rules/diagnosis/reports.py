@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import (
     Cost,
     Finding,
@@ -18,8 +19,7 @@ from graphdoctor.facts.diagnosis import (
     RecompileReport,
 )
 from graphdoctor.facts.fixes import TriedFix
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recompiles import RecompileCause
+from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.findings import location_of

@@ -15,24 +15,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Effects, Fix, Severity
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.python_code import parsed
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,
     BreakRecord,
     Compile,
+    DdpSplit,
     Frame,
     Graph,
     Recording,
     SourceContext,
     TorchMechanism,
 )
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry, parsed
 from graphdoctor.facts.wording import times
 
 if TYPE_CHECKING:

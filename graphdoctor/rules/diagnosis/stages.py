@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.picture import GeneratedCode, LoweredGraph, Picture, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.spec import StageName

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphdoctor.facts.counts import Steadiness, SteadyState
-from graphdoctor.facts.recompiles import GuardChange, distinct_values
+from graphdoctor.facts.counts import CallWatch, Steadiness, SteadyState
+from graphdoctor.facts.guards import GuardChange, distinct_values
 from graphdoctor.facts.recording import Compile, Frame, Recording
-from graphdoctor.facts.watch import CallWatch
 from graphdoctor.rules.diagnosis.rule import RecordingView
 
 _COMPILING_CALLS = 3

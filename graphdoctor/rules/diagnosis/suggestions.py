@@ -17,10 +17,9 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import FixKind, SnippetPlace
-from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry, parsed
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
 _BUILTINS = frozenset(dir(builtins))
@@ -34,6 +33,7 @@ def _fix(
     title: str,
     source: str | None = None,
     *,
+    condition: str | None = None,
     snippet: str | None = None,
     place: SnippetPlace | None = None,
     is_safe: bool = False,
@@ -41,7 +41,15 @@ def _fix(
     """With lines to write, or in words alone; without a ``source``, the rule's guide recommends
     it.
     """
-    return Fix(title=title, kind=kind, snippet=snippet, place=place, is_safe=is_safe, source=source)
+    return Fix(
+        title=title,
+        condition=condition,
+        kind=kind,
+        snippet=snippet,
+        place=place,
+        is_safe=is_safe,
+        source=source,
+    )
 
 
 code_fix = partial(_fix, "code")
@@ -61,6 +69,7 @@ def rewritten(
     title: str,
     *,
     otherwise: str | None = None,
+    condition: str | None = None,
     where: Literal["instead", "before"] = "instead",
     is_safe: bool = False,
 ) -> Fix:
@@ -73,12 +82,13 @@ def rewritten(
             has to do.
         title: One imperative sentence.
         otherwise: The sentence without the code; None if ``title`` says enough.
+        condition: When it holds; None if it always does.
         where: Whether the code replaces the statement or goes before it.
         is_safe: Whether results stay the same for every input.
     """
     context, named = site.context, _pasted(site, code)
     if context is None or named is None:
-        return code_fix(otherwise or title, is_safe=is_safe)
+        return code_fix(otherwise or title, condition=condition, is_safe=is_safe)
     place = SnippetPlace(
         where=where,
         function=context.qualname,
@@ -86,7 +96,7 @@ def rewritten(
         line=context.statement_line,
         end_line=context.statement_end_line,
     )
-    return code_fix(title, snippet=named, place=place, is_safe=is_safe)
+    return code_fix(title, condition=condition, snippet=named, place=place, is_safe=is_safe)
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
@@ -223,9 +233,10 @@ def call_before(site: BreakSite, name: str) -> Fix:
         [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
     )
     is_known = all(isinstance(each, ast.Constant) for each in given)
-    known = "" if is_known else ", if its arguments are known there"
+    condition = None if is_known else "if its arguments are known there"
     verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
-    return code_fix(f"{verb} `{name}` before the compiled function and pass its result in{known}")
+    title = f"{verb} `{name}` before the compiled function and pass its result in"
+    return code_fix(title, condition=condition)
 
 
 WITHIN_CALL = code_fix(
@@ -280,21 +291,29 @@ def setting(
     title: str,
     source: str | None = None,
     *,
+    condition: str | None = None,
     value: bool | int = True,
     is_safe: bool = False,
 ) -> Fix:
     """A torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
     full = name if "." in name else f"torch._dynamo.config.{name}"
-    return from_setting(Setting(name=full, value=value), title, source, is_safe=is_safe)
+    chosen = Setting(name=full, value=value)
+    return from_setting(chosen, title, source, condition=condition, is_safe=is_safe)
 
 
 def from_setting(
-    chosen: Setting, title: str, source: str | None = None, *, is_safe: bool = False
+    chosen: Setting,
+    title: str,
+    source: str | None = None,
+    *,
+    condition: str | None = None,
+    is_safe: bool = False,
 ) -> Fix:
     """A torch setting as a fix; without a ``source``, where the setting is declared."""
     declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
     return Fix(
         title=title,
+        condition=condition,
         kind="config",
         snippet=chosen.code,
         place=SnippetPlace(where="start"),

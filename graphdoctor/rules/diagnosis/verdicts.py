@@ -102,6 +102,7 @@ def fixes_with(
         found.append(
             Fix(
                 **shared,
+                condition=rule.condition if rule else None,
                 place=rule.place if rule else one.snippet_place,
                 source=rule.source if rule else None,
             )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.stack import parsed
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::[^/\\]*)?")
 _BY_NAME = frozenset(("import_module", "__import__"))

@@ -13,9 +13,9 @@ from lsprotocol import types
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
 from graphdoctor.facts.fixes import WORKING
-from graphdoctor.facts.links import rule_url
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, duration, percent
@@ -244,7 +244,7 @@ def fix_edits(
                 for change in changes
             }
             yield (
-                f"{fix.title} ({_proof(fix)})",
+                f"{words.fix_text(fix)} ({_proof(fix)})",
                 fix.verdict in WORKING,
                 types.WorkspaceEdit(changes=edits),
             )

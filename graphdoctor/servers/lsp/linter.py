@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.facts.lint import LintReport
+from graphdoctor.facts.check import LintReport
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.fixes.lint.run import switches_in
 from graphdoctor.rules.gate.check import Policy

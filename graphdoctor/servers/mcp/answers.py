@@ -16,12 +16,11 @@ import orjson
 from graphdoctor.facts.base import Document, Fact, values_of
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Severity
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result, Severity
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.job import Job
-from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.fixes.proposals import edit_request
 from graphdoctor.studies.documents import JOB

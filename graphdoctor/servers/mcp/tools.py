@@ -17,9 +17,8 @@ from pydantic import Field
 
 from graphdoctor.facts.base import Document as Facts
 from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.check import CheckReport, LintReport
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.reading import described_schema
 from graphdoctor.servers.mcp.answers import Answer

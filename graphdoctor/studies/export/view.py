@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CodeLine, ProfilePhase
 from graphdoctor.facts.profile import (
     ProfiledKernel,

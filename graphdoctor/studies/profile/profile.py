@@ -16,10 +16,9 @@ from pathlib import Path
 from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import PairedTime
-from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse
+from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse, ProfileResult
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import write_fact
-from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import diagnosis_of

@@ -13,8 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graphdoctor.facts.base import values_of
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.job import (
     Aspect,
     CacheGroup,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure
-from graphdoctor.facts.base import field_types, values_of
+from graphdoctor.facts.base import field_types, grouped, values_of
 from graphdoctor.facts.diagnosis import SEVERITIES
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo

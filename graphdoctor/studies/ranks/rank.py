@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Location
+from graphdoctor.facts.evidence import CompileMark, LogSpan
 from graphdoctor.facts.job import RankCompile, RankReport
-from graphdoctor.facts.marks import CompileMark, LogSpan
 from graphdoctor.facts.recording import Compile, Recording
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosed import diagnosis_of

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
-from graphdoctor.facts.base import values_of
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange

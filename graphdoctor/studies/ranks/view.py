@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.job import (
     Aspect,
     CompileAgreement,

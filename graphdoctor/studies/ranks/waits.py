@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.job import (
     HangCandidate,
     HangKind,

@@ -12,8 +12,8 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import SEVERITIES
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.survey import (
     SURVEY_STATUSES,
     GeometricMean,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from graphdoctor.facts import expressions
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.trace.guards.state import named_changes, read_state, short_dtype, state_words
 from graphdoctor.trace.guards.text import (
     Call,

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.sums import whole_sum
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.forms import Form, meaning_of

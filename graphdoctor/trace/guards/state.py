@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.wording import counted
 
 _DTYPES = {

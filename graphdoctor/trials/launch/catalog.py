@@ -1,8 +1,8 @@
 """Asks a library which architectures it has, and has a program written of each.
 
 Comes in: a library's name and an interpreter that has it. Goes out: a ``Catalog``, or a file that
-is a target. A process of its own does it (``graphdoctor/probe/ways_in/catalog.py``), which can
-hang, crash or use up memory.
+is a target. A process of its own does it (``graphdoctor/catalog/answer.py``), which can hang,
+crash or use up memory.
 """
 
 from __future__ import annotations

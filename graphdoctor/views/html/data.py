@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.grouping import grouped
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis

@@ -106,6 +106,7 @@ def environment() -> Environment:
         "base_name": words.base_name,
         "inputs": words.inputs_text,
         "step": words.step,
+        "fix_text": words.fix_text,
         "diff_rows": diff_rows,
         "ticks": _ticks,
         "explained": explained,

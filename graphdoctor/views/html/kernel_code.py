@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.python_code import parsed
+from graphdoctor.facts.stack import parsed
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.html.highlight import Language
 from graphdoctor.views.profile_words import kernel_name

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis, Location
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, join_texts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.html.highlight import highlighted

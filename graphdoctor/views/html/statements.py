@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from graphdoctor.facts import python_code
+from graphdoctor.facts.stack import parsed as parsed_code
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -40,7 +40,7 @@ def parsed(text: str) -> SourceFile | None:
     """A parsed text; None if this Python can't parse it: it is from a newer one, or has a
     notebook's commands.
     """
-    tree = python_code.parsed(text)
+    tree = parsed_code(text)
     with suppress(RecursionError):
         return None if tree is None else SourceFile(text, tree)
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding, Location
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.recipe import Place, Recipe

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit, Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.recipes.guarded_lines import check_instead_of_raise

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.check import DiagnosisComparison
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import BreakReason, CaptureGap, Recording, TargetInfo
 from graphdoctor.rules.diagnosis.comparison import compare

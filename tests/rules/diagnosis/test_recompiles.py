@@ -6,7 +6,7 @@ from typing import get_args
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL

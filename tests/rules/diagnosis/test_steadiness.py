@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
+from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
-from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.views.actions import actions
 from graphdoctor.views.report import compiles_text
 from graphdoctor.views.words import sentence

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphdoctor.facts.recording import Call, CallError, Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.studies.bundle.attempt import compared
+from graphdoctor.studies.bundle.script import compared
 from tests.each import for_each
 from tests.factories import entry, record, recording
 

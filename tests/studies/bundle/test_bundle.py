@@ -125,18 +125,14 @@ def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
     output = tmp_path / "bundle.zip"
     run_command("bundle", "--redact", "-o", output, cwd=marked, status=0)
     found = texts_of(output)
-    assert {"report.html#data-graphs", "report.html#data-guards", "recording/probe.jsonl"} < set(
-        found
-    )
-    assert not [
-        name for name in found if name.startswith(("reproduce", "modules", "recording/request"))
-    ]
+    assert {"report.html#data-graphs", "report.html#data-guards"} < set(found)
+    assert not [name for name in found if name.startswith(("reproduce", "modules", "recording"))]
     for name, text in found.items():
         for mark in (MARK, NUMBER, OTHER_NUMBER, str(marked).lower()):
             assert mark not in text, f"{mark} in {name}"
-    told = json.loads((zipfile.ZipFile(output)).read("diagnosis.json"))
-    assert "GD101" in {finding["code"] for finding in told["findings"]}
-    assert told["recording"]["calls"][0]["inputs"] == "f32[2, 4], …"
+    diagnosis = json.loads((zipfile.ZipFile(output)).read("diagnosis.json"))
+    assert "GD101" in {finding["code"] for finding in diagnosis["findings"]}
+    assert diagnosis["recording"]["calls"][0]["inputs"] == "f32[2, 4], …"
 
 
 READS_THE_ENVIRONMENT = """\
@@ -207,7 +203,7 @@ def test_a_recording_of_another_torch_or_of_a_killed_run_is_bundled(tmp_path, ru
     (tmp_path / "cut" / "probe.jsonl").write_text('{"event": "process", "pid": 1}\n{"event": "ph')
     for options in ((), ("--redact",)):
         run_here("bundle", "cut", "--no-try", "--force", *options, status=0)
-        assert "recording/probe.jsonl" in names_in(tmp_path / "bundle.zip")
+        assert ("recording/probe.jsonl" in names_in(tmp_path / "bundle.zip")) == (not options)
 
 
 def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
@@ -225,14 +221,13 @@ def test_a_single_log_of_any_name_is_read_again(tmp_path, run_here):
     assert "recording/trace/dedicated_log_torch_trace_mine.log" in names_in(tmp_path / "bundle.zip")
 
 
-@pytest.mark.parametrize("options", [(), ("--redact",)])
-def test_a_launcher_s_console_is_read_again(tmp_path, run_here, options):
+def test_a_launcher_s_console_is_read_again(tmp_path, run_here):
     log = next((RECORDINGS / "print_in_helper.bare").glob("*.log")).read_bytes()
     (tmp_path / "job").mkdir()
     lines = (b"[rank3]:%b" % line for line in log.splitlines(keepends=True))
     (tmp_path / "job" / "console.gz").write_bytes(gzip.compress(b"".join(lines)))
 
-    assert run_here("bundle", "job", *options).returncode == 0
+    assert run_here("bundle", "job").returncode == 0
     with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
         archive.extractall(tmp_path / "unzipped")
     again, before = (
@@ -259,7 +254,7 @@ def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_he
 
 def test_a_file_that_is_too_large_stays_out_with_a_word(tmp_path, run_here, monkeypatch):
     shutil.copytree(RECORDINGS / "item", tmp_path / "large")
-    monkeypatch.setattr("graphdoctor.studies.bundle.contents.MAX_FILE_BYTES", 50_000)
+    monkeypatch.setattr("graphdoctor.studies.bundle.bundle.MAX_FILE_BYTES", 50_000)
     process = run_here("bundle", "large", "--no-try")
     assert "dedicated_log_torch_trace_recorded.log`: too large (" in process.stderr
     assert not [name for name in names_in(tmp_path / "bundle.zip") if name.endswith(".log")]

@@ -13,7 +13,7 @@ from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import BatchedTensor, Call, Environment, Recording, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
-from graphdoctor.studies.bundle.reproduce import write_script
+from graphdoctor.studies.bundle.script import write_script
 from tests.each import for_each
 
 FILE = "/nowhere/model.py"

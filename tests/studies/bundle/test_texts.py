@@ -5,9 +5,8 @@ from __future__ import annotations
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recording import Call, CallError, Environment
-from graphdoctor.studies.bundle.attempt import Attempt
-from graphdoctor.studies.bundle.reproduce import Script
-from graphdoctor.studies.bundle.texts import environment_text, fenced, issue_text, readme_text
+from graphdoctor.studies.bundle.bundle import environment_text, issue_text, readme_text
+from graphdoctor.studies.bundle.script import Attempt, Script
 from tests.rules.gate.diagnoses import with_prints
 
 KNOWN = Environment(
@@ -16,9 +15,7 @@ KNOWN = Environment(
 SCRIPT = Script("import torch\n")
 
 
-def test_the_environment_has_what_was_recorded_and_says_what_was_not(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_the_environment_says_what_was_not_recorded(snapshot: SnapshotAssertion) -> None:
     config = {"torch._dynamo.config.recompile_limit": "2"}
     found = (
         environment_text(*known, graphdoctor="1.2.3")
@@ -27,15 +24,11 @@ def test_the_environment_has_what_was_recorded_and_says_what_was_not(
     assert "\n---\n".join(found) == snapshot
 
 
-def test_an_issue_has_each_finding_its_place_torch_s_words_and_the_script_or_why_there_is_none(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_an_issue_has_findings_and_the_script_or_its_reason(snapshot: SnapshotAssertion) -> None:
     error = CallError(
         type="ValueError", message="x", traceback="Traceback: x\n", from_compiler=False
     )
     failed = with_prints(calls=(Call(index=1, outcome="error", error=error),))
-    # Only the first findings are in it; a long script is named and not quoted.
-    many = with_prints(*((line, f"text {line}") for line in range(5, 18)))
     found = (
         issue_text(
             with_prints((5, "a")), SCRIPT, Attempt(True, "On its own, it has the same graph break.")
@@ -43,12 +36,20 @@ def test_an_issue_has_each_finding_its_place_torch_s_words_and_the_script_or_why
         issue_text(
             failed, Script(None, reason="the log was not recorded by graphdoctor explain"), None
         ),
-        issue_text(many, Script("x = 1\n" * 200, {"helper.py": ""}), None),
     )
     assert "\n---\n".join(found) == snapshot
 
 
-def test_nothing_in_a_finding_becomes_markup_and_no_fence_ends_early() -> None:
+def test_a_long_issue_names_what_it_cuts() -> None:
+    many = with_prints(*((line, f"text {line}") for line in range(5, 18)))
+    text = issue_text(many, Script("x = 1\n" * 200, {"helper.py": ""}), None)
+    assert text.count("GD101 print-or-log") == 10
+    assert "3 more findings in `diagnosis.json` and `report.html`." in text
+    assert "`reproduce.py` in the attached zip, with `modules/helper.py`.\n" in text
+    assert "x = 1" not in text
+
+
+def test_nothing_in_a_finding_becomes_markup() -> None:
     diagnosis = with_prints((5, "a"))
     (finding,) = diagnosis.findings
     marked = finding.replace(message="see #12 by @someone <b>, `a_b`")
@@ -56,12 +57,9 @@ def test_nothing_in_a_finding_becomes_markup_and_no_fence_ends_early() -> None:
     (shown,) = (line for line in text.splitlines() if line.startswith("**1. "))
     assert not any(markup in shown for markup in ("#12", " @someone", "<b>"))
     assert "`a_b`" in shown
-    assert fenced("```\ncode\n```", "python") == "````python\n```\ncode\n```\n````"
 
 
-def test_the_readme_lists_what_is_in_the_bundle_what_was_left_out_and_what_redacting_means(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_the_readme_lists_content_and_what_was_left_out(snapshot: SnapshotAssertion) -> None:
     names = ["issue.md", "reproduce.py", "recording/trace/a.log"]
     whole = readme_text(
         "model.py:Net", names, ["`big.log`: too large (300 MiB)."], is_redacted=False

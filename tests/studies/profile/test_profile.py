@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.result import ProfileResult
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.grammar import LogDamage, read_records

@@ -7,8 +7,8 @@ from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.evidence import CompileMark
 from graphdoctor.facts.job import Job, RankCompile, RankReport
-from graphdoctor.facts.marks import CompileMark
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.ranks.job import job_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.watch import Steps
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
 from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
 from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Diagnosis, Fix
+from graphdoctor.facts.diagnosis import Diagnosis, Fix, Result
 from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import (
@@ -22,7 +22,6 @@ from graphdoctor.facts.picture import (
     StageNode,
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
-from graphdoctor.facts.result import Result
 from graphdoctor.views.formats import DIAGNOSIS
 from tests.factories import (
     FILE,

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.job import HangCandidate
-from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.studies.documents import JOB, SURVEY, SURVEY_COMPARISON
 from graphdoctor.views.formats import BENCH, PROFILE
 from tests.studies.survey.comparisons import changed

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import GraphInput
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.views.report import figures
 from graphdoctor.views.words import inputs_text
 from tests.factories import FULL_COVERAGE, diagnosed, graph, recording

@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceText
-from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.views.formats import PROFILE
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.profile import flame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.probe.catalog.transformers_settings import (
+from graphdoctor.catalog.transformers_settings import (
     LARGEST_VOCABULARY,
     STRENGTHS,
     Settings,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.catalog.written import families, written
+from tests.catalog.written import families, written
 
 pytest.importorskip("torch")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.catalog.written import families, written
+from tests.catalog.written import families, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_p
 
 @pytest.mark.slow
 def test_what_an_error_asks_for_is_given() -> None:
-    from graphdoctor.probe.catalog import torch_geometric as catalog
+    from graphdoctor.catalog import torch_geometric as catalog
 
     class Needs:
         def __init__(self, channels: int, **more: object) -> None:
@@ -55,7 +55,7 @@ def test_what_an_error_asks_for_is_given() -> None:
 
 @pytest.mark.slow
 def test_inputs_fit_what_a_forward_gathers_and_what_goes_with_it() -> None:
-    from graphdoctor.probe.catalog import torch_geometric as catalog
+    from graphdoctor.catalog import torch_geometric as catalog
 
     def atoms(z: object, pos: object, batch: object = None) -> None: ...
     def dense(x: object, adj: object) -> None: ...

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.catalog.library import (
+from graphdoctor.catalog.library import (
     InputsText,
     ModelText,
     Slot,
@@ -20,7 +20,7 @@ from graphdoctor.probe.catalog.library import (
     slots,
     smallest,
 )
-from graphdoctor.probe.catalog.search import RefusedError, find
+from graphdoctor.catalog.search import RefusedError, find_program
 
 
 class _Library:
@@ -47,19 +47,19 @@ class _Library:
 
 def _refused(library: _Library) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
-        find(library, "net", '"""net.', memory_bytes=None)  # type: ignore[arg-type]
+        find_program(library, "net", '"""net.', memory_bytes=None)  # type: ignore[arg-type]
     return caught.value
 
 
 def test_a_function_is_a_model_that_learns_nothing() -> None:
-    found = find(
+    program, parameters = find_program(
         _Library("return torch.relu", "return (torch.ones(2),)"),
         "relu",
         '"""relu.',
         memory_bytes=None,
     )  # type: ignore[arg-type]
-    assert found.parameters == 0
-    assert "return torch.relu" in found.text
+    assert parameters == 0
+    assert "return torch.relu" in program
 
 
 def test_a_missing_library_is_named() -> None:

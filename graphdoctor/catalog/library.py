@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ..record.errors import TargetError
-from ..wire import LIBRARIES
+from ..probe.record.errors import TargetError
+from ..probe.wire import LIBRARIES
 
 
 class ModelText(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from graphdoctor.probe.catalog.transformers_inputs import candidates
+from graphdoctor.catalog.transformers_inputs import candidates
 
 
 class Config(SimpleNamespace):

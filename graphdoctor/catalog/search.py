@@ -1,18 +1,19 @@
 """Finds a program of an architecture: the smallest model that builds, with the first inputs that it
 runs with.
 
-What is tried is the program's own text, so what was found to work is what is written.
+It tries the program's own text, so that what works is what is written.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from ...facts.catalog import RefusalKind
-from ..record.errors import message_of, traceback_text, type_name
+from ..facts.catalog import RefusalKind
+from ..probe.record.errors import message_of, traceback_text, type_name
 from .library import (
+    InputsText,
     Library,
     ModelText,
     UnknownParameterError,
@@ -34,25 +35,22 @@ _RANKS: tuple[RefusalKind, ...] = (
 )
 
 
-class Found(NamedTuple):
-    """A program that runs."""
-
-    text: str
-    parameters: int
-
-
 class RefusedError(Exception):
     """No program was found."""
 
     def __init__(self, kind: RefusalKind, message: str, traceback: str | None = None) -> None:
         super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.traceback = traceback
+        self.kind, self.message, self.traceback = kind, message, traceback
 
 
-def find(library: Library, name: str, header: str, *, memory_bytes: int | None) -> Found:
-    """Find a program."""
+def find_program(
+    library: Library, name: str, header: str, *, memory_bytes: int | None
+) -> tuple[str, int]:
+    """Find an architecture's program; returns its text and the model's number of parameters.
+
+    Raises:
+        RefusedError: The refusal of the attempt that got furthest.
+    """
     most = library.most_parameters
     if memory_bytes is not None:
         most = min(most, memory_bytes // _BYTES_FOR_EACH_PARAMETER)
@@ -61,18 +59,20 @@ def find(library: Library, name: str, header: str, *, memory_bytes: int | None) 
     try:
         for text in library.models(name):
             try:
-                return _found(library, text, header, most, failures)
+                return _program(library, text, header, most, failures)
             except RefusedError as refusal:
                 refusals.append(refusal)
     except Exception as error:  # noqa: BLE001 - whatever the library raises is reported
         refusals.append(_refused("load_failed", "Its classes can't be used", error))
     if not refusals:
         raise RefusedError("load_failed", "There is no way to build it.")
-    # The first that got furthest: that of the smallest model.
+    # The first of these: that of the smallest model.
     raise max(refusals, key=lambda refusal: _RANKS.index(refusal.kind))
 
 
-def _found(library: Library, text: ModelText, header: str, most: int, failures: set[str]) -> Found:
+def _program(
+    library: Library, text: ModelText, header: str, most: int, failures: set[str]
+) -> tuple[str, int]:
     _check_size(text, most, failures)
     try:
         model = _built(text)
@@ -90,9 +90,8 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
         except Exception as error:  # noqa: BLE001
             first = first or _refused("no_inputs", "Its inputs can't be made", error)
             break
-        imports = "\n".join(("import torch", *text.imports, *inputs.imports))
         try:
-            _call(model, _executed(f"{imports}\n{inputs_source(inputs)}")["example_inputs"]())
+            _call(model, _executed(inputs_source(inputs), text, inputs)["example_inputs"]())
         except Exception as error:  # noqa: BLE001
             failure = error
             first = first or _refused("eager_failed", "It fails in eager mode", error)
@@ -103,10 +102,9 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
             names = _executed(program)
             _call(names["build"](), names["example_inputs"]())
         except Exception as error:  # noqa: BLE001
-            raise _refused(
-                "eager_failed", "It works once, and fails when it is run again", error
-            ) from None
-        return Found(program, parameters)
+            what = "It works once, and fails when it is run again"
+            raise _refused("eager_failed", what, error) from None
+        return program, parameters
     raise first or RefusedError("no_inputs", "Nothing says which inputs it takes.")
 
 
@@ -117,7 +115,7 @@ def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
     except Exception as error:  # noqa: BLE001
         if repr(error) in failures:
             raise _refused("load_failed", "It can't be built", error) from None
-        # Some compute while they are built: how large those are is seen once they are.
+        # Some compute while they are built; their size shows once they are.
         return
     count = parameter_count(model)
     if count > most:
@@ -125,18 +123,17 @@ def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
 
 
 def _built(text: ModelText) -> Any:
-    imports = "\n".join(("import torch", *text.imports))
-    return _executed(f"{imports}\n{model_source(text)}")["build"]()
+    return _executed(model_source(text), text)["build"]()
 
 
-def _executed(source: str) -> dict[str, Any]:
+def _executed(source: str, *texts: ModelText | InputsText) -> dict[str, Any]:
+    imports = ("import torch", *(line for text in texts for line in text.imports))
     names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(source, "<program>", "exec"), names)
+    exec(compile("\n".join((*imports, source) if texts else (source,)), "<program>", "exec"), names)
     return names
 
 
 def _call(model: Any, inputs: Any) -> object:
-    """As a run makes its calls: a dict has keyword arguments, a tuple positional ones."""
     return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
 
 
@@ -148,6 +145,5 @@ def _refused(kind: RefusalKind, what: str, error: BaseException) -> RefusedError
     if isinstance(error, ImportError):
         what = "It needs what can't be imported"
     lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
-    return RefusedError(
-        kind, f"{what}: {type_name(error)}: {' '.join(lines[:2])}", traceback_text(error)
-    )
+    message = f"{what}: {type_name(error)}: {' '.join(lines[:2])}"
+    return RefusedError(kind, message, traceback_text(error))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.catalog.written import families, loaded, written
+from tests.catalog.written import families, loaded, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(
@@ -43,10 +43,10 @@ def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(
     ids=["list of samples", "fewer chosen layers", "channels last", "smaller groups"],
 )
 def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: str) -> None:
-    from graphdoctor.probe.catalog import diffusers as catalog
-    from graphdoctor.probe.catalog.search import find
+    from graphdoctor.catalog import diffusers as catalog
+    from graphdoctor.catalog.search import find_program
 
-    program = find(catalog.LIBRARY, name, '"""A program.', memory_bytes=None).text
+    program, _ = find_program(catalog.LIBRARY, name, '"""A program.', memory_bytes=None)
     assert said in program
     model, inputs = loaded(program)
     assert model(**inputs) is not None
@@ -54,7 +54,7 @@ def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: 
 
 @pytest.mark.slow
 def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> None:
-    from graphdoctor.probe.catalog import diffusers as catalog
+    from graphdoctor.catalog import diffusers as catalog
 
     class Net:
         def __init__(
@@ -102,6 +102,6 @@ def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> N
 def test_what_a_model_says_of_a_width_corrects_it(
     message: str, right: tuple[str, int] | None
 ) -> None:
-    from graphdoctor.probe.catalog import diffusers as catalog
+    from graphdoctor.catalog import diffusers as catalog
 
     assert catalog._right_width(message, {"image": 4, "text": 37, "tokens": 8}) == right

@@ -1,1 +1,0 @@
-"""Catalogs: which architectures a library has, and a small program of each."""

@@ -1,0 +1,331 @@
+"""Collects a bundle. Comes in: a recording's place on disk and what is wanted. Goes out: the files
+by name.
+
+A redacted bundle holds facts whose fields are marked as shareable (``redacted.py``), and no file of
+the recording.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Diagnosis, Result
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import Environment, Recording
+from graphdoctor.facts.wording import counted
+from graphdoctor.probe.wire import (
+    CRASH_FILE,
+    DECLINED_FILE,
+    EVENTS_FILE,
+    FIXES_FILE,
+    META_FILE,
+    REQUEST_FILE,
+    TRACE_FOLDER,
+    WHAT_IF_FILE,
+)
+from graphdoctor.rules.diagnosed import diagnosis_of
+from graphdoctor.studies.bundle.redacted import EnvironmentValues, Redaction
+from graphdoctor.studies.bundle.script import (
+    NOT_TRIED,
+    REFUSED,
+    SCRIPT,
+    Attempt,
+    Script,
+    attempt,
+    rendered,
+    write_script,
+)
+from graphdoctor.trace.folder import read_object
+from graphdoctor.trace.logs import find_logs, logs_of
+from graphdoctor.trace.processes import named_rank
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.log_file import CutStreamError, local_log
+from graphdoctor.trace.storage.places import LocalFolder, is_own_file
+from graphdoctor.trials.launch.ownership import is_own
+from graphdoctor.views import words
+from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
+from graphdoctor.views.json import json_text
+from graphdoctor.views.printable import printable_lines
+from graphdoctor.views.report import count_texts
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Larger files of the recording are left out."""
+
+_OWN_FILES = (
+    REQUEST_FILE,
+    META_FILE,
+    EVENTS_FILE,
+    CRASH_FILE,
+    FIXES_FILE,
+    DECLINED_FILE,
+    WHAT_IF_FILE,
+)
+_TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
+"""Folders with the recordings of trials; each is named after the file with their results."""
+_TENSORS = ".pt"
+_LOG = "dedicated_log_torch_trace_"
+_LOGS = f"recording/{TRACE_FOLDER}/"
+_MAX_TRACEBACK = 6_000
+
+
+@dataclass
+class Bundle:
+    """A recording to bundle, and the zip's content.
+
+    Args:
+        root: The folder that paths are relative to.
+        has_environment: With the values of environment variables that torch guards.
+        show: Run the script of any recording, after calling this with each line of the code; None
+            not to.
+        timeout_s: Seconds until the script is stopped; None for a multiple of the recorded run's
+            time.
+        notes: Sentences about what was left out.
+    """
+
+    place: Path
+    root: Path
+    on_phase: Callable[[str], None]
+    is_redacted: bool = False
+    has_trials: bool = False
+    has_environment: bool = False
+    is_tried: bool = True
+    show: Callable[[str], None] | None = None
+    timeout_s: float | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    attempt: Attempt | None = None
+    interpreter: str | None = None
+
+    def collect(self) -> None:
+        """Fill the files."""
+        try:
+            self._collect()
+        except OSError as error:
+            raise GraphDoctorError(
+                f"{error.filename or self.place} can't be used: {error.strerror}."
+            ) from error
+
+    def _collect(self) -> None:
+        self.on_phase("reading the recording")
+        recording = read_recording(self.place, guards=True, picture=True)
+        picture, self.interpreter = recording.picture, recording.environment.executable
+        has_records = recording.evidence.records or (self.place / META_FILE).is_file()
+        if picture is None or not has_records:
+            raise GraphDoctorError(
+                f"{self.place} has no records from torch.",
+                hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder.",
+            )
+        script, kept = Script(None, reason="--redact leaves out source"), dict[str, bytes]()
+        if not self.is_redacted:
+            script = write_script(
+                recording, read_object(LocalFolder(self.place).read(REQUEST_FILE))
+            )
+            self._try(script, recording)
+            if script.text is None:
+                self.notes.append(f"`{SCRIPT}`: {script.reason}.")
+            kept = dict(self._contents())
+        self.on_phase("writing the report")
+        if not self.is_redacted and not self.has_environment:
+            recording, picture = self._without_environment(recording, picture, kept)
+        diagnosis = diagnosis_of(recording, root=self.root)
+        if self.is_redacted:
+            redaction = Redaction(recording.environment, self.root)
+            diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)
+        shown = RenderOptions(self.root, has_source=not self.is_redacted)
+        page = DIAGNOSIS.named("html").render(Result(diagnosis, picture), shown)
+        texts = {
+            "issue.md": issue_text(diagnosis, script, self.attempt),
+            "diagnosis.json": json_text(diagnosis),
+            "report.html": str(page),
+            "environment.txt": environment_text(
+                diagnosis.recording.environment, picture.config, graphdoctor=__version__
+            ),
+            **script.files,
+        }
+        readme = readme_text(
+            _title(diagnosis), [*texts, *kept], self.notes, is_redacted=self.is_redacted
+        )
+        # A program can put halves of surrogate pairs anywhere.
+        self.files = {
+            name: text.encode("utf-8", "replace")
+            for name, text in {"README.md": readme, **texts}.items()
+        } | kept
+
+    def _try(self, script: Script, recording: Recording) -> None:
+        if script.text is None:
+            return
+        if not self.is_tried or (self.show is None and not is_own(self.place)):
+            self.attempt = REFUSED if self.is_tried else NOT_TRIED
+            return
+        if self.show is not None:
+            self.show(f"Running {SCRIPT} with {self.interpreter}")
+            for name, text in script.files.items():
+                for line in (f"  {name}:", *(f"    | {line}" for line in text.splitlines())):
+                    self.show(line)
+        self.on_phase(f"running {SCRIPT}")
+        self.attempt = attempt(script, recording, timeout_s=self.timeout_s)
+
+    def _without_environment(
+        self, recording: Recording, picture: Picture, kept: dict[str, bytes]
+    ) -> tuple[Recording, Picture]:
+        """The facts, and in ``kept`` the files, without the values of environment variables that
+        torch guards.
+        """
+        values = EnvironmentValues(kept.values())
+        if not values.names:
+            return recording, picture
+        count = counted(len(values.names), "environment variable")
+        self.notes.append(
+            f"The values of {count} that torch guards; `--with-environment` includes them."
+        )
+        kept.update((name, values.left_out_of(content)) for name, content in kept.items())
+        return values.left_out_of_fact(recording), values.left_out_of_fact(picture)
+
+    # Files of the recording.
+
+    def _contents(self) -> Iterator[tuple[str, bytes]]:
+        """The files by their names in the bundle, packed logs unpacked, as tlparse reads them."""
+        numbers = itertools.count(1)
+        for name, path in self._recording_files():
+            if (size := path.stat().st_size) > MAX_FILE_BYTES:
+                self.notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
+                continue
+            if not name.startswith(_LOGS):
+                yield name, path.read_bytes()
+                continue
+            logs = [file := local_log(path)]
+            with suppress(CutStreamError):
+                logs = logs_of(file) or logs
+            if all(log.is_seekable for log in logs):
+                yield name, path.read_bytes()
+                continue
+            for number, log in zip(numbers, logs, strict=False):
+                rank = named_rank(log)
+                log_name = f"{_LOGS}{_LOG}{'' if rank is None else f'rank_{rank}_'}{number}.log"
+                content = log.part(0, MAX_FILE_BYTES + 1)
+                if len(content) > MAX_FILE_BYTES:
+                    self.notes.append(f"`{log_name}`: too large.")
+                else:
+                    yield log_name, content
+
+    def _recording_files(self) -> Iterator[tuple[str, Path]]:
+        place = self.place
+        if place.is_file():
+            is_named_by_torch = place.name.startswith(_LOG) and place.suffix == ".log"
+            yield f"{_LOGS}{place.name if is_named_by_torch else f'{_LOG}{place.stem}.log'}", place
+            return
+        below = (place / name for name in (TRACE_FOLDER, *_TRIALS))
+        folders = [place, *(folder for folder in below if not folder.is_symlink())]
+        links = sum(
+            path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir()
+        )
+        if links:
+            self.notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
+        for name in _OWN_FILES:
+            if is_own_file(place / name) and (place / name).stat().st_size:
+                yield f"recording/{name}", place / name
+        # Several logs can be in one file.
+        for path in dict.fromkeys(Path(log.location) for log in find_logs(place)):
+            relative = path.relative_to(place.absolute()).as_posix()
+            yield f"{_LOGS}{relative.removeprefix(f'{TRACE_FOLDER}/')}", path
+        for name in _TRIALS:
+            trials = sorted(_files_below(place / name))
+            if self.has_trials:
+                for path in trials:
+                    yield f"recording/{path.relative_to(place).as_posix()}", path
+            elif trials:
+                self.notes.append(
+                    f"Recordings of trials (`{name}/`); `--with-trials` includes them, without tensors."
+                )
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    # os.walk enters no links but the first.
+    for parent, _, names in os.walk(folder) if not folder.is_symlink() else ():
+        for path in (Path(parent, name) for name in names):
+            if is_own_file(path) and path.suffix != _TENSORS:
+                yield path
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of files, given by name and in order. The same files always give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)  # of 1980, the earliest time that a zip can hold
+            entry.create_system = 3  # Unix, whatever this system is
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+# Texts.
+
+
+def issue_text(diagnosis: Diagnosis, script: Script, tried: Attempt | None) -> str:
+    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where
+    it ran.
+    """
+    recording = diagnosis.recording
+    errors = (call.error.traceback for call in recording.calls if call.error is not None)
+    text = rendered(
+        "issue.md.jinja",
+        title=_title(diagnosis),
+        counts=count_texts(diagnosis.summary, None),
+        diagnosis=diagnosis,
+        error=next(errors, recording.exit.traceback or "")[-_MAX_TRACEBACK:],
+        script=script,
+        attempt=tried,
+        versions=environment_text(recording.environment),
+    )
+    return printable_lines(text.rstrip("\n")) + "\n"
+
+
+def _title(diagnosis: Diagnosis) -> str:
+    return " · ".join(words.title_parts(diagnosis.recording))
+
+
+def environment_text(
+    environment: Environment,
+    config: Mapping[str, str] | None = None,
+    *,
+    graphdoctor: str | None = None,
+) -> str:
+    """The versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them.
+
+    ``graphdoctor``: its version, for the whole file with torch's config values; None for the
+    versions alone.
+    """
+    packages = environment.packages
+    if packages is not None:
+        packages = {**packages, "torch": environment.torch or "not recorded"}
+    return rendered(
+        "environment.txt.jinja",
+        environment=environment,
+        packages=None if packages is None else sorted(packages.items()),
+        config=config,
+        graphdoctor=graphdoctor,
+    )
+
+
+def readme_text(
+    title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool
+) -> str:
+    """What is in a bundle, how to open it, and what was left out."""
+    return rendered(
+        "README.md.jinja",
+        title=title,
+        names=names,
+        notes=notes,
+        logs=_LOGS,
+        is_redacted=is_redacted,
+    )
