@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS, Column
+from graphdoctor.studies.survey.table import CAUSE_COLUMNS, COLUMNS, Column
 
 
 def columns_table(of: str = "row") -> str:

@@ -11,10 +11,10 @@ from typing import Any
 from graphdoctor.api.block import RecordingFolder, recording_alone
 from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import PYTHON, words
 from graphdoctor.facts.spec import CallSpec, RunSpec
 from graphdoctor.trials.launch.child import last_events, write_meta
 from graphdoctor.trials.launch.request import Measured, Request, TargetText
+from graphdoctor.views.exit_words import PYTHON, words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.commands import ABOUT, NAMES, columns, overview
+from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
-from graphdoctor.facts.wording import counted
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.views.printable import printable
+from graphdoctor.wording import counted
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
@@ -83,7 +84,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         ),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
-    "What reads logs": ("--on", "--follow"),
+    "What reads logs": ("--on",),
     "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
         *(
@@ -225,6 +226,12 @@ class _Overview(typer.core.TyperGroup):
         """As ``graphdoctor.commands.main`` prints it without typer."""
         return overview(columns()).rstrip("\n")
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """As typer's, with what to use in place of a command that left."""
+        if (gone := GONE.get(args[0])) is not None:
+            raise GraphDoctorError(gone)
+        return super().resolve_command(ctx, args)
+
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on
         """As typer's, with what was typed made safe to show in a complaint."""
         with _safe_complaints():
@@ -258,13 +265,16 @@ def _safe_complaints() -> Iterator[None]:
 def _complain(error: Any) -> None:  # noqa: ANN401 - as above
     """Say what is wrong with the command line as every other error is said."""
     from graphdoctor.commands.terminal import complain
-    from graphdoctor.facts.hints import near_names
+    from graphdoctor.wording import near_names
 
     ctx, option = error.ctx, getattr(error, "option_name", None)
     if option is not None:
         # Without the dashes that all have.
         known = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
+    if (gone := GONE.get(option or "")) is not None:
+        complain(gone, None)
+        return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"
     page = " -o report.html writes a page." if option == "--html" else ""
     complain(printable(error.format_message()), f"{command} --help says what it takes.{page}")

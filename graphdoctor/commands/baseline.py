@@ -14,7 +14,6 @@ from graphdoctor.commands.terminal import complain, say, say_result
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BaselineEntry
 from graphdoctor.facts.spec import option
-from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate.baseline import (
     Baseline,
     Found,
@@ -25,6 +24,7 @@ from graphdoctor.rules.gate.baseline import (
     write_baseline,
 )
 from graphdoctor.rules.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
+from graphdoctor.wording import counted
 
 
 def _troubles(

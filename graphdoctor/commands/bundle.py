@@ -12,9 +12,9 @@ from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
-from graphdoctor.facts.wording import bytes_text, ranks_text
-from graphdoctor.trace.folder import ranks_at
+from graphdoctor.trace.folder import open_folder
 from graphdoctor.views.file import write_file
+from graphdoctor.wording import bytes_text, ranks_text
 
 _ATTACHMENT_BYTES = 25 * 2**20
 """The largest zip that GitHub takes as an attachment."""
@@ -110,7 +110,7 @@ def bundle(
 
 def _refuse_several_ranks(place: Place) -> None:
     """A bundle has one diagnosis, and counts are never added up over ranks."""
-    ranks = ranks_at(place.path)
+    ranks = open_folder(place.path).ranks
     if len(ranks) < 2:
         return
     logs = (

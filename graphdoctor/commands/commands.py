@@ -45,12 +45,17 @@ COMMANDS: dict[str, dict[str, str]] = {
 """The first sentence of each command's help, by name, in groups, as ``--help`` shows them."""
 
 FOR_TOOLS: dict[str, str] = {
-    "unpack": "Write each artifact of a trace log to a file of its own.",
     "schema": "Print the JSON Schema of what --format json writes.",
     "lsp": "Serve findings to editors (Language Server Protocol).",
     "mcp": "Serve these commands to coding agents (Model Context Protocol).",
 }
 """Commands that ``--help`` only names."""
+
+GONE: dict[str, str] = {
+    "unpack": "unpack left graphdoctor: tlparse writes each record of a log to a file.",
+    "--follow": "--follow left graphdoctor: run report again while the job writes its logs.",
+}
+"""What to use in place of commands and options that left with this release."""
 
 NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
 

@@ -28,7 +28,6 @@ from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.studies.documents import SURVEY_COMPARISON
-from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import COMPARISON
 
 _PAGE = Path("graphdoctor-diff.html")
@@ -97,7 +96,7 @@ def diff(
 
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
-    from graphdoctor.commands.survey_store import is_survey
+    from graphdoctor.studies.survey.run import is_survey
 
     first = Path(before)
     if after is None:
@@ -121,12 +120,12 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
 def _compared(
     before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None
 ) -> SurveyComparison:
-    from graphdoctor.commands.survey_store import last_survey, read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
+    from graphdoctor.studies.survey.run import last_survey, read_survey
 
     here = Path.cwd()
     repository = repository_of(here)
-    second = last_survey(settings) if after is None else after
+    second = last_survey(settings.store) if after is None else after
     one, other = read_survey(before), read_survey(second)
     if after is None and (one.name, one.started) == (other.name, other.started):
         raise GraphDoctorError(
@@ -150,7 +149,7 @@ def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | No
     if ranks:
         return ranks[0], ranks[-1]
     for place in (first, second):
-        if place.kind != "document" and len(ranks_at(place.location)) > 1:
+        if place.kind != "document" and len(place.folder.ranks) > 1:
             raise GraphDoctorError(
                 f"{place.location} has several ranks, and diff compares one with one.",
                 hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",

@@ -32,7 +32,6 @@ from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import about_time
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import interpreter
@@ -40,7 +39,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import ChangeKind
 from graphdoctor.views.fixes import outcome
 from graphdoctor.views.formats import FIXES
-from graphdoctor.views.words import applied_snippets
+from graphdoctor.views.words import about_time, applied_snippets
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes

@@ -22,7 +22,6 @@ from graphdoctor.commands.settings import GateTarget, Project
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.hints import CONFIGURATION, worded_exit
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.gate.ignores import Comments, read_comments
@@ -31,6 +30,7 @@ from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.views.exit_words import CONFIGURATION, worded_exit
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
     """The user's own files that a run touched, as they were then, else as they are; by the name
     that findings use.
     """
-    from graphdoctor.trace.files import read_files
+    from graphdoctor.trace.picture import read_files
 
     texts: dict[str, str | None] = {
         finding.location.file: None

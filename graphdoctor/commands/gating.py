@@ -23,7 +23,6 @@ from graphdoctor.commands.settings import (
 )
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore, rebased
-from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.spec import FailOn, RunSpec
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
@@ -31,6 +30,7 @@ from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import PathIgnore, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
 from graphdoctor.trials.launch.discover import discover
+from graphdoctor.wording import nearest
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from graphdoctor.commands.profile import kept_profile
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import console_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import join_texts
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.trials.launch.store import made_at, name_of
 from graphdoctor.views.measures import bytes_text
 from graphdoctor.views.parts import Note, Row, Rows, Span, View
 from graphdoctor.views.words import first_sentence
+from graphdoctor.wording import join_texts
 
 
 @with_options()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib.machinery
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -32,9 +32,11 @@ from graphdoctor.rules.gate.documents import (
     read_diagnosis,
     read_document,
 )
+from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.logs import hindrance, logs_of
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
+from graphdoctor.trace.storage.places import Folder, Location, LogFile, location_of, place_at
+from graphdoctor.trace.storage.remote import Url
+from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.store import FOLDER
 from graphdoctor.views.formats import Document
 
@@ -52,13 +54,19 @@ class Place:
 
     location: Location
     kind: Literal["folder", "log", "document"]
+    found: LogFile | Folder | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def folder(self) -> RecordingFolder:
+        """The recording, opened once."""
+        return open_folder(self.location, self.found)
 
     @property
     def path(self) -> Path:
         """The folder or file, for what can only be done with one of this machine."""
         if isinstance(self.location, Url):
             raise GraphDoctorError(
-                f"{self.location} isn't on this machine, and only report, diff, recompiles, guards and unpack read "
+                f"{self.location} isn't on this machine, and only report, diff, recompiles and guards read "
                 "what is elsewhere.",
                 hint="Copy it to this machine first.",
             )
@@ -91,24 +99,6 @@ def place_named(text: str | None, settings: Settings) -> Place:
     return _place(location)
 
 
-def location_named(text: str | None, settings: Settings) -> Location:
-    """Where something lies that may become a recording or log: as ``place_named``, without a look
-    into it.
-    """
-    if text is None:
-        return last_recording(settings).location
-    location = _existing(text, settings)
-    if location is None:
-        raise GraphDoctorError(
-            f"There is nothing at {text}.", hint="Name a folder or file that is there."
-        )
-    if location.endswith(".json") if isinstance(location, Url) else location.suffix == ".json":
-        raise GraphDoctorError(
-            f"{text} is a JSON document, to which nothing is added.", hint="Leave out --follow."
-        )
-    return location
-
-
 def place_or_target(text: str | None, settings: Settings) -> Place | None:
     """As ``place_named``, for commands that take a target too: None where the argument is one."""
     if text is None:
@@ -134,17 +124,17 @@ def _place(location: Location) -> Place:
             f"There is nothing at {location}.", hint="Name a folder or file that is there."
         )
     if not isinstance(found, LogFile):
-        return Place(location, "folder")
+        return Place(location, "folder", found)
     try:
         # The first record decides: a program's own output can come before it.
         if logs_of(found):
-            return Place(location, "log")
+            return Place(location, "log", found)
         with found.open() as stream:
             start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
     except CutStreamError as error:
         raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
-        return Place(location, "document")
+        return Place(location, "document", found)
     what = (
         "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
     )
@@ -173,7 +163,7 @@ def diagnose_place(
     if place.kind != "document":
         piece = partial(
             diagnose_recording,
-            place.location,
+            place.folder,
             selection,
             needs,
             root=place.root or Path.cwd(),
@@ -185,7 +175,7 @@ def diagnose_place(
         raise GraphDoctorError(
             f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank."
         )
-    diagnosis = _read_document(place.location)
+    diagnosis = _read_document(place)
     lacking = {
         "is a JSON document, which holds counts and findings but no pictures": needs.picture,
         "was written without guards": needs.guards and diagnosis.recording.guards is None,
@@ -207,9 +197,7 @@ def diagnoses_to_compare(
     Paths are as seen from where each recording was made, so that two checkouts of one project name
     files alike.
     """
-    documents = {
-        place: _read_document(place.location) for place in places if place.kind == "document"
-    }
+    documents = {place: _read_document(place) for place in places if place.kind == "document"}
     # Rules about guards need guards: they are read on all sides or on none.
     needs = Needs(
         guards=any(document.recording.guards is not None for document in documents.values())
@@ -218,11 +206,7 @@ def diagnoses_to_compare(
     read = [(place, rank) for place, rank in sides if place not in documents]
     pieces = [
         partial(
-            diagnose_recording,
-            place.location,
-            needs=needs,
-            root=place.root or Path.cwd(),
-            rank=rank,
+            diagnose_recording, place.folder, needs=needs, root=place.root or Path.cwd(), rank=rank
         )
         for place, rank in read
     ]
@@ -241,16 +225,14 @@ def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     )
 
 
-def _read_document(location: Location) -> Diagnosis:
-    file = place_at(location)
-    if not isinstance(file, LogFile):
-        raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
+def _read_document(place: Place) -> Diagnosis:
+    assert isinstance(place.found, LogFile)
     try:
-        with file.open() as stream:
+        with place.found.open() as stream:
             content = stream.read()
     except CutStreamError as error:
-        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
-    return read_diagnosis(content, str(location))
+        raise GraphDoctorError(f"{place.location} can't be read: {error.reason}.") from error
+    return read_diagnosis(content, str(place.location))
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,8 @@ class StagesOptions:
 
     def asked(self, given: Given) -> StagesAsked | None:
         """What to show; None for nothing."""
-        from graphdoctor.facts.hints import nearest
         from graphdoctor.rules.diagnosed import StagesAsked
+        from graphdoctor.wording import nearest
 
         if not self.stages:
             given.refuse(("stage", "graph"), without="--stages")
@@ -241,7 +241,7 @@ class ExecutorOptions:
 
     def executor(self) -> Executor:
         """What reads logs."""
-        from graphdoctor.executors.executor import executor_for
+        from graphdoctor.executors.choice import executor_for
 
         return executor_for(jobs=self.reading_jobs, on=self.on)
 

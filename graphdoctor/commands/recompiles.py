@@ -13,7 +13,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import executor_for
+from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.ranks.rank import check_one_rank

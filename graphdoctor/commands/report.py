@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from graphdoctor.commands.named import diagnose_place, kept_study, location_named, place_named
+from graphdoctor.commands.named import diagnose_place, kept_study, place_named
 from graphdoctor.commands.options import (
     NAMED_HELP,
     RANK,
@@ -25,7 +25,6 @@ from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
 from graphdoctor.studies.ranks.rank import several_ranks
-from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
@@ -56,11 +55,6 @@ def report(
         str | None, argument(f"A {NAMED_HELP}. By default, the last recording.")
     ] = None,
     rank: int | None = RANK,
-    is_followed: bool = option(
-        False,
-        "Show what happens in logs that are still being written; Ctrl-C ends it with the report.",
-        flag="--follow",
-    ),
     compiles: list[str] | None = option(
         None,
         "With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
@@ -86,18 +80,8 @@ def report(
         given.refuse(("compiles",), without="--html")
     needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
     executor = reading.executor()
-    if is_followed:
-        from graphdoctor.commands.following import follow
-
-        location = location_named(recording, settings)
-        follow(
-            location,
-            common.color,
-            is_on_stdout=output.is_text and output.path is None,
-            is_quiet=common.quiet,
-        )
     place = place_named(recording, settings)
-    ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
+    ranks = () if rank is not None or place.kind == "document" else place.folder.ranks
     if len(ranks) > 1:
         for flags in _of_one_rank(staged, compiles or (), output):
             raise several_ranks(place.location, ranks, "report", *flags)

@@ -8,10 +8,10 @@ from typing import Annotated
 from graphdoctor.commands.options import COLOR, Color, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosis.rule import Page
 from graphdoctor.views.formats import RULES, RenderOptions
+from graphdoctor.wording import did_you_mean, near_names
 
 
 @with_options(formats=RULES.names)

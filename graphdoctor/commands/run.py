@@ -31,14 +31,14 @@ from graphdoctor.commands.running import (
 )
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import executor_for
+from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.documents import JOB
-from graphdoctor.trace.folder import ranks_at
+from graphdoctor.trace.folder import open_folder
 from graphdoctor.trials.launch.child import check_interpreter, interpreter
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.script import find_script, run_script
@@ -154,7 +154,8 @@ def _report(
     from graphdoctor.studies.ranks.job import job_report
 
     try:
-        ranks = ranks_at(recording)
+        folder = open_folder(recording)
+        ranks = folder.ranks
         if len(ranks) > 1:
             job = job_report(recording, ranks, executor_for(), selection)
             _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
@@ -166,7 +167,7 @@ def _report(
         else:
             from graphdoctor.fixes.options import with_declined
 
-            result = diagnose_recording(recording, selection, output.needs)
+            result = diagnose_recording(folder, selection, output.needs)
             found = with_declined(result.diagnosis, recording, Path.cwd())
             _show(replace(result, diagnosis=found), DIAGNOSIS, output)
     except BrokenPipeError:

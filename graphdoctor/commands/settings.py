@@ -16,12 +16,12 @@ from typing import Any, cast, get_args
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
-from graphdoctor.facts.hints import near_names
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
-from graphdoctor.trace.storage.log_file import LIMITS, Limits
+from graphdoctor.trace.storage.streams import LIMITS, Limits
 from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
+from graphdoctor.wording import near_names
 
 TABLE = "graphdoctor"
 PYPROJECT = "pyproject.toml"

@@ -1,5 +1,5 @@
-"""What standard error shows while a survey runs: a board on a terminal, a line for each finished
-piece elsewhere.
+"""How far a survey is, on standard error: a board on a terminal, a line for each finished piece
+elsewhere.
 """
 
 from __future__ import annotations
@@ -12,24 +12,20 @@ from typing import TYPE_CHECKING
 from graphdoctor.commands.terminal import live_console, say
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
     from graphdoctor.facts.survey import SurveyRow, SurveyStatus
-
-Key = tuple[str, str]
-"""A piece: the names of its target and of its variant."""
+    from graphdoctor.studies.survey.run import Key
 
 _MAX_RUNNING = 8
 _MAX_FINISHED = 5
-_NARROW = 50
-"""Below this width, the bar has a line of its own."""
 _PER_SECOND = 2
 """How often the board is drawn: benchmarks may run on the same machine."""
 
 
 class SurveyProgress:
-    """How far a survey is: the bar, the counts, what is running and what has finished last.
+    """The counts of a survey, what is running and what finished last.
 
     Its methods can be called from any thread; the board is drawn in another one.
     """
@@ -39,7 +35,7 @@ class SurveyProgress:
         # Not the lock of ``Live``, which is held while the board is drawn.
         self._lock = threading.Lock()
         self._live: Live | None = None
-        self._began = self._moved = time.monotonic()
+        self._begun = time.monotonic()
         self._count = self._kept = 0
         self._statuses: Counter[SurveyStatus] = Counter()
         self._running: dict[Key, tuple[float, str | None]] = {}
@@ -65,40 +61,34 @@ class SurveyProgress:
             self._live.stop()
 
     def on_phase(self, phase: str) -> None:
-        """What is done before pieces run, such as ``listing what transformers has``."""
-        with self._lock:
-            self._last.clear()
-            self._last.append((phase, True))
+        """Show what happens before pieces run, such as ``listing what transformers has``."""
+        self._last.clear()
+        self._last.append((phase, True))
 
     def planned(self, count: int, kept: int) -> None:
-        """So many pieces are wanted, so many of them an earlier run has."""
-        with self._lock:
-            self._began = self._moved = time.monotonic()
-            self._count, self._kept = count, kept
-            self._last.clear()
+        """Set the totals: pieces planned, and pieces kept from an earlier run."""
+        self._count, self._kept = count, kept
+        self._last.clear()
         if kept:
             self._say(f"{kept}/{count} kept from an earlier run")
 
-    def began(self, key: Key, place: str | None) -> None:
-        """A piece runs, and where; None if that needs no saying."""
+    def began(self, key: Key, slot: str | None) -> None:
+        """Show that a piece runs; ``slot``: None if it has no resources of its own."""
         with self._lock:
-            self._running[key] = time.monotonic(), place
+            self._running[key] = time.monotonic(), slot
 
     def finished(self, row: SurveyRow) -> None:
-        """A piece has its row."""
+        """Show a row."""
         from graphdoctor.views.survey_words import short_text
 
-        text = short_text(row)
         with self._lock:
-            self._moved = time.monotonic()
             self._running.pop(row.key, None)
             self._statuses[row.status] += 1
-            self._last.append((text, row.is_passed))
-            done = self._kept + self._statuses.total()
-        self._say(f"{done}/{self._count} {text}")
+            self._last.append((short_text(row), row.is_passed))
+        self._say(f"{self._kept + self._statuses.total()}/{self._count} {short_text(row)}")
 
     def retrying(self, key: Key, status: SurveyStatus) -> None:
-        """A piece failed, and will run again."""
+        """Show that a piece failed, and will run again."""
         from graphdoctor.views.survey_words import STATUS_TEXTS
 
         text = f"{' '.join(key)}: {STATUS_TEXTS[status]}, running it again"
@@ -112,68 +102,44 @@ class SurveyProgress:
             say(line)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As many lines as there is room for, none of them wrapped."""
-        height = options.height or console.height
-        with self._lock:
-            lines = self._lines(options.max_width)
-        yield from lines[: max(height - 1, 1)]
-
-    def _lines(self, width: int) -> list[RenderableType]:
+        """Draw as many lines as there is room for, none of them wrapped."""
         from rich.progress_bar import ProgressBar
-        from rich.table import Table
+        from rich.segment import Segment
 
+        from graphdoctor.views.terminal_lines import clean
+
+        with self._lock:
+            lines = self._lines()
+        height = options.height or console.height
+        if self._count and height > 2:
+            done = self._kept + self._statuses.total()
+            yield ProgressBar(total=self._count, completed=done)
+            yield Segment.line()
+        for text, style in lines[: max(height - 2, 1)]:
+            line = clean(text, style)
+            line.no_wrap, line.overflow = True, "ellipsis"
+            yield line
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return lines and their styles."""
         from graphdoctor.views.progress import clock_text
         from graphdoctor.views.survey_words import STATUS_TEXTS, seconds_of
 
         now = time.monotonic()
-        made = self._statuses.total()
-        done = self._kept + made
-        left = [text] if (text := self._left(made, now)) else []
-        so_far = f"{clock_text(now - self._began)} so far"
+        elapsed = f"{clock_text(now - self._begun)} so far"
         if not self._count:
-            return [_line(" · ".join([*(text for text, _ in self._last), so_far]))]
-        bar = ProgressBar(total=self._count, completed=done, width=max(width // 3, 1))
-        head: list[RenderableType] = [
-            bar,
-            _line(" · ".join([f"{done:,} of {self._count:,}", so_far, *left])),
-        ]
-        if width >= _NARROW:
-            together = Table.grid(padding=(0, 1, 0, 0))
-            together.add_row(*head)
-            head = [together]
-        counts = [
-            f"{number:,} {STATUS_TEXTS[status]}" for status, number in self._statuses.most_common()
-        ]
+            return [(" · ".join([*(text for text, _ in self._last), elapsed]), "")]
+        statuses = self._statuses.most_common()
+        counts = [f"{self._kept + self._statuses.total():,} of {self._count:,}", elapsed]
+        counts += [f"{count:,} {STATUS_TEXTS[status]}" for status, count in statuses]
         counts += [f"{self._kept:,} kept"] if self._kept else []
-        lines = [*head, *([_line(" · ".join(counts), "dim")] if counts else [])]
-        oldest = sorted(self._running.items(), key=lambda item: item[1][0])
-        for (name, variant), (since, place) in oldest[:_MAX_RUNNING]:
-            where = f" on {place}" if place else ""
-            lines.append(
-                _line(f"  {name} {variant}{where}: running for {seconds_of(now - since)}", "cyan")
-            )
-        if len(oldest) > _MAX_RUNNING:
-            lines.append(_line(f"  and {len(oldest) - _MAX_RUNNING} more are running", "cyan"))
-        lines += [
-            _line(f"  {text}", "" if is_passed else "yellow")
-            for text, is_passed in reversed(self._last)
-        ]
+        lines = [(" · ".join(counts), "")]
+        for (name, variant), (begun, slot) in list(self._running.items())[:_MAX_RUNNING]:
+            where = f" on {slot}" if slot else ""
+            elapsed = seconds_of(now - begun)
+            lines.append((f"  {name} {variant}{where}: running for {elapsed}", "cyan"))
+        if (more := len(self._running) - _MAX_RUNNING) > 0:
+            lines.append((f"  and {more} more are running", "cyan"))
+        for text, is_passed in reversed(self._last):
+            lines.append((f"  {text}", "" if is_passed else "yellow"))
         return lines
-
-    def _left(self, made: int, now: float) -> str:
-        """How long the rest takes, if pieces go on as they did; it runs down between two of
-        them.
-        """
-        from graphdoctor.views.progress import left_text
-
-        rest = self._count - self._kept - made
-        expected = (self._moved - self._began) / made * rest - (now - self._moved) if made else None
-        return left_text(expected)
-
-
-def _line(text: str, style: str = "") -> RenderableType:
-    from graphdoctor.views.terminal_lines import clean
-
-    line = clean(text, style)
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return line

@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 import graphdoctor
 from graphdoctor.commands.options import Color
-from graphdoctor.facts.wording import without_middle
 from graphdoctor.views.printable import printable
+from graphdoctor.wording import without_middle
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,20 +1,20 @@
-"""Works on pieces on this machine: in this process, or in several.
+"""Works on pieces on this machine: in this process, or in process pools of the standard library.
 
-Pieces that need nothing for themselves go to a ``ProcessPoolExecutor``, whose workers are forked
-where that is safe. Those with a share each have a process that a supervisor starts.
+Pieces without a share go to one pool, whose workers are forked where that is safe. With a share,
+each slot of the machine is a pool of one worker, so that a worker that ends fails its piece alone.
 """
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.executors.executor import (
@@ -27,34 +27,30 @@ from graphdoctor.executors.executor import (
     packed_attempt,
     unpacked,
 )
+from graphdoctor.executors.machine import Slot, has_memory, slots_for, this_machine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
-    from multiprocessing.context import BaseContext
 
 _PARENT_POLL_S = 1.0
+_GRACE_S = 10.0
+"""How long a piece may take to end what it started."""
 
 
 @dataclass(frozen=True)
 class Local(Executor):
-    """This machine; with one job, no process is started for pieces without a share."""
+    """This machine; with one job, pieces without a share run in this process."""
 
     jobs: int
 
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
         """See ``Executor``."""
         if job.share is not None:
-            from graphdoctor.executors.machine import has_memory, slots_for, this_machine
-            from graphdoctor.executors.supervisor import Supervisors
-
-            slots = slots_for(job.share, this_machine(), most=self.jobs)
-            yield from Supervisors(job, partial(has_memory, job.share.memory_bytes)).outcomes(slots)
-        elif min(self.jobs, len(job.pieces)) > 1:
-            yield from _in_pool(job, self.jobs)
-        else:
-            for index, piece in enumerate(job.pieces):
-                job.begin(index)
-                yield index, attempt(job.work, piece)
+            most = min(self.jobs, len(job.pieces))
+            return _in_slots(job, slots_for(job.share, this_machine(), most=most))
+        if min(self.jobs, len(job.pieces)) > 1:
+            return _in_pool(job, self.jobs)
+        return ((index, attempt(job.work, piece)) for index, piece in enumerate(job.pieces))
 
 
 ALONE = Local(1)
@@ -66,77 +62,122 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
 
     waiting = deque(range(len(job.pieces)))
     while waiting:
-        pending: dict[Future[bytes], int] = {}
+        running: dict[Future[bytes], int] = {}
+        pool = _pool(min(jobs, len(waiting)), _start_method())
 
-        def begin(pool: ProcessPoolExecutor, pending: dict[Future[bytes], int] = pending) -> None:
-            while len(pending) < jobs and job.may_begin(waiting, pending.values()):
+        def begin(pool: ProcessPoolExecutor = pool, running: dict[Any, int] = running) -> None:
+            while len(running) < jobs and job.can_begin(waiting, running.values()):
                 index = waiting.popleft()
-                pending[pool.submit(packed_attempt, job.work, job.pieces[index])] = index
-                job.begin(index)
+                running[pool.submit(packed_attempt, job.work, job.pieces[index])] = index
 
-        with _pool(min(jobs, len(waiting))) as pool, contextlib.suppress(BrokenProcessPool):
-            begin(pool)
-            while pending:
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        try:
+            begin()
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
                     packed = future.result()
-                    index = pending.pop(future)
-                    # Its worker works on while the caller takes this outcome.
-                    begin(pool)
+                    index = running.pop(future)
+                    # A worker goes on while the caller takes this outcome.
+                    begin()
                     yield index, unpacked(packed)
-        # A process ended over one of these, and which isn't known: each is tried alone, when less
-        # memory is in use, and once more if its process ends then. One that had only been waiting
-        # has ended no process before.
-        for index in pending.values():
-            yield index, _alone(job, index)
+        except BrokenProcessPool:
+            pass
+        finally:
+            _end([pool])
+        # A process ended over one of these, and nothing tells which: each is tried alone, when
+        # less memory is in use, and once more: one that had only been waiting ended none before.
+        for index in running.values():
+            piece = replace(job, pieces=[job.pieces[index]])
+            ((_, outcome),) = _in_slots(piece, [Slot(1, None, None)])
+            if isinstance(outcome, Failure) and outcome.kind == "ended":
+                ((_, outcome),) = _in_slots(piece, [Slot(1, None, None)])
+            yield index, outcome
 
 
-def _alone(job: Job, index: int) -> Any | Failure:  # noqa: ANN401 - what the work makes
-    """What became of a piece that is tried in a process of its own, twice if the first one ends."""
+def _in_slots(job: Job, slots: Iterable[Slot]) -> Iterator[Outcome[Any]]:
+    from concurrent.futures import FIRST_COMPLETED, wait
     from concurrent.futures.process import BrokenProcessPool
 
-    for _ in range(2):
-        job.begin(index)
-        with _pool(1) as pool, contextlib.suppress(BrokenProcessPool):
-            future = pool.submit(packed_attempt, job.work, job.pieces[index])
-            (process,) = pool._processes.values()
-            return unpacked(future.result())
-    # The pool has waited for it: two that wait at once may both not be told its status.
-    return failure_of_end(process.exitcode, 2)
+    needed_bytes = None if job.share is None else job.share.memory_bytes
+    idle = [(slot, _pool(1, "spawn", slot)) for slot in slots]
+    pools = [pool for _, pool in idle]
+    waiting = deque(enumerate(job.pieces))
+    running: dict[Future[bytes], tuple[int, Slot, ProcessPoolExecutor]] = {}
+    try:
+        while waiting or running:
+            while idle and waiting and (not running or has_memory(needed_bytes)):
+                (index, piece), (slot, pool) = waiting.popleft(), idle.pop(0)
+                running[pool.submit(_interruptible_attempt, job.work, piece)] = index, slot, pool
+                if job.on_begin is not None:
+                    job.on_begin(index, slot.name)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                index, slot, pool = running.pop(future)
+                try:
+                    outcome = unpacked(future.result())
+                except BrokenProcessPool:
+                    (process,) = pool._processes.values()
+                    _end([pool])
+                    outcome = failure_of_end(process.exitcode)
+                    pools.remove(pool)
+                    pools.append(pool := _pool(1, "spawn", slot))
+                idle.append((slot, pool))
+                yield index, outcome
+    finally:
+        _end(pools)
 
 
-@contextlib.contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(jobs: int, start_method: str, slot: Slot | None = None) -> ProcessPoolExecutor:
     from concurrent.futures import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=_context(), initializer=_begin_worker, initargs=(os.getpid(),)
-    )
-    try:
-        yield pool
-    finally:
-        for process in list(pool._processes.values()):
-            process.kill()
+    context = multiprocessing.get_context(start_method)
+    return ProcessPoolExecutor(jobs, context, _begin_worker, (os.getpid(), slot))
+
+
+def _end(pools: Iterable[ProcessPoolExecutor]) -> None:
+    """End all workers, with some time for what their pieces started."""
+    # Waiting for the sentinel leaves the exit status to the pool.
+    from multiprocessing.connection import wait
+
+    processes = [process for pool in pools for process in (pool._processes or {}).values()]
+    for process in processes:
+        process.terminate()
+    end = time.monotonic() + _GRACE_S
+    for process in processes:
+        wait([process.sentinel], max(end - time.monotonic(), 0))
+        process.kill()
+    for pool in pools:
         pool.shutdown(cancel_futures=True)
 
 
-def _context() -> BaseContext:
-    """How workers start: a fork of a process with threads, or with torch, can hang."""
-    import multiprocessing
-
+def _start_method() -> str:
+    """Return how workers start: a fork of a process with threads, or with torch, can hang."""
     is_alone = threading.active_count() == 1 and "torch" not in sys.modules
-    return multiprocessing.get_context("fork" if sys.platform == "linux" and is_alone else "spawn")
+    return "fork" if sys.platform == "linux" and is_alone else "spawn"
 
 
-def _begin_worker(parent: int) -> None:
-    import signal
-
+def _begin_worker(parent: int, slot: Slot | None) -> None:
     def end_with_parent() -> None:
+        # The main thread gets them: a system call of another one doesn't end for them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         while os.getppid() == parent:
             time.sleep(_PARENT_POLL_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_S)
         os._exit(1)
 
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the parent, which ends its workers.
+    # Ctrl-C reaches the parent, which ends its workers. What they start must not ignore it.
+    signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with_parent, daemon=True).start()
+    if slot is not None:
+        slot.enter()
+
+
+def _interruptible_attempt(work: Callable[[Any], object], piece: object) -> bytes:
+    """Do as ``packed_attempt``; a signal unwinds what the piece has begun."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return packed_attempt(work, piece)
+    except KeyboardInterrupt:
+        os._exit(1)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,11 +1,8 @@
-"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what
-one piece has.
-"""
+"""Cores, GPUs and memory of this machine, and its division into slots for one piece each."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Share
-from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.wording import bytes_text, counted
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -23,8 +20,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use of a machine: cores, those of one physical core together, GPUs;
-    None if unknown.
+    """Resources that this process may use: cores, grouped by physical core, and GPUs; None if
+    unknown.
     """
 
     siblings: tuple[tuple[int, ...], ...]
@@ -35,40 +32,37 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """What this process may use of the machine that it runs on."""
+    """Return what this process may use of its machine."""
     can_pin = hasattr(os, "sched_setaffinity")
-    total_bytes, available_bytes = memory()
     siblings = _siblings(os.sched_getaffinity(0) if can_pin else set(range(cores())))
-    return Machine(siblings, can_pin, gpus(), total_bytes, available_bytes)
+    return Machine(siblings, can_pin, gpus(), *memory())
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
-    """The GPUs that this process may use: their numbers, or what ``CUDA_VISIBLE_DEVICES`` names;
-    None if unknown.
+    """Return the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them; None if
+    unknown.
     """
-    named = environment.get(GPU_VARIABLE)
+    visible = environment.get(GPU_VARIABLE)
     count = _gpu_count()
-    if named is None:
+    if visible is None:
         return None if count is None else tuple(map(str, range(count)))
-    found: list[str] = []
-    for name in map(str.strip, named.split(",")):
-        does_exist = count is None or (int(name) < count if name.isdecimal() else count > 0)
+    names: list[str] = []
+    for name in map(str.strip, visible.split(",")):
+        exists = count is None or (int(name) < count if name.isdecimal() else count > 0)
         # CUDA sees those before the first that doesn't exist.
-        if not name or name.startswith("-") or name in found or not does_exist:
+        if not name or name.startswith("-") or name in names or not exists:
             break
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)
 
 
 def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | None, int | None]:
-    """The bytes that this process may use, within limits of control groups, and that are free; None
-    if unknown.
-    """
+    """Return total and free bytes, within limits of control groups; None if unknown."""
     total, available = _system_memory(proc)
     for limit, used in _limits(proc, cgroups):
         total = limit if total is None else min(total, limit)
@@ -77,24 +71,26 @@ def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | 
     return total, available
 
 
-def has_memory(wanted: int | None) -> bool:
-    """Whether so many bytes are available now; True if that is unknown, or None are wanted."""
-    available = None if wanted is None else memory()[1]
-    return wanted is None or available is None or available >= wanted
+def has_memory(needed_bytes: int | None) -> bool:
+    """Return whether so much memory is free; True if that is unknown, or for None."""
+    available = None if needed_bytes is None else memory()[1]
+    return needed_bytes is None or available is None or available >= needed_bytes
 
 
 def _siblings(usable: set[int]) -> tuple[tuple[int, ...], ...]:
-    together: dict[tuple[int, int], list[int]] = {}
+    siblings: dict[tuple[int, int], list[int]] = {}
     for core in sorted(usable):
         folder = _TOPOLOGY / f"cpu{core}" / "topology"
         package, physical = _number(folder / "physical_package_id"), _number(folder / "core_id")
-        # Cores that the system says nothing about are their own.
+        # Cores that the system says nothing about have no sibling.
         key = (-1, core) if package is None or physical is None else (package, physical)
-        together.setdefault(key, []).append(core)
-    return tuple(tuple(together[key]) for key in sorted(together))
+        siblings.setdefault(key, []).append(core)
+    return tuple(tuple(siblings[key]) for key in sorted(siblings))
 
 
 def _gpu_count() -> int | None:
+    import ctypes
+
     with contextlib.suppress(OSError, AttributeError):
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         if nvml.nvmlInit_v2() == 0:
@@ -114,15 +110,13 @@ def _system_memory(proc: Path) -> tuple[int | None, int | None]:
         with contextlib.suppress(OSError, ValueError):
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
         return None, None
-    sizes = {
-        name: int(size.split()[0]) * 1024
-        for name, _, size in (line.partition(":") for line in lines)
-    }
+    fields = (line.partition(":") for line in lines)
+    sizes = {name: int(size.split()[0]) * 1024 for name, _, size in fields}
     return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
-    """Limit and use of each control group that this process is in; memory that can be taken back
+    """Yield limit and use of each control group of this process; memory that can be reclaimed
     isn't in use.
     """
     try:
@@ -131,43 +125,34 @@ def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
         return
     for line in lines:
         _, kinds, path = line.split(":", 2)
-        if not kinds:
-            names, root = ("memory.max", "memory.current", "inactive_file"), cgroups
-        elif "memory" in kinds.split(","):
-            names, root = (
-                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-                cgroups / "memory",
-            )
-        else:
+        is_v2 = not kinds
+        if not is_v2 and "memory" not in kinds.split(","):
             continue
+        root = cgroups if is_v2 else cgroups / "memory"
         # In a container, the path may be the host's, and the group is the root of what is seen.
-        place = root / path.lstrip("/")
-        for folder in (place, *place.parents):
-            limit, used = _number(folder / names[0]), _number(folder / names[1])
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            limit = _number(folder / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
+            used = _number(folder / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
             if limit is not None and used is not None:
-                yield limit, max(0, used - _inactive(folder / "memory.stat", names[2]))
+                name = "inactive_file" if is_v2 else "total_inactive_file"
+                yield limit, max(0, used - (_number(folder / "memory.stat", name) or 0))
             if folder == root:
                 break
 
 
-def _inactive(path: Path, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return int(dict(line.split(" ", 1) for line in path.read_text().splitlines())[name])
-    return 0
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+def _number(path: Path, name: str = "") -> int | None:
+    """Return a file's number, or the one behind a name; None if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text().splitlines():
+            if line.startswith(name):
+                return int(line.removeprefix(name))
+    return None
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one piece after the other is worked on; without GPUs of its own, it sees those that
-    this process does.
-    """
+    """Room for one piece at a time: ``cores`` and ``gpus`` are None for those of this process."""
 
     number: int
     cores: tuple[int, ...] | None
@@ -175,7 +160,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """What to call it, such as ``cores 0-1, GPU 0``."""
+        """A name such as ``cores 0-1, GPU 0``."""
         parts = []
         if self.cores is not None:
             parts.append(f"core{'s' * (len(self.cores) > 1)} {in_ranges(self.cores)}")
@@ -183,77 +168,77 @@ class Slot:
             parts.append(f"GPU{'s' * (len(self.gpus) > 1)} {', '.join(self.gpus)}")
         return ", ".join(parts) or f"slot {self.number}"
 
+    def enter(self) -> None:
+        """Hold this process, and what it starts, to the slot."""
+        if self.cores is not None:
+            os.sched_setaffinity(0, self.cores)
+        if self.gpus is not None:
+            os.environ[GPU_VARIABLE] = ",".join(self.gpus)
+
 
 def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
-    """As many slots as the machine has room for, from 1 to ``most``."""
+    """Return as many slots as the machine has room for, from 1 to ``most``."""
     _check(share, machine)
     count = most
-    cores = None
+    groups = None
     if share.cpus is not None:
-        cores = core_groups(machine.siblings, share.cpus)
-        count = min(count, len(cores))
+        groups = core_groups(machine.siblings, share.cpus)
+        count = min(count, len(groups))
     if share.gpus and machine.gpus is not None:
         count = min(count, len(machine.gpus) // share.gpus)
     if share.memory_bytes and machine.available_bytes is not None:
-        # One piece may always begin: less may be needed than was asked for, and more may be
-        # available by then.
+        # One piece may always begin: it may need less, and more may be free by then.
         count = min(count, max(1, machine.available_bytes // share.memory_bytes))
-    gpus = machine.gpus or ()
+    is_pinned = groups is not None and machine.can_pin
+    names = iter(machine.gpus or ())
     return [
         Slot(
-            number + 1,
-            None if cores is None or not machine.can_pin else cores[number],
-            None if share.gpus is None else gpus[number * share.gpus : (number + 1) * share.gpus],
+            number,
+            groups[number - 1] if groups and is_pinned else None,
+            None if share.gpus is None else tuple(next(names) for _ in range(share.gpus)),
         )
-        for number in range(count)
+        for number in range(1, count + 1)
     ]
 
 
 def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
-    """Cores in groups of a size; first those that share no physical core with a group before
-    them.
-    """
+    """Return groups of cores; first those that share no physical core with an earlier group."""
     cores = list(chain.from_iterable(siblings))
-    physical = {core: number for number, together in enumerate(siblings) for core in together}
+    physical = {core: number for number, group in enumerate(siblings) for core in group}
     groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]
     # Siblings are next to each other: a group can share a core with the group before it only.
     shares = {
         group: physical[before[-1]] == physical[group[0]] for before, group in pairwise(groups)
     }
-    return [
-        tuple(sorted(group)) for group in sorted(groups, key=lambda group: shares.get(group, False))
-    ]
+    groups.sort(key=lambda group: shares.get(group, False))
+    return [tuple(sorted(group)) for group in groups]
 
 
 def in_ranges(numbers: Sequence[int]) -> str:
-    """Numbers in short, such as ``0-2,5``, which is how Linux writes them."""
+    """Return numbers in short, such as ``0-2,5``, which is how Linux writes them."""
     runs = (list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda at: at[1] - at[0]))
     ends = ((run[0][1], run[-1][1]) for run in runs)
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def _check(share: Share, machine: Machine) -> None:
-    core_count = sum(map(len, machine.siblings))
-    if share.cpus is not None and share.cpus > core_count:
-        raise _no_room(counted(share.cpus, "core"), f"only {core_count}")
     if share.gpus and machine.gpus is None:
         raise GraphDoctorError(
             "The number of GPUs on this machine is unknown, so none can be reserved.",
             hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
         )
-    if (wanted := share.gpus or 0) > len(machine.gpus or ()):
-        raise _no_room(
-            counted(wanted, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none"
-        )
-    if (
-        share.memory_bytes
-        and machine.total_bytes is not None
-        and share.memory_bytes > machine.total_bytes
-    ):
-        raise _no_room(
-            f"{bytes_text(share.memory_bytes)} of memory", f"only {bytes_text(machine.total_bytes)}"
-        )
-
-
-def _no_room(wanted: str, found: str) -> GraphDoctorError:
-    return GraphDoctorError(f"Each piece needs {wanted}, but {found} can be used here.")
+    core_count, gpu_count = sum(map(len, machine.siblings)), len(machine.gpus or ())
+    needs = (
+        (share.cpus, core_count, counted(share.cpus or 0, "core"), str(core_count)),
+        (share.gpus, gpu_count, counted(share.gpus or 0, "GPU"), str(gpu_count)),
+        (
+            share.memory_bytes,
+            machine.total_bytes,
+            f"{bytes_text(share.memory_bytes or 0)} of memory",
+            bytes_text(machine.total_bytes or 0),
+        ),
+    )
+    for needed, available, needed_text, available_text in needs:
+        if needed and available is not None and needed > available:
+            text = f"only {available_text}" if available else "none"
+            raise GraphDoctorError(f"Each piece needs {needed_text}, but {text} can be used here.")

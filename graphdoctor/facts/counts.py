@@ -126,6 +126,14 @@ class Counts(Fact):
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
 
     @property
+    def is_uncompiled(self) -> bool:
+        """Whether nothing of the calls was compiled; False if that is unknown."""
+        if (detail := self.coverage_detail) is not None:
+            return bool(detail.op_count) and not detail.graph_ops
+        # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
+        return bool(self.calls or self.break_records) and not self.graphs
+
+    @property
     def torch_counts(self) -> tuple[int, int, int, int, int]:
         """What torch did, whatever the backend made of its graphs."""
         return (

@@ -16,7 +16,7 @@ from .picture import Picture
 from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, Recording
 from .run import Setting
 from .spec import FailOn
-from .stack import Origin, StackEntry
+from .stack import StackEntry
 from .stages import GraphStages
 from .trials import Attacked, Comparison
 
@@ -31,49 +31,6 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 def fails(severity: Severity, fail_on: FailOn) -> bool:
     """Whether a severity is at or above the one that fails."""
     return fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(fail_on)
-
-
-class Location(Fact):
-    """Where a finding is."""
-
-    file: shared.File
-    """Path, relative to the working directory if it is below it."""
-    line: int
-    """1-based."""
-    column: int | None = None
-    """1-based column where the expression starts; None if unknown."""
-    end_column: int | None = None
-    """1-based column after the end of the expression; None if unknown."""
-    function: str
-    """Qualified name of the function, or only its name if the source couldn't be read."""
-    package: str | None = None
-    """Package that owns the file; None for the user's own code."""
-    origin: Origin = "user"
-    text: str | None = None
-    """The source line, without its indentation."""
-    indent: int | None = None
-    """Width of the indentation that was removed from ``text``."""
-    note: str | None = None
-    """What the location has to do with the finding, for a related one."""
-
-    @property
-    def at(self) -> tuple[str, int]:
-        """File and line."""
-        return self.file, self.line
-
-    @property
-    def shown_file(self) -> str:
-        """The path to show: for a file of a package, from the package on."""
-        if self.package is not None:
-            _, found, rest = self.file.replace("\\", "/").rpartition(f"/{self.package}/")
-            if found:
-                return f"{self.package}/{rest}"
-        return self.file
-
-    @property
-    def shown(self) -> str:
-        """The place to show: ``shown_file`` and the line."""
-        return f"{self.shown_file}:{self.line}"
 
 
 class Fix(Fact):
@@ -161,8 +118,9 @@ class Finding(Fact):
     """The rule's name, such as ``print-or-log``."""
     severity: Severity
     message: str
-    location: Location
-    related: tuple[Location, ...] = ()
+    location: StackEntry
+    """Its line, with the path to show and the qualified name of the function."""
+    related: tuple[StackEntry, ...] = ()
     count: int
     """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a
     finding of lint."""
@@ -272,7 +230,7 @@ class RecompileReport(Fact):
     """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
     """Number of the call; None if calls have no numbers."""
-    call_site: Location | None = None
+    call_site: StackEntry | None = None
     """The line that made the call; None if it isn't in user or package code."""
     loop_values: dict[str, str] = field(default_factory=dict)
     """Loop counters around that line and their values."""

@@ -41,7 +41,7 @@ class RecordCount(Fact):
     count: int
     size_bytes: int
     is_shown: bool
-    """Whether the report, its page or this document has what they say. ``graphdoctor unpack``
+    """Whether the report, its page or this document has what they say. ``tlparse``
     writes those with a text of their own to files, and the others to its index."""
 
 

@@ -8,9 +8,10 @@ from typing import Literal
 
 from .base import Document, Fact
 from .bench import Correctness
-from .diagnosis import Finding, Location
+from .diagnosis import Finding
 from .fixes import TriedFix
 from .recording import CaptureGap, DimOfExport, Environment, ExportInput, TargetInfo
+from .stack import StackEntry
 from .trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
@@ -83,7 +84,7 @@ class ExportDim(DimOfExport):
     """The other sizes that the program was run with."""
     reason: str | None = None
     """Why torch made it a constant, as a clause; None if it is dynamic or torch doesn't say."""
-    location: Location | None = None
+    location: StackEntry | None = None
     """The line that made it one; None if unknown."""
 
 

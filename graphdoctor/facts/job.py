@@ -11,10 +11,11 @@ from typing import Literal
 
 from .base import Document, Fact
 from .counts import Counts, Steps
-from .diagnosis import Finding, Location
+from .diagnosis import Finding
 from .evidence import CacheState, CompileMark, RecordCount
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from .run import ProbeExit, Setting
+from .stack import StackEntry
 
 Aspect = Literal[
     "presence",
@@ -38,7 +39,7 @@ class CompiledFunction(Fact):
     """What a compile is of."""
 
     function: str
-    location: Location
+    location: StackEntry
     resumes_at: int | None = None
     """For a resume function, the line that it continues from; None for other functions."""
 

@@ -214,26 +214,15 @@ class Lane(Fact):
     """How many segments were left out because there were too many, the shortest first."""
 
 
-class Artifact(Fact):
-    """A record that a report doesn't show."""
-
-    kind: shared.RecordKind
-    """torch's name for it."""
-    size_bytes: int
-    file: str
-    """What ``graphdoctor unpack`` calls its file, below the folder of its process."""
-
-
 class CompileArtifacts(Fact):
     """The records of one compile that a report doesn't show."""
 
     compile_id: shared.CompileId | None
     """The compile; None for records that belong to none."""
-    artifacts: tuple[Artifact, ...]
-    """Those with a text, in the order of the log, at most 100."""
-    hidden_files: int = 0
-    without_text: dict[str, int] = field(default_factory=dict)
-    """How many records without a text there are, by kind."""
+    counts: dict[str, int]
+    """How many records of each kind."""
+    size_bytes: int
+    """The size of their texts."""
 
 
 class Picture(Fact):

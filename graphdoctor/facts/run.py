@@ -7,7 +7,31 @@ from typing import Literal
 
 from . import shared
 from .base import Fact
-from .hints import HintCode, HintValue
+
+HintCode = Literal[
+    "no_inputs",
+    "unusable_input",
+    "unusable_device",
+    "unusable_dtype",
+    "no_batch",
+    "unusable_batch",
+    "changed_call",
+    "mode_and_options",
+    "refused_compile_arguments",
+    "unknown_package",
+    "unknown_argument",
+    "unknown_config",
+    "config_type",
+    "no_gradient",
+    "no_blocks",
+    "timeout",
+    "script_timeout",
+    "no_torch",
+    "unusable_python",
+]
+"""What ended a run, where its words name options: ``views/exit_words.py`` has those of each surface."""
+
+HintValue = str | int | float | bool | list[str] | None
 
 Phase = Literal[
     "importing torch",

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from . import shared
 from .base import Fact
 
 TRACEBACK_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
@@ -28,15 +29,18 @@ ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 
 
 class StackEntry(Fact):
-    """One line of a traceback."""
+    """One line of a traceback, or of a finding."""
 
-    file: str
-    """Path as torch printed it, which can also be ``<frozen os>`` and the like."""
+    file: shared.File
+    """Path as torch printed it, which can also be ``<frozen os>`` and the like; of a finding, relative
+    to the working directory if it is below it."""
     line: int
     """1-based line."""
     function: str
+    """Name of the function; of a finding, its qualified name if that is known."""
     qualname: str | None = None
-    """Qualified name of the enclosing class and function; None if the source couldn't be read."""
+    """Qualified name of the enclosing class and function; None if the source couldn't be read, and
+    for a finding."""
     text: str | None = None
     """The source line as it was when the run was recorded, without its indentation."""
     column: int | None = None
@@ -46,14 +50,30 @@ class StackEntry(Fact):
     unknown."""
     indent: int | None = None
     """Width of the indentation that was removed from ``text``."""
-    origin: Origin
+    origin: Origin = "user"
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
+    note: str | None = None
+    """What the line has to do with a finding; None if it isn't a related line of one."""
 
     @property
     def at(self) -> tuple[str, int]:
         """File and line."""
         return self.file, self.line
+
+    @property
+    def shown_file(self) -> str:
+        """The path to show: for a file of a package, from the package on."""
+        if self.package is not None:
+            _, found, rest = self.file.replace("\\", "/").rpartition(f"/{self.package}/")
+            if found:
+                return f"{self.package}/{rest}"
+        return self.file
+
+    @property
+    def shown(self) -> str:
+        """The place to show: ``shown_file`` and the line."""
+        return f"{self.shown_file}:{self.line}"
 
 
 def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:

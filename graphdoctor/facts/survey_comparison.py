@@ -63,6 +63,9 @@ COUNTS_OF_RECORDS: tuple[SurveyMeasure, ...] = (
 SurveyChangeKind = Literal[SurveyMeasure, "status", "cause"]
 """What changed: a field, how the piece came out, or a finding."""
 
+ChangeDirection = Literal["worse", "better", "noted"]
+"""Whether a change is a regression, an improvement, or neither."""
+
 SurveyVerdict = Literal[
     "unknown", "failing", "worse", "flaky", "fixed", "better", "changed", "unchanged"
 ]

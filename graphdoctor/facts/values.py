@@ -11,8 +11,8 @@ from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.spec import RunOption, RunSpec
+from graphdoctor.wording import nearest
 
 
 def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoctorError:

@@ -26,7 +26,7 @@ from subprocess import PIPE
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.proposals import EditRequest, SentFunction
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry, parsed, relative
@@ -84,7 +84,7 @@ def _functions(
     finding: Finding, root: Path, read: Callable[[Path], bytes]
 ) -> Iterator[SentFunction]:
     seen = set()
-    places: list[Location | StackEntry] = [*finding.user_stack, finding.location]
+    places: list[StackEntry] = [*finding.user_stack, finding.location]
     for place in places:
         path = root / place.file
         if place.origin != "user" or not path.is_file():

@@ -24,11 +24,11 @@ from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
-from graphdoctor.facts.wording import names
 from graphdoctor.fixes.patch import Candidate
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
-from graphdoctor.rules.gd201_recompile_limit import RAISED
+from graphdoctor.rules.recompiles import RAISED
 from graphdoctor.trials.program import RunChange
+from graphdoctor.wording import names
 
 _START = SnippetPlace(where="start")
 _RECOMPILE_LIMIT = Setting(

@@ -21,7 +21,6 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.proposals import FailedProposal
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.diffs import DiffError
 from graphdoctor.fixes.entry_file import with_settings
@@ -57,6 +56,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
 from graphdoctor.trials.timing import faster, plainly_slower
+from graphdoctor.wording import counted
 
 FOLDER = "fixes"
 _MAX_JOBS = 4

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import relative
+from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.trials import Comparison, Judged
-from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import (
@@ -33,6 +32,7 @@ from graphdoctor.trials.judge import (
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
+from graphdoctor.wording import kind_text
 
 
 class Numbers:
@@ -504,7 +504,7 @@ class Trials:
         places = tuple(f"{relative(str(path), self.root)}:{line}" for path, line in missed)
         return NotRun(places, is_all=bool(missed) and len(missed) == len(parts))
 
-    def original_line(self, program: Program, location: Location) -> int:
+    def original_line(self, program: Program, location: StackEntry) -> int:
         """The line of the untouched program that a location in an edited one was before."""
         return self._original(program, location.file, location.line)
 

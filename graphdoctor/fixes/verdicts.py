@@ -15,9 +15,10 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Verdict
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.stack import parsed
-from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.trials.judge import Observed, Untouched, clause, differences_of
+from graphdoctor.views.words import percents
+from graphdoctor.wording import counted
 
 BREAK = "GD1"
 """What codes of graph breaks begin with."""

@@ -11,7 +11,6 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
-from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
@@ -21,6 +20,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
+from graphdoctor.wording import counted
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12

@@ -1,3 +1,1 @@
-"""Recording to diagnosis: one file a rule, and the machinery that applies them. Never imports torch
-or rich.
-"""
+"""Recording to diagnosis: rules by family, and what applies them. Never imports torch or rich."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphdoctor.facts.stages import GraphStages
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.folder import RecordingFolder
-    from graphdoctor.trace.sections import Wanted
     from graphdoctor.trace.storage.places import Location
 
 _LARGE_BYTES = 64_000_000
@@ -72,7 +71,7 @@ NOTHING_ELSE = Needs()
 
 
 def diagnose_recording(
-    recording: Location,
+    recording: Location | RecordingFolder,
     selection: Selection | None = None,
     needs: Needs = NOTHING_ELSE,
     *,
@@ -84,8 +83,8 @@ def diagnose_recording(
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
     Args:
-        recording: The recording's folder, one with trace logs, or a log file, on this machine or
-            elsewhere.
+        recording: An opened recording, or the location of one, of a folder with trace logs, or of a
+            log file.
         selection: Which findings to show; None for all.
         needs: What else to read.
         root: Paths under it are shown relative to it; the working directory by default.
@@ -98,16 +97,18 @@ def diagnose_recording(
     """
     from graphdoctor.executors.local import ALONE
     from graphdoctor.facts.diagnosis import Result
+    from graphdoctor.trace.folder import RecordingFolder, open_folder
+    from graphdoctor.trace.reader import read_folder
     from graphdoctor.trace.sections import Wanted
 
     root, executor = root or Path.cwd(), executor or ALONE
+    folder = recording if isinstance(recording, RecordingFolder) else open_folder(recording)
+    folder = folder.of_rank(rank)
     is_cut = (
-        needs.is_page
-        and needs.stages is None
-        and (bool(needs.compile_ids) or _is_large(recording, rank))
+        needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(folder))
     )
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
-    found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), executor)
+    found = read_folder(folder, Wanted(guards=needs.guards, picture=has_picture), executor)
     found = found.replace(eager_kernels=eager_kernels)
     diagnosis = diagnosis_of(found, root=root, selection=selection)
     if needs.stages is not None:
@@ -119,7 +120,7 @@ def diagnose_recording(
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
-            picture = _details(recording, rank, needs, shown, executor)
+            picture = _details(folder, needs, shown, executor)
         if picture is not None and len(shown) < len(diagnosis.recording.compiles):
             picture = picture.replace(shown=shown)
     return Result(diagnosis, picture)
@@ -158,35 +159,21 @@ def _unknown(what: str, compile_id: str, known: Sequence[str]) -> GraphDoctorErr
 
 
 def _details(
-    location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], executor: Executor
+    folder: RecordingFolder, needs: Needs, shown: tuple[str, ...], executor: Executor
 ) -> Picture | None:
     """The picture of a large log: it is read again for the compiles that are shown."""
+    from graphdoctor.trace.reader import read_folder
     from graphdoctor.trace.sections import Details, Wanted
 
     details = Details(
         needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES
     )
-    return _read(location, rank, Wanted(picture=True, details=details), executor).picture
+    return read_folder(folder, Wanted(picture=True, details=details), executor).picture
 
 
-def _is_large(location: Location, rank: int | None) -> bool:
-    sizes = [log.size_bytes for log in _folder(location, rank).logs]
+def _is_large(folder: RecordingFolder) -> bool:
+    sizes = [log.size_bytes for log in folder.logs]
     return sum(size or 0 for size in sizes) > _LARGE_BYTES or None in sizes
-
-
-def _folder(location: Location, rank: int | None) -> RecordingFolder:
-    from graphdoctor.trace.folder import only_rank, open_folder, ranks_at
-
-    return open_folder(location) if rank is None else only_rank(ranks_at(location), rank).folder
-
-
-def _read(location: Location, rank: int | None, wanted: Wanted, executor: Executor) -> Recording:
-    from graphdoctor.trace.reader import other_version, read_folder, read_wanted
-
-    if rank is None:
-        return read_wanted(location, wanted, executor)
-    with other_version(location):
-        return read_folder(_folder(location, rank), wanted, executor)
 
 
 def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
@@ -218,23 +205,27 @@ def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[R
     """
     from graphdoctor.executors.executor import Failure
 
-    if executor.elsewhere is None and len(pieces) == 1:
+    if executor.cluster is None and len(pieces) == 1:
         return [pieces[0](executor=executor)]
     found: dict[int, Result] = {}
     for index, result in executor.run(_made, pieces):
         if not isinstance(result, Failure):
             found[index] = result
-        elif executor.elsewhere is None:
+        elif executor.cluster is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
             found[index] = pieces[index]()
         else:
-            where = f"{pieces[index].args[0]} couldn't be read on {executor.elsewhere}"
+            where = f"{_location(pieces[index])} couldn't be read on {executor.cluster}"
             raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
     return [found[index] for index in range(len(pieces))]
 
 
 def _made(piece: partial[Result]) -> Result:
     return piece()
+
+
+def _location(piece: partial[Result]) -> object:
+    return getattr(piece.args[0], "location", piece.args[0])
 
 
 _EACH = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.rules.toolkit import GapPage
 
 
-class NotMeasured(GapPage, code="GD900", name="not-measured", severity="info"):
+class NotMeasured(GapPage, code="GD900", severity="info"):
     """Something was not recorded or not measured.
 
     ## What it means
@@ -25,7 +25,7 @@ class NotMeasured(GapPage, code="GD900", name="not-measured", severity="info"):
     """
 
 
-class IncompleteLog(GapPage, code="GD902", name="incomplete-log"):
+class IncompleteLog(GapPage, code="GD902"):
     """Part of the trace log is missing or can't be read.
 
     ## What it means
@@ -53,7 +53,7 @@ class IncompleteLog(GapPage, code="GD902", name="incomplete-log"):
     """
 
 
-class PrefixedCompileIds(GapPage, code="GD903", name="prefixed-compile-ids", severity="info"):
+class PrefixedCompileIds(GapPage, code="GD903", severity="info"):
     """Compile ids have a prefix because torch used the same ones more than once.
 
     ## What it means
@@ -72,7 +72,7 @@ class PrefixedCompileIds(GapPage, code="GD903", name="prefixed-compile-ids", sev
     """
 
 
-class ForeignLog(GapPage, code="GD904", name="foreign-log", severity="info"):
+class ForeignLog(GapPage, code="GD904", severity="info"):
     """graphdoctor didn't record this trace log.
 
     ## What it means
@@ -94,7 +94,7 @@ class ForeignLog(GapPage, code="GD904", name="foreign-log", severity="info"):
     """
 
 
-class NothingCompiled(GapPage, code="GD905", name="nothing-compiled"):
+class NothingCompiled(GapPage, code="GD905"):
     """torch compiled nothing.
 
     ## What it means
@@ -118,7 +118,7 @@ class NothingCompiled(GapPage, code="GD905", name="nothing-compiled"):
     """
 
 
-class RankUnread(GapPage, code="GD907", name="rank-unread"):
+class RankUnread(GapPage, code="GD907"):
     """A rank of the job couldn't be read, so the report is of the others alone.
 
     ## What it means

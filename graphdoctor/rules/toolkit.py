@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.base import grouped as grouped
 from graphdoctor.facts.guards import distinct_values as distinct_values
-from graphdoctor.facts.wording import (
+from graphdoctor.wording import (
     bytes_text as bytes_text,
     counted as counted,
     factor_text as factor_text,

@@ -37,9 +37,9 @@ JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.
 SURVEY: Document[SurveyReport] = document(
     "a survey",
     _from("views.survey", "survey_view", "pages"),
-    Format("csv", _from("studies.survey.columns", "render_survey_csv"), (".csv",)),
+    Format("csv", _from("studies.survey.table", "render_survey_csv"), (".csv",)),
     Format(
-        "parquet", _from("studies.survey.parquet", "write_parquet"), (".parquet",), is_binary=True
+        "parquet", _from("studies.survey.table", "write_parquet"), (".parquet",), is_binary=True
     ),
 )
 SURVEY_COMPARISON: Document[SurveyComparison] = document(

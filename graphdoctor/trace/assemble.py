@@ -1,23 +1,22 @@
 """Turns what an ``Intake`` kept into a ``Recording``: the facts of one process until a reset of
 Dynamo.
-
-A torch before 2.6 has no records of breaks. A resume function's name has the line of the break in
-the function itself (``torch/_dynamo/resume_execution.py``), and the metrics of the compile before
-it torch's reason (``restart_reasons``).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import values_of, whole_sum
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
     Compile,
+    DdpBucket,
+    DdpSplit,
     FailedCompile,
     Frame,
     Graph,
@@ -30,16 +29,13 @@ from graphdoctor.trace.breaks import (
     MAX_MESSAGE,
     PrintedBreak,
     PrintedEntry,
-    break_record,
     limit_of,
     mechanism_of,
     parse_chain,
 )
-from graphdoctor.trace.ddp_splits import split_of
-from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
-from graphdoctor.trace.inductor_runtime import cache_bypasses
-from graphdoctor.trace.intake import Intake, SeenCompile
-from graphdoctor.trace.metrics import CompileMetrics
+from graphdoctor.trace.gaps import run_gaps, unreadable_gaps
+from graphdoctor.trace.inductor import cache_bypasses
+from graphdoctor.trace.intake import CompileMetrics, Intake, SeenCompile, SeenSplit
 from graphdoctor.trace.origin import Root, resumed, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
@@ -78,8 +74,6 @@ class Assembler:
         intake, run = self._intake, self._run
         compiles = [self._compile(compile_) for compile_ in self._own]
         breaks = [*intake.breaks, *self._raised_breaks()]
-        if intake.is_older and not intake.breaks:
-            breaks += self._resumed_breaks()
         frames = self._frames(compiles)
         # An export traces frames that don't run.
         ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
@@ -126,7 +120,6 @@ class Assembler:
             gaps=(
                 *unreadable_gaps(self._unreadable),
                 *run_gaps(run, unfinished, is_ours=self._is_ours, is_unfinished=is_unfinished),
-                *old_log_gaps(intake.environment.torch, is_older=intake.is_older),
             ),
         )
 
@@ -196,22 +189,6 @@ class Assembler:
             is_limit = error is not None and error.record.chain[0].gb_type == _LIMIT_TYPE
             if error is not None and is_refused and not is_limit and not compile_.breaks:
                 yield error
-
-    def _resumed_breaks(self) -> Iterator[PrintedBreak]:
-        before: dict[tuple[str, str], tuple[SeenCompile, tuple[str, ...]]] = {}
-        for compile_ in self._own:
-            if compile_.frame_id not in self._intake.code_names:
-                continue
-            name, file, _ = self._intake.code_names[compile_.frame_id]
-            function, line = resumed(name)
-            if line is not None and (file, function) in before:
-                broken, reasons = before.pop((file, function))
-                words = reasons[-1].strip("'")
-                place = {"compile_id": broken.compile_id, "call_index": broken.call_index}
-                record = break_record(words, parse_chain(words), "resumed", **place)
-                yield PrintedBreak(record, (PrintedEntry(file, line, function, None),))
-            if compile_.metrics is not None and compile_.metrics.restart_reasons:
-                before[file, function] = compile_, compile_.metrics.restart_reasons
 
     def _failure(self, compile_: SeenCompile) -> FailedCompile | None:
         metrics, error = compile_.metrics or _NOTHING, compile_.error
@@ -416,3 +393,70 @@ def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange
         place = change.guard_location
         place = root.place if place is None or place.origin == "torch" else place
         yield change.replace(expression=root.named(change.expression), guard_location=place)
+
+
+_SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
+_ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
+_CALL = re.compile(r'^\s+\w+(?:\s*:\s*"[^"]*")?\s*=\s*[\w.]+[(\[]', re.MULTILINE)
+_PARAMETER = re.compile(r"_parameters_(?!.*_modules_)")
+_DTYPE = re.compile(r"(?:bf|[fiubc])(\d+)")
+
+
+def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
+    """A split graph's parts, their parameters, and what crosses between them."""
+    outside = {name.lower() for name, _ in _arguments(seen.code)}
+    crossing: dict[str, int | None] = {}
+    buckets: list[DdpBucket] = []
+    # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
+    # beside it.
+    parts = [
+        (name, code.partition("\n    class ")[0])
+        for name, code in seen.parts
+        if name.startswith("submod_")
+    ]
+    for name, code in parts:
+        own: dict[str, int | None] = {}
+        for argument, size in _arguments(code):
+            if argument.lower() not in outside:
+                crossing[argument] = size
+            elif (known := _parameter(argument, parameters)) is not None:
+                own[known] = size
+        body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
+        count = len(_CALL.findall(body))
+        buckets.append(
+            DdpBucket(
+                name=name,
+                parameters=tuple(own),
+                parameter_bytes=whole_sum(own.values()),
+                op_count=count,
+            )
+        )
+    return DdpSplit(
+        compile_id=seen.compile_id,
+        buckets=tuple(buckets),
+        crossing_count=len(crossing),
+        crossing_bytes=whole_sum(crossing.values()),
+    )
+
+
+def _arguments(code: str) -> list[tuple[str, int | None]]:
+    signature = _SIGNATURE.search(code)
+    return [
+        (name, _bytes(*size))
+        for name, *size in _ARGUMENT.findall(signature[1] if signature else "")
+    ]
+
+
+def _bytes(dtype: str, shape: str) -> int | None:
+    bits, sizes = (
+        _DTYPE.fullmatch(dtype),
+        [part.strip() for part in shape.split(",") if part.strip()],
+    )
+    is_known = bits is not None and all(size.isdigit() for size in sizes)
+    return math.prod(map(int, sizes)) * int(bits[1]) // 8 if bits and is_known else None
+
+
+def _parameter(argument: str, parameters: Mapping[str, str] | None) -> str | None:
+    if parameters is not None:
+        return parameters.get(argument.lower())
+    return argument if _PARAMETER.search(argument) else None

@@ -57,7 +57,6 @@ _EXPORT_ADVICE = re.compile(
     r"|For more information, run with TORCH_LOGS|For C\+\+ stack trace|User Stack \(most recent)"
 )
 _RECURRENT = "RNN, GRU, or LSTM"
-_OLD_REASON = re.compile(r"\A(?:Graph break in user code at [^\n]*\n)?Reason: (?:Unsupported: )?")
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
 _END_OF_STACK = re.compile(
@@ -144,11 +143,8 @@ def _split(payload: str) -> tuple[str, str]:
         _, _, rest = payload.partition("in the following user code:\n")
         stack, _, trace = rest.partition(_TRACEBACK)
         return exception_words(_TRACEBACK + trace), stack
-    _, found, rest = payload.partition("Graph Break Reason: ")
-    # Otherwise as torch 2.6 writes it.
-    words, _, stack = (rest if found else _OLD_REASON.sub("", payload, count=1)).partition(
-        "\nUser code traceback:\n"
-    )
+    text = payload.partition("Graph Break Reason: ")[2] or payload
+    words, _, stack = text.partition("\nUser code traceback:\n")
     words, _, _ = words.partition("\nStack variable source attribution:\n")
     return words.strip(), _END_OF_STACK.split(stack, maxsplit=1)[0]
 
@@ -164,7 +160,7 @@ def parse_error(trace: str) -> PrintedBreak:
     """Split a ``dynamo_error`` payload, which is Python's traceback text, into its parts.
 
     After the message torch prints the user's stack (``TorchDynamoException`` and
-    ``augment_exc_message``, ``torch/_dynamo/exc.py``, 2.6 to 2.15).
+    ``augment_exc_message``, ``torch/_dynamo/exc.py``, 2.11 to 2.15).
     """
     words = exception_words(trace)
     _, found, rest = trace.rpartition("\nfrom user code:\n")

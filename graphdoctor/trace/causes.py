@@ -26,9 +26,10 @@ from graphdoctor.trace.guards.forms import (
     is_relation,
     meaning_of,
     read_form,
+    short_dtype,
+    state_changes,
     value_kind,
 )
-from graphdoctor.trace.guards.state import short_dtype, state_changes
 from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
 from graphdoctor.trace.origin import PlaceReader
 

@@ -1,19 +1,37 @@
-"""Reads the probe's events, the lines of ``probe.jsonl``, and what takes several of them: lanes,
-variations.
+"""Reads what the probe reported: events, the lines of ``probe.jsonl``, and what takes several of
+them: lanes, variations, watched calls, exports.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
 
 from graphdoctor.facts.base import Fact, sum_of_known
+from graphdoctor.facts.counts import CallWatch, NotCovered, WatchedFunction
+from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import Graph, Recording
+from graphdoctor.facts.recording import (
+    BreakReason,
+    BreakRecord,
+    Environment,
+    Export,
+    ExportCalls,
+    ExportFailure,
+    Graph,
+    NamedClass,
+    Recording,
+    TriedDim,
+)
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
+from graphdoctor.trace.breaks import break_record, export_topic, export_words, parse_chain
+from graphdoctor.trace.origin import Origins
 
 _Fact = TypeVar("_Fact", bound=Fact)
 Event = Mapping[str, Any]
@@ -49,8 +67,8 @@ class Events:
 
 
 def read_events(content: bytes) -> Events:
-    """The events in a file's content; lines that aren't events are skipped, since a killed probe
-    leaves half a line.
+    """Read a file's content; lines that aren't events are skipped: a killed probe leaves half a
+    line.
     """
     return Events(_parsed(content.splitlines()))
 
@@ -72,29 +90,21 @@ def read_lanes(events: Events, recording: Recording) -> tuple[Lane, ...]:
     """The lanes of as many calls as are shown, preferring those that compile, and of the steady
     call.
     """
-    by_call = {event["call"]: event for event in events.of("lane")}
     # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]
-    lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
-    compiling = {
-        call
-        for call, lane in lanes.items()
-        if any(segment.kind == "compile" for segment in lane.segments)
-    }
-    ranked = sorted(
-        (call for call in lanes if call is not None), key=lambda call: (call not in compiling, call)
-    )
-    shown = [lanes[call] for call in sorted(ranked[:_MAX_LANES])]
-    return (*shown, *([lanes[None]] if None in lanes else []))
+    lanes = {event["call"]: _lane(event, graphs) for event in events.of("lane")}
+    steady = lanes.pop(None, None)
+
+    def rank(call: int) -> tuple[bool, int]:
+        return all(segment.kind != "compile" for segment in lanes[call].segments), call
+
+    shown = sorted(sorted(lanes, key=rank)[:_MAX_LANES])
+    return (*map(lanes.__getitem__, shown), *([] if steady is None else [steady]))
 
 
 def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
-    lane = {
+    lane = {name: event[name] for name in ("duration_us", "is_profiled")} | {
         "call_index": event["call"],
-        "duration_us": event["duration_us"],
-        "is_profiled": event["is_profiled"],
-    }
-    lane |= {
         "segments": [_segment(row, graphs) for row in event["segments"]],
         "hidden_segments": event["hidden"],
     }
@@ -107,8 +117,8 @@ def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
     if kind == "eager":
         return segment | {"op_names": rest[0], "op_count": rest[1]}
     compile_id, number = rest
-    graph = graphs[number] if number is not None and number < len(graphs) else None
-    if graph is not None:
+    if number is not None and number < len(graphs):
+        graph = graphs[number]
         segment |= {"compile_id": graph.compile_id, "graph_index": graph.index}
     return segment | ({} if compile_id is None else {"compile_id": compile_id})
 
@@ -120,28 +130,25 @@ def read_variations(events: Events) -> tuple[Variation, ...] | None:
     """The variations of a run in the order of the plan; None if none were asked for."""
     if "vary_plan" not in events:
         return None
-    plan = events.fields("vary_plan")["properties"]
-    found = {event["number"]: _variation(event) for event in events.of("variation")}
+    variations = {event["number"]: _variation(event) for event in events.of("variation")}
     if "vary_end" not in events:
-        for number, planned in enumerate(plan):
-            if number not in found:
-                found[number] = read_fact(
-                    Variation, {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
-                )
-    return tuple(found[number] for number in sorted(found))
+        for number, planned in enumerate(events.fields("vary_plan")["properties"]):
+            lost = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
+            variations.setdefault(number, read_fact(Variation, lost))
+    return tuple(variation for _, variation in sorted(variations.items()))
 
 
 def _variation(event: Event) -> Variation:
-    fields: dict[str, Any] = {
-        key: value for key, value in event.items() if key not in ("event", "number", "tried")
-    }
     tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
-    seconds = sum_of_known(value.compile_s for value in tried)
-    reason = fields.pop("reason", None)
-    verdict = verdict_of(tried) if reason is None else "not_varied"
+    fields = {key: value for key, value in event.items() if key not in ("event", "number")}
     return read_fact(
         Variation,
-        fields | {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason},
+        fields
+        | {
+            "tried": tried,
+            "verdict": verdict_of(tried) if event.get("reason") is None else "not_varied",
+            "compile_s": sum_of_known(value.compile_s for value in tried),
+        },
     )
 
 
@@ -157,3 +164,140 @@ def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
     if "free" in outcomes:
         return "free" if len(outcomes) == 1 else "generalises"
     return "fails" if outcomes == {"fails_compiled"} else "recompiles"
+
+
+_TIMED_CALLS = 15
+
+
+@dataclass
+class WatchedCalls:
+    """The records of one function of a script: its counts, None if they are missing, and the calls
+    that were watched.
+    """
+
+    counts: Event | None = None
+    calls: list[Event] = field(default_factory=list)
+
+
+def call_watch(
+    processes: Iterable[tuple[str | None, Mapping[int, WatchedCalls]]],
+) -> CallWatch | None:
+    """The calls that were watched in all processes; None if none was to be."""
+    functions: list[WatchedFunction] = []
+    cost_us = 0.0
+    for name, watched in processes:
+        for _, seen in sorted(watched.items()):
+            cost_us += sum(call["cost_us"] for call in seen.calls)
+            if seen.counts is None:
+                continue
+            function = _function(name, seen.counts, seen.calls)
+            functions.append(function)
+            # A profiled call takes longer.
+            cost_us += sum(
+                max(0.0, call["duration_us"] - function.steady_us)
+                for call in seen.calls
+                if function.steady_us is not None
+                and call["is_profiled"]
+                and call["outcome"] == "steady"
+            )
+    return CallWatch(functions=tuple(functions), cost_s=cost_us / 1e6) if functions else None
+
+
+def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> WatchedFunction:
+    steady = [call for call in calls if call["outcome"] == "steady"]
+    times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
+    counted = next((call for call in reversed(steady) if "graph_ops" in call), None)
+    names = ("compiled", "file", "line", "last_compile", "compiling_calls")
+    covered: dict[str, Any] = {"not_covered": _not_covered(counts, calls)}
+    if counted is not None:
+        ops = {name: counted[name] for name in ("graph_ops", "eager_ops", "eager_op_names")}
+        covered = {
+            "coverage": {**ops, "extra_calls": 0, "extra_compiles": 0},
+            "coverage_call": counted["call"],
+            "graph_runs": counted["graph_runs"],
+        }
+    return read_fact(
+        WatchedFunction,
+        {name: counts.get(name) for name in names}
+        | covered
+        | {
+            "process": process,
+            "calls": counts["calls"] if counts["is_end"] else None,
+            "watched_calls": len(calls),
+            "steady_us": statistics.median(times) if times else None,
+            "timed_calls": len(times),
+        },
+    )
+
+
+def _not_covered(counts: Event, watched: Sequence[Event]) -> NotCovered:
+    calls, is_end = counts["calls"], counts["is_end"]
+    last = watched[-1]["outcome"] if watched else None
+    if counts["is_deferred"]:
+        return "deferred"
+    if is_end and calls == 1:
+        return "once"
+    if last == "raised":
+        return "raised"
+    if is_end and calls == counts["last_compile"]:
+        return "compiling"
+    if any(call["outcome"] == "steady" for call in watched):
+        return "profiler" if counts["unwatched"].get("profiler") else "cost"
+    if watched:
+        return "profiler" if last == "profiled" else "compiling"
+    for reason in ("nested", "profiler", "capture", "busy"):
+        if counts["unwatched"].get(reason):
+            return reason
+    return "few" if is_end else "ended"
+
+
+def with_export(recording: Recording, events: Events, environment: Environment) -> Recording:
+    """Add what torch.export made of the target, if it was exported; the place where it stopped is a
+    break, so that rules can name it.
+    """
+    event = events.fields("export")
+    if not event:
+        return recording
+    origins = Origins(environment)
+    qualnames = {context.at: context.qualname for context in recording.sources}
+
+    def stack_of(item: Event) -> tuple[StackEntry, ...]:
+        return tuple(
+            read_fact(
+                StackEntry,
+                entry
+                | origins.named(entry["file"])
+                | {"qualname": qualnames.get((entry["file"], entry["line"]))},
+            )
+            for entry in item["stack"]
+        )
+
+    dims = [read_fact(TriedDim, {**dim, "stack": stack_of(dim)}) for dim in event["dims"]]
+    calls = events.fact("export_calls", ExportCalls)
+    constraints = tuple(map(expression, event["constraints"]))
+    breaks, failed, failure = recording.breaks, event["failure"], None
+    if failed is not None:
+        words = export_words(str(failed["message"]))
+        failure = ExportFailure(type=str(failed["type"]), message=words)
+        # Strict export writes no record of a break (2.13).
+        breaks = (*breaks, _failed_export(failed, words, stack_of(failed)))
+    export = {"failure": failure, "dims": tuple(dims), "calls": calls, "constraints": constraints}
+    return recording.replace(export=read_fact(Export, event | export), breaks=breaks)
+
+
+def _failed_export(failed: Event, words: str, stack: tuple[StackEntry, ...]) -> BreakRecord:
+    program = [at for at, entry in enumerate(stack, start=1) if entry.origin in PROGRAM_ORIGINS]
+    chain = parse_chain(words)
+    topic = export_topic(words, chain[0], is_truth=bool(failed["is_truth"]))
+    if topic == "export_error":
+        name = str(failed["type"]).rpartition(".")[2]
+        chain = (BreakReason(gb_type=f"{name}: {chain[0].gb_type}" if words else name),)
+    return break_record(
+        words,
+        chain,
+        "raised",
+        stack=stack[: program[-1]] if program else stack,
+        is_stack_exact=bool(failed["is_at_line"]),
+        topic=topic,
+        classes=tuple(read_fact(NamedClass, named) for named in failed["classes"]),
+    )

@@ -1,5 +1,5 @@
-"""Finds the files of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file, and reads
-all but its logs.
+"""Opens a recording, a folder that ``TORCH_TRACE`` wrote, or one log file, and reads all but its
+logs.
 
 ::
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,22 +24,30 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.hints import during
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
-from graphdoctor.trace.logs import has_linked_logs, hindrance, logs_in, logs_of
-from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Location, place_at
+from graphdoctor.trace.logs import (
+    ProcessLogs,
+    find_processes,
+    has_linked_logs,
+    hindrance,
+    logs_in,
+    logs_of,
+)
+from graphdoctor.trace.storage.places import Folder, Location, LogFile, place_at
+from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.wording import during, ranks_text
 
 
 @dataclass(frozen=True)
 class RecordingFolder:
-    """The files of a recording; optional ones are empty if they are missing."""
+    """An opened recording, or what one of its ranks wrote; optional files are empty if they are
+    missing. It's picklable, so that another process can read it.
+    """
 
+    location: Location
     logs: tuple[LogFile, ...]
     meta: dict[str, Any] = field(default_factory=dict)
     events: Events = field(default_factory=Events)
@@ -51,7 +59,7 @@ class RecordingFolder:
 
     @property
     def ended(self) -> ProbeExit:
-        """How the run ended; nothing is known of that in a log of others."""
+        """How the run ended; unknown for a log of others."""
         if not self.meta or self.meta.get("exit"):
             return read_fact(ProbeExit, self.meta.get("exit") or {"status": None})
         phase = self.events.fields("phase").get("phase")
@@ -61,11 +69,66 @@ class RecordingFolder:
             message = f"The run is still going{during(phase)}; this is what it has recorded so far."
         return ProbeExit(status=None, reason=reason, phase=phase, message=message)
 
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job has, as its processes reported; None if none did."""
+        size: int | None = self.events.fields("rank").get("world_size")
+        return size
+
+    @cached_property
+    def ranks(self) -> tuple[RankFolder, ...]:
+        """The ranks, ascending, as logs or reports of processes name them; at least two for a job,
+        empty if no process has one.
+        """
+        reported: dict[int, int | None] = {
+            event["pid"]: event["rank"] for event in self.events.of("rank")
+        }
+        main_pid = self.events.fields("process").get("pid")
+        processes = [
+            process
+            if process.pid is None
+            else replace(process, rank=reported.get(process.pid, process.rank))
+            for process in find_processes(self.logs, main_pid=main_pid)
+        ]
+        logged = {process.pid for process in processes}
+        # A rank that compiled nothing wrote no log.
+        silent = (ProcessLogs((), pid, rank) for pid, rank in reported.items() if pid not in logged)
+        ranked = grouped(
+            (process.rank, process) for process in (*processes, *silent) if process.rank is not None
+        )
+        # With no logs but its own: each is sent to another process.
+        logs = {
+            rank: tuple(dict.fromkeys(log for process in members for log in process.logs))
+            for rank, members in ranked.items()
+        }
+        return tuple(
+            RankFolder(rank, replace(self, logs=logs[rank], processes=tuple(members)))
+            for rank, members in sorted(ranked.items())
+        )
+
+    def of_rank(self, number: int | None) -> RecordingFolder:
+        """The rank with a number, or the whole for None; a ``GraphDoctorError`` if there is no such
+        rank.
+        """
+        folders = {rank.rank: rank.folder for rank in self.ranks} if number is not None else {}
+        if number is None or number in folders:
+            return self if number is None else folders[number]
+        raise GraphDoctorError(
+            f"The recording has no rank {number}.",
+            hint=f"It has {ranks_text([*folders])}." if folders else "No record in it has a rank.",
+        )
+
+
+@dataclass(frozen=True)
+class RankFolder:
+    """One rank of a recording."""
+
+    rank: int
+    folder: RecordingFolder
+
 
 def is_in_use(recording: Path) -> bool:
-    """Whether a process that makes the recording lives; a lock goes with its process, whatever
-    ended it.
-    """
+    """Whether a process that makes the recording lives: its lock goes with it, however it ended."""
     try:
         # Not blocking: anything can have the name, a pipe included.
         descriptor = os.open(
@@ -81,24 +144,26 @@ def is_in_use(recording: Path) -> bool:
     return False
 
 
-def open_folder(location: Location) -> RecordingFolder:
-    """Find what there is to read; a ``GraphDoctorError`` says why nothing can be."""
-    found = place_at(location)
-    if found is None:
+def open_folder(location: Location, place: LogFile | Folder | None = None) -> RecordingFolder:
+    """Open a recording or log; a ``GraphDoctorError`` if it can't be read. ``place`` is what
+    ``place_at`` found, if it was asked already.
+    """
+    place = place or place_at(location)
+    if place is None:
         raise GraphDoctorError(
             f"There is no recording at {location}.", hint="Run graphdoctor explain first."
         )
-    if isinstance(found, LogFile):
-        return RecordingFolder(_logs_of_file(found))
-    meta = read_object(found.read(wire.META_FILE))
+    if isinstance(place, LogFile):
+        return RecordingFolder(location, _logs_of_file(place))
+    meta = read_object(place.read(wire.META_FILE))
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
             f"{location} was written by another version of graphdoctor: its format is {meta['format']}, not "
             f"{wire.FORMAT}.",
             hint="The trace log inside can be read by itself: graphdoctor report "
-            f"{found.folder(wire.TRACE_FOLDER).location}",
+            f"{place.folder(wire.TRACE_FOLDER).location}",
         )
-    logs = logs_in(found)
+    logs = logs_in(place)
     if not logs and isinstance(location, Path) and has_linked_logs(location):
         raise GraphDoctorError(
             f"The trace log of {location} can't be read: it's a symbolic link, and links aren't followed."
@@ -108,14 +173,15 @@ def open_folder(location: Location) -> RecordingFolder:
             f"{location} contains neither a recording nor a torch trace log.",
             hint="Name a folder in .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
+    files = {"what_if": wire.WHAT_IF_FILE, "fixes": wire.FIXES_FILE, "declined": wire.DECLINED_FILE}
+    objects: dict[str, Any] = {name: read_object(place.read(file)) for name, file in files.items()}
     return RecordingFolder(
+        location,
         tuple(logs),
         meta,
-        read_events(found.read(wire.EVENTS_FILE)),
-        read_object(found.read(wire.WHAT_IF_FILE)),
-        read_object(found.read(wire.FIXES_FILE)),
-        read_object(found.read(wire.DECLINED_FILE)),
+        read_events(place.read(wire.EVENTS_FILE)),
         is_running=isinstance(location, Path) and is_in_use(location),
+        **objects,
     )
 
 
@@ -142,62 +208,3 @@ def read_object(content: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-@dataclass(frozen=True)
-class RankFolder:
-    """The files of one rank; picklable, so that another process can read them."""
-
-    rank: int
-    folder: RecordingFolder
-
-
-def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending, as logs or reports of processes say; empty if no process
-    has one.
-    """
-    known: dict[int, int | None] = {
-        event["pid"]: event["rank"] for event in folder.events.of("rank")
-    }
-    processes = [
-        replace(
-            process,
-            rank=process.rank if process.pid is None else known.get(process.pid, process.rank),
-        )
-        for process in find_processes(
-            folder.logs, main_pid=folder.events.fields("process").get("pid")
-        )
-    ]
-    logged = {process.pid for process in processes}
-    # A rank that compiled nothing wrote no log.
-    processes += [ProcessLogs((), pid, rank) for pid, rank in known.items() if pid not in logged]
-    ranks = grouped((process.rank, process) for process in processes if process.rank is not None)
-    # With no logs but its own: each is sent to another process.
-    logs = {
-        rank: tuple(dict.fromkeys(log for process in own for log in process.logs))
-        for rank, own in ranks.items()
-    }
-    return tuple(
-        RankFolder(rank, replace(folder, logs=logs[rank], processes=tuple(own)))
-        for rank, own in sorted(ranks.items())
-    )
-
-
-def ranks_at(location: Location) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending; a recording of a job has at least two."""
-    return find_ranks(open_folder(location))
-
-
-def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
-    """The rank with a number; a ``GraphDoctorError`` if there is none."""
-    by_number = {found.rank: found for found in ranks}
-    if number in by_number:
-        return by_number[number]
-    known = f"It has {ranks_text([*by_number])}." if ranks else "No record in it has a rank."
-    raise GraphDoctorError(f"The recording has no rank {number}.", hint=known)
-
-
-def world_size(folder: RecordingFolder) -> int | None:
-    """How many ranks the job has, as its processes reported; None if none did."""
-    sizes: Mapping[str, int] = folder.events.fields("rank")
-    return sizes.get("world_size")

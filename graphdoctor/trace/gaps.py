@@ -4,6 +4,7 @@ for people.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,19 +19,19 @@ from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
-from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.storage.log_file import LogFile
-from graphdoctor.trace.versions import UNDERSTOOD_SINCE, lacking, parsed_version
+from graphdoctor.trace.storage.places import LogFile
+from graphdoctor.wording import counted, switch_text
 
 _MAX_LISTED = 5
 _AOT_CODE = "graph_dump"
 """Only AOTInductor's code is in such records (``torch/_inductor/codecache.py``, 2.9 to 2.15)."""
 _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
-_LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
+_OLDEST = (2, 11)
+"""The first torch whose logs are understood; it's also the first that logs its version."""
 _LOST: tuple[GapKind, ...] = (
     "log_beginning",
     "log_cut",
@@ -147,58 +148,54 @@ def run_gaps(
         )
 
 
-def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
-    """What the log of an old torch lacks."""
-    version = parsed_version(torch) or (_LAST_NOT_UNDERSTOOD if is_older else None)
-    lacks = [] if version is None else lacking(version)
-    if version is None or not lacks:
-        return
-    since = ".".join(map(str, UNDERSTOOD_SINCE))
-    writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
-    limits = (
-        f", and logs of a torch older than {since} aren't fully understood"
-        if version < UNDERSTOOD_SINCE
+def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
+    """What a log by an old torch lacks, and what one holds in which torch.compile compiled nothing,
+    such as one of torch.export or AOTInductor.
+    """
+    if not recording.compiles and not recording.graphs and not recording.breaks:
+        yield _without_compiles(recording, is_rest=is_rest)
+    elif not is_rest and _is_old(recording.environment.torch):
+        torch = recording.environment.torch
+        writer = f"torch {torch} wrote this log" if torch else "This log doesn't name its torch"
+        yield gap(
+            "old_log",
+            f"{writer}; logs of a torch before 2.11 are read only as far as they look like later ones.",
+        )
+
+
+def _is_old(torch: str | None) -> bool:
+    version = re.match(r"(\d+)\.(\d+)", torch or "0.0")
+    return version is not None and (int(version[1]), int(version[2])) < _OLDEST
+
+
+def _without_compiles(recording: Recording, *, is_rest: bool) -> CaptureGap:
+    evidence = recording.evidence
+    counts = Counter({record.kind: record.count for record in evidence.records})
+    shapes = Counter(shape.kind for shape in evidence.shapes)
+    missing = dict.fromkeys(kernel.op for kernel in evidence.fake_kernels if kernel.is_missing)
+    by = (
+        ", which AOTInductor wrote"
+        if counts[_AOT_CODE]
+        else ", which torch.export wrote"
+        if evidence.exported_programs
         else ""
     )
-    yield gap("old_log", f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
-
-
-def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
-    """What a log has in which torch.compile compiled nothing, such as one of torch.export or
-    AOTInductor.
-    """
-    if recording.compiles or recording.graphs or recording.breaks:
-        return
-    evidence = recording.evidence
-    counts = Counter({found.kind: found.count for found in evidence.records})
-    by = (
-        "AOTInductor"
-        if counts[_AOT_CODE]
-        else "torch.export"
-        if evidence.exported_programs
-        else None
-    )
-    missing = dict.fromkeys(found.op for found in evidence.fake_kernels if found.is_missing)
     named = f" ({', '.join(list(missing)[:_MAX_LISTED])})"
-    held = [
-        counted(len(evidence.exported_programs), "exported program"),
-        counted(
-            sum(found.kind in ("dynamic", "unbacked") for found in evidence.shapes), "dynamic size"
-        ),
-        counted(sum(found.kind == "guarded" for found in evidence.shapes), "guard") + " on sizes",
-        counted(len(missing), "operator") + f" without a fake kernel{named}",
-        counted(sum(counts[kind] for kind in _AOT_GRAPHS), "graph") + " of AOTAutograd",
-        counted(sum(counts[kind] for kind in (_AOT_CODE, "inductor_output_code")), "file")
-        + " of generated code",
+    contents = [
+        (len(evidence.exported_programs), "exported program", ""),
+        (shapes["dynamic"] + shapes["unbacked"], "dynamic size", ""),
+        (shapes["guarded"], "guard", " on sizes"),
+        (len(missing), "operator", f" without a fake kernel{named}"),
+        (sum(counts[kind] for kind in _AOT_GRAPHS), "graph", " of AOTAutograd"),
+        (counts[_AOT_CODE] + counts["inductor_output_code"], "file", " of generated code"),
     ]
-    known = [each for each in held if not each.startswith("0 ")]
-    wrote = f", which {by} wrote" if by is not None else ""
-    has = f"has {', '.join(known)}" if known else "has no graph, size or generated code either"
-    yield gap(
+    held = [counted(count, what) + more for count, what, more in contents if count]
+    has = f"has {', '.join(held)}" if held else "has no graph, size or generated code either"
+    return gap(
         "nothing_compiled",
-        f"What is left of this log has no compile of Dynamo{wrote}. It {has}."
+        f"What is left of this log has no compile of Dynamo{by}. It {has}."
         if is_rest
-        else f"Dynamo compiled nothing in this log{wrote}. It {has}.",
+        else f"Dynamo compiled nothing in this log{by}. It {has}.",
     )
 
 

@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from graphdoctor.facts.base import Fact, InvalidFactError, field_types
 from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
@@ -30,15 +33,10 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
-from graphdoctor.trace.ddp_splits import SeenSplit
+from graphdoctor.trace.events import WatchedCalls
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.metrics import (
-    CompileMetrics,
-    is_before_breaks,
-    printed_reasons,
-    read_metrics,
-)
+from graphdoctor.trace.inductor import inductor_graph
 from graphdoctor.trace.origin import (
     Origins,
     Root,
@@ -47,7 +45,66 @@ from graphdoctor.trace.origin import (
     resumed,
     without_probe,
 )
-from graphdoctor.trace.profiled import inductor_graph
+
+_NUMBERS = (
+    "guard_count",
+    "graph_op_count",
+    "attempt",
+    "duration_us",
+    "aot_autograd_cumulative_compile_time_us",
+)
+_MOST = 2**53
+"""More isn't a number of anything, nor of microseconds."""
+
+
+class CompileMetrics(Fact):
+    """Torch's measurements of one compile; names are torch's (``CompilationMetrics``,
+    ``torch/_dynamo/utils.py``, 2.11 to 2.15).
+    """
+
+    co_name: str | None = None
+    """The code object's name; None if the frame was over its recompile limit."""
+    co_filename: str | None = None
+    co_firstlineno: int | None = None
+    has_guarded_code: bool = False
+    """Whether torch has code for the frame."""
+    guard_count: int | None = None
+    graph_op_count: int | None = None
+    fail_type: str | None = None
+    """The exception's class name, without its module."""
+    fail_reason: str | None = None
+    fail_user_frame_filename: str | None = None
+    fail_user_frame_lineno: int | None = None
+    recompile_reason: str | None = None
+    restart_reasons: tuple[str, ...] = ()
+    duration_us: float | None = None
+    aot_autograd_cumulative_compile_time_us: float | None = None
+    attempt: int | None = None
+
+
+def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
+    """Read a record's JSON; what doesn't fit raises, so that one odd value costs one record."""
+    # The rest is large: torch writes all its settings into each record.
+    fields = {
+        name: value[name] for name in field_types(CompileMetrics) if value.get(name) is not None
+    }
+    metrics = read_fact(CompileMetrics, fields)
+    for name in _NUMBERS:
+        if not 0 <= (getattr(metrics, name) or 0) < _MOST:
+            raise InvalidFactError((name,), f"{fields[name]!r} can't be")
+    return metrics
+
+
+def printed_reasons(payload: str) -> tuple[str, ...]:
+    """Torch's ``recompile_reasons``: the record claims to be JSON, but a single reason is a bare
+    string.
+    """
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        value = payload
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
+
 
 _UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})
@@ -120,6 +177,15 @@ class SeenCompile:
 
 
 @dataclass
+class SeenSplit:
+    """The prints of a graph that ``DDPOptimizer`` split."""
+
+    compile_id: str
+    code: str
+    parts: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
 class SeenGraph:
     """A graph of Dynamo's: as torch printed it, then with what our record of it has, too."""
 
@@ -157,13 +223,10 @@ class Intake:
         self._is_extra = False
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.generated: dict[str, str | None] = {}
-        self.called: dict[int, dict[str, Any]] = {}
-        self.watched_calls: list[dict[str, Any]] = []
+        self.watched: dict[int, WatchedCalls] = {}
         self._begin()
 
     def _begin(self) -> None:
-        # Whether a torch before 2.6 wrote the log, as its metrics show.
-        self.is_older = False
         self.compiles: dict[str, SeenCompile] = {}
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[PrintedBreak] = []
@@ -313,7 +376,6 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
-        self.is_older |= is_before_breaks(metrics)
         compile_.is_metrics_unread = True
         found = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
@@ -358,11 +420,12 @@ class Intake:
         self.compile_calls.append(read_fact(CompileCall, record.json()))
 
     def _on_graphdoctor_called(self, record: Record) -> None:
-        value: dict[str, Any] = record.json()
-        self.called[value["function"]] = value
+        value = record.json()
+        self.watched.setdefault(value["function"], WatchedCalls()).counts = value
 
     def _on_graphdoctor_watched_call(self, record: Record) -> None:
-        self.watched_calls.append(record.json())
+        value = record.json()
+        self.watched.setdefault(value["function"], WatchedCalls()).calls.append(value)
 
     def _on_graphdoctor_steps(self, record: Record) -> None:
         self.steps = read_fact(Steps, record.json())

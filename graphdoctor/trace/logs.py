@@ -1,39 +1,41 @@
-"""Finds which files are trace logs, and the log of each process in one whose lines a launcher has
-put a name before.
+"""Finds which files are trace logs, whose lines a launcher may have prefixed with a process's name,
+and which processes wrote them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
+import orjson
+
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
-from graphdoctor.trace.processes import named_rank
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Folder, LocalFolder, for_each
+from graphdoctor.trace.storage.places import Folder, LocalFolder, LogFile, for_each
+from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.wording import counted
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"
-PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
-_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (PREFIX, _RECORD), re.MULTILINE)
-_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (PREFIX, _RECORD), re.MULTILINE)
+_PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
+_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (_PREFIX, _RECORD), re.MULTILINE)
+_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (_PREFIX, _RECORD), re.MULTILINE)
 _INSIDE_A_LINE = re.compile(rb"^([^\n]+?)%b" % _RECORD, re.MULTILINE)
 _LOOK_BYTES = 2**12
 _HEAD_BYTES = 2**18
-"""A console's log can begin with what the launcher and its libraries say."""
+"""A console's log can begin with the launcher's and its libraries' output."""
 _SCAN_BYTES = 2**22
 _MOST_LEVELS = 5
 _MOST_FILES = 10_000
 
 
 def find_logs(path: Path) -> list[LogFile]:
-    """The trace logs in a folder of this machine; links in it are none."""
+    """The trace logs in a folder of this machine, without links."""
     return logs_in(LocalFolder(path))
 
 
@@ -42,34 +44,26 @@ def logs_in(folder: Folder) -> list[LogFile]:
     fewest folders down.
     """
     inner = _named(folder.folder(TRACE_FOLDER).files())
-    if inner:
-        return inner
-    if folder.read(META_FILE):
-        return _named(folder.files())
-    return next((found for files in _levels(folder) if (found := _held(files, folder))), [])
-
-
-def possible_logs(folder: Folder) -> list[LogFile]:
-    """The files in a folder in which there are logs, or can be later, those that are the fewest
-    folders down first.
-    """
-    inner = _named(folder.folder(TRACE_FOLDER).files())
-    return (
-        inner
-        if inner or folder.read(META_FILE)
-        else [log for files in _levels(folder) for log in files]
-    )
-
-
-def _levels(folder: Folder) -> Iterator[list[LogFile]]:
+    if inner or folder.read(META_FILE):
+        return inner or _named(folder.files())
     level = [folder]
     for _ in range(_MOST_LEVELS):
-        yield [log for here in level for log in here.files()]
-        level = [below for here in level for below in here.folders() if not below.read(META_FILE)]
+        files = [file for parent in level for file in parent.files()]
+        if len(files) > _MOST_FILES:
+            raise GraphDoctorError(
+                f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
+                hint="Name the folder of the logs.",
+            )
+        if logs := [log for held in for_each(_held_logs, files, files) for log in held]:
+            return [*logs, *_empty_of_ranks(files)]
+        level = [
+            inner for parent in level for inner in parent.folders() if not inner.read(META_FILE)
+        ]
+    return []
 
 
 def has_linked_logs(folder: Path) -> bool:
-    """Whether what would be trace logs are links, or are in a folder that is one."""
+    """Whether the trace logs of a folder are links, or lie in a folder that is one."""
     trace = folder / TRACE_FOLDER
     return trace.is_symlink() or any(
         path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
@@ -77,35 +71,20 @@ def has_linked_logs(folder: Path) -> bool:
 
 
 def _named(files: Iterable[LogFile]) -> list[LogFile]:
-    found = [log for log in files if _is_named(log)]
-    return for_each(LogFile.seen, found, found)
+    logs = [file for file in files if _is_named(file)]
+    return for_each(LogFile.seen, logs, logs)
 
 
 def _is_named(log: LogFile) -> bool:
     return fnmatchcase(log.path.name, _LOG_PATTERN)
 
 
-def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
-    if len(files) > _MOST_FILES:
-        raise GraphDoctorError(
-            f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
-            hint="Name the folder of the logs.",
-        )
-    found = [log for held in for_each(held_logs, files, files) for log in held]
-    return [*found, *_empty_of_ranks(files)] if found else []
-
-
 def _empty_of_ranks(files: Iterable[LogFile]) -> list[LogFile]:
-    of_ranks = (
-        file.seen() for file in files if not _is_named(file) and named_rank(file) is not None
-    )
-    return [file for file in of_ranks if file.size_bytes == 0]
+    ranked = (file.seen() for file in files if not _is_named(file) and named_rank(file) is not None)
+    return [file for file in ranked if file.size_bytes == 0]
 
 
-def held_logs(file: LogFile) -> list[LogFile]:
-    """The logs that a file of a folder holds; a file that can't be read counts, so that it's missed
-    by name.
-    """
+def _held_logs(file: LogFile) -> list[LogFile]:
     seen = file.seen()
     if _is_named(seen):
         return [seen]
@@ -116,22 +95,20 @@ def held_logs(file: LogFile) -> list[LogFile]:
                 return []
             head += stream.read(_HEAD_BYTES - len(head))
     except CutStreamError:
-        return [seen]
+        return [seen]  # so that it's reported by name
     return _logs_from(seen, _FIRST_RECORD.search(head))
 
 
 def logs_of(log: LogFile) -> list[LogFile]:
-    """The log, or one for each process whose name a launcher has put before its lines; none without
-    a record.
+    """The log, or one for each prefix that a launcher put before its lines; empty without a
+    record.
     """
     with log.open() as stream:
         start = stream.readline(_LOOK_BYTES)
         if _archive(start):
             return []
-        lines = chain([start], stream)
-        return _logs_from(
-            log, next((match for line in lines if (match := _FIRST_RECORD.match(line))), None)
-        )
+        matches = map(_FIRST_RECORD.match, chain([start], stream))
+        return _logs_from(log, next(filter(None, matches), None))
 
 
 def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
@@ -139,32 +116,183 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
         return []
     if first[1] is None:
         return [log]
-    return [log.of_lines(prefix.decode("utf-8", "replace")) for prefix in _prefixes(log)]
-
-
-def _prefixes(log: LogFile) -> list[bytes]:
-    found: set[bytes] = set()
-    # Whoever reads it says where it can't be read further.
+    prefixes: set[bytes] = set()
+    # Whoever reads it reports where it can't be read further.
     with suppress(CutStreamError), log.open() as stream:
         while lines := stream.readlines(_SCAN_BYTES):
-            found.update(_PREFIXED_RECORD.findall(b"".join(lines)))
-    return sorted(found)
+            prefixes.update(_PREFIXED_RECORD.findall(b"".join(lines)))
+    return [log.of_lines(prefix.decode("utf-8", "replace")) for prefix in sorted(prefixes)]
 
 
 def hindrance(log: LogFile) -> str | None:
-    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds
-    none.
-    """
+    """Why a file with records isn't a log that can be read, as a hint; None if it has none."""
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"
-    match = _INSIDE_A_LINE.search(head)
-    before = match[1].decode("utf-8", "replace") if match else None
-    return (
-        before
-        and f"Its records have something before each line, such as {before!r}: remove that from all lines."
-    )
+    if match := _INSIDE_A_LINE.search(head):
+        before = match[1].decode("utf-8", "replace")
+        return f"Each line of its records begins with other text, such as {before!r}: remove that."
+    return None
 
 
 def _archive(head: bytes) -> str | None:
     return "tar" if head[257:262] == b"ustar" else "zip" if head.startswith(b"PK\x03\x04") else None
+
+
+_HEADER = re.compile(
+    rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE
+)
+_RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
+_RANK_PREFIX = re.compile(r"\[rank(\d+)\]")
+_RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
+_ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
+_SAMPLE_BYTES = 1 << 16
+_SAMPLES = 10
+
+Writer = tuple[int, int | None]
+"""A process and its rank."""
+
+
+@dataclass(frozen=True)
+class ProcessLogs:
+    """The logs of one process, in order.
+
+    Args:
+        rank: As its records, its log's name or the folder's name has it.
+        writers: All that wrote to these logs; empty if it's one.
+    """
+
+    logs: tuple[LogFile, ...]
+    pid: int | None
+    rank: int | None
+    writers: tuple[Writer, ...] = ()
+
+
+def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
+    """The processes that wrote the logs, the main one first.
+
+    Without a ``main_pid`` that is the one with the lowest rank, otherwise the one that wrote first.
+    Only our own recordings have it. Each of them is of one machine, so only there do logs with one
+    process id belong together.
+    """
+    logs = list(logs)
+    begun = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]
+    # By creation, since the names are random.
+    begun.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
+    processes = _ranked_by_folder(process for _, process in begun)
+    if main_pid is not None:
+        processes = _joined(processes)
+    lowest = min((process.rank for process in processes if process.rank is not None), default=None)
+    has_main = main_pid is not None and any(process.pid == main_pid for process in processes)
+    main = next(
+        (
+            process
+            for process in processes
+            if (process.pid == main_pid if has_main else process.rank == lowest)
+        ),
+        None,
+    )
+    return sorted(processes, key=lambda process: process is not main)
+
+
+def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
+    writers = _find_writers(log)
+    if not writers:
+        return [("", ProcessLogs((log,), None, named_rank(log)))]
+    every = () if len(writers) == 1 else tuple(pair for _, pair in writers)
+    processes = [(time, ProcessLogs((log,), pid, rank, every)) for time, (pid, rank) in writers]
+    if all(rank is None for _, (_, rank) in writers):
+        # The others were forked from the first.
+        time, first = processes[0]
+        processes[0] = time, replace(first, rank=named_rank(log))
+    return processes
+
+
+def _find_writers(log: LogFile) -> list[tuple[str, Writer]]:
+    first: dict[Writer, str] = {}
+    for sample in _samples(log):
+        for time, pid, fields in _HEADER.findall(sample):
+            first.setdefault((int(pid), _recorded_rank(fields)), time.decode())
+    ranked = {pid for pid, rank in first if rank is not None}
+    writers: list[tuple[str, Writer]] = []
+    for (pid, rank), time in first.items():
+        if rank is None and pid in ranked:
+            continue  # records from before the process joined its group
+        is_another = any(pid == earlier for _, (earlier, _) in writers)
+        writers.append((time if is_another else first.get((pid, None), time), (pid, rank)))
+    return writers
+
+
+def _samples(log: LogFile) -> Iterator[bytes]:
+    size = log.size_bytes if log.is_seekable else None
+    if size is None or size <= _SAMPLES * _SAMPLE_BYTES:
+        yield log.part(0, _SAMPLES * _SAMPLE_BYTES)
+        return
+    for number in range(_SAMPLES):
+        sample = log.part((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1), _SAMPLE_BYTES)
+        yield sample if number == 0 else sample[sample.find(b"\n") + 1 :]
+
+
+def _recorded_rank(fields: bytes) -> int | None:
+    if b'"rank"' in fields:
+        with suppress(orjson.JSONDecodeError):
+            rank = orjson.loads(fields).get("rank")
+            return rank if isinstance(rank, int) else None
+    return None
+
+
+def named_rank(log: LogFile) -> int | None:
+    """The rank in a log's own name, as torch (``_rank_3_``) and launchers (``rank_3.log``) write
+    it.
+    """
+    match = _RANK_PREFIX.match(log.line_prefix) or _RANK_IN_NAME.search(log.path.name)
+    return int(match[1]) if match else None
+
+
+def _folder_rank(log: LogFile) -> int | None:
+    # A number alone is a rank below ``attempt_0/``, where torchrun keeps what its workers write
+    # (``torch/distributed/elastic/multiprocessing/api.py``, 2.13).
+    for folder in (log.path.parent, log.path.parent.parent):
+        if match := _RANK_FOLDER.fullmatch(folder.name):
+            return int(match[1])
+        if folder.name.isdecimal() and _ATTEMPT_FOLDER.fullmatch(folder.parent.name):
+            return int(folder.name)
+    return None
+
+
+def _ranked_by_folder(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
+    """Give the rank that a folder is named after to the first of its processes if none has one."""
+    processes = list(processes)
+    taken = {process.logs[0].path.parent for process in processes if process.rank is not None}
+    for at, process in enumerate(processes):
+        folder = process.logs[0].path.parent
+        if folder not in taken and (rank := _folder_rank(process.logs[0])) is not None:
+            taken.add(folder)
+            processes[at] = replace(process, rank=rank)
+    return processes
+
+
+def _joined(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
+    joined: dict[int, ProcessLogs] = {}
+    for process in processes:
+        if process.pid is not None:
+            before = joined.get(process.pid, ProcessLogs((), process.pid, None))
+            joined[process.pid] = ProcessLogs(
+                tuple(dict.fromkeys((*before.logs, *process.logs))),
+                process.pid,
+                process.rank if before.rank is None else before.rank,
+                (*before.writers, *process.writers),
+            )
+    return [*joined.values(), *(process for process in processes if process.pid is None)]
+
+
+def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
+    """Names of processes: None for the first, the main one; ``rank1`` if the rank is known,
+    otherwise ``p2``.
+    """
+    names: dict[str | None, None] = {}
+    for number, process in enumerate(processes, start=1):
+        name = f"p{number}" if process.rank is None else f"rank{process.rank}"
+        # A folder can have the logs of several runs.
+        names[None if number == 1 else f"p{number}" if name in names else name] = None
+    return list(names)

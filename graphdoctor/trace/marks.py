@@ -15,7 +15,7 @@ import orjson
 
 from graphdoctor.facts.evidence import CacheState, CompileMark, LogSpan
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
+from graphdoctor.trace.inductor import CACHE_RECORDS
 from graphdoctor.trace.sections import Collector
 
 # Each begins with what can be searched for quickly, and looks back from there: guards are much of a

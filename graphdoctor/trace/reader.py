@@ -1,4 +1,4 @@
-"""Reads a recording from disk: torch's logs, what the probe reported, and what the parent wrote."""
+"""Reads an opened recording: torch's logs, what the probe reported, and what the parent wrote."""
 
 from __future__ import annotations
 
@@ -27,66 +27,45 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.trials import Attacked, Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.trace import gaps
 from graphdoctor.trace.assemble import Assembler
-from graphdoctor.trace.events import Events, read_variations
+from graphdoctor.trace.events import Events, call_watch, read_variations, with_export
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
-from graphdoctor.trace.gaps import (
-    beginning_gaps,
-    guard_gaps,
-    log_gaps,
-    lost_call_gaps,
-    part_gaps,
-    reported_gaps,
-    script_gaps,
-    switch_gaps,
-    without_dynamo_gaps,
-)
-from graphdoctor.trace.inductor_runtime import cache_use, cuda_graphs
+from graphdoctor.trace.inductor import cache_use, cuda_graphs, profiled_call
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.logs import ProcessLogs, find_processes
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
-from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.profiled import profiled_call
-from graphdoctor.trace.sections import LogContents, ProcessSections, Section, Wanted, read_logs
+from graphdoctor.trace.sections import (
+    Collector,
+    LogContents,
+    ProcessSections,
+    Section,
+    Wanted,
+    read_logs,
+)
 from graphdoctor.trace.storage.places import Location
-from graphdoctor.trace.versions import RUNNABLE, named_version
-from graphdoctor.trace.watched import call_watch
 
 _MEASURED: dict[str, Any] = {
-    **{
-        "coverage": Coverage,
-        "settling": Settling,
-        "kernels": KernelShare,
-        "memory": MeasuredMemory,
-    },
-    **{"float32_precision": Float32Precision, "steady_call": SteadyCall},
+    "coverage": Coverage,
+    "settling": Settling,
+    "kernels": KernelShare,
+    "memory": MeasuredMemory,
+    "float32_precision": Float32Precision,
+    "steady_call": SteadyCall,
 }
 """Events that are facts of a recording as they are."""
 
 
 def read_recording(location: Location, *, guards: bool = False, picture: bool = False) -> Recording:
-    """Read what was recorded; a ``GraphDoctorError`` if nothing was, or if it is of another version
-    of graphdoctor.
+    """Open and read a recording; a ``GraphDoctorError`` if there is none, or if it is of another
+    version of graphdoctor.
     """
-    return read_wanted(location, Wanted(guards=guards, picture=picture))
-
-
-def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) -> Recording:
-    """As ``read_recording``."""
-    folder = open_folder(location)
-    with other_version(location):
-        trials = {
-            "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
-            "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
-            "declined": read_fact(DeclinedEdits, folder.declined),
-        }
-        return read_folder(folder, wanted, executor).replace(**trials)
+    return read_folder(open_folder(location), Wanted(guards=guards, picture=picture))
 
 
 @contextmanager
-def other_version(location: Location) -> Iterator[None]:
-    """Say that a recording is of another version, by a ``GraphDoctorError``, where something in it
-    doesn't fit.
-    """
+def _other_version(location: Location) -> Iterator[None]:
     try:
         yield
     except InvalidFactError as error:
@@ -98,7 +77,16 @@ def other_version(location: Location) -> Iterator[None]:
 
 
 def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
-    """Read the files of a recording, or of one of its ranks."""
+    """Read an opened recording, or one of its ranks; raises as ``read_recording``."""
+    with _other_version(folder.location):
+        return _read(folder, wanted, executor).replace(
+            what_if=read_fact(WhatIf, folder.what_if) if folder.what_if else None,
+            treatment=read_fact(Treatment, folder.fixes) if folder.fixes else None,
+            declined=read_fact(DeclinedEdits, folder.declined),
+        )
+
+
+def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Recording:
     events, run = folder.events, _reported(folder)
     main_pid = events.fields("process").get("pid")
     if folder.processes is not None:
@@ -109,8 +97,9 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         processes = find_processes(folder.logs, main_pid=main_pid) or [
             ProcessLogs((), main_pid, None)
         ]
-    contents = read_logs(processes, lambda: wanted.first_section(run.environment), executor)
-    _name_torch(contents)
+    contents = read_logs(
+        processes, lambda: Section(Intake(run.environment), tuple(_collectors(wanted))), executor
+    )
     named = list(contents.named(main_pid))
     parts = [
         (
@@ -126,41 +115,50 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         for reset, section in enumerate(process.sections)
     ]
     merged = _merged(contents, named, [part for part, _ in parts], events)
-    if "export" in events:
-        # Imported here: few recordings have one.
-        from graphdoctor.trace.exported import with_export
-
-        merged = with_export(merged, events, run.environment)
-    found: dict[str, object] = {}
+    merged = with_export(merged, events, run.environment)
+    read: dict[str, object] = {}
     if wanted.picture:
         from graphdoctor.trace.picture import picture_of
 
-        found["picture"] = picture_of(parts, merged, events, wanted.details)
+        read["picture"] = picture_of(parts, merged, events, wanted.details)
     if wanted.guards:
-        from graphdoctor.trace.guards.sets import guards_of_parts
+        from graphdoctor.trace.guards.trees import guards_of_parts
 
-        guards = found["guards"] = guards_of_parts(parts, cost=events.guard_cost)
-        found["gaps"] = (
-            *merged.gaps,
-            *guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events),
-        )
+        guards = read["guards"] = guards_of_parts(parts, cost=events.guard_cost)
+        lost = gaps.guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events)
+        read["gaps"] = (*merged.gaps, *lost)
     if wanted.marks:
-        found["span"] = _span(parts, contents, events, main_pid)
+        read["span"] = _span(parts, contents, events, main_pid)
     return with_generated(
-        merged.replace(**found), generated_names(section.intake.generated for _, section in parts)
+        merged.replace(**read), generated_names(section.intake.generated for _, section in parts)
     )
+
+
+def _collectors(wanted: Wanted) -> Iterator[Collector]:
+    # Imported here: most commands need none of them.
+    if wanted.guards:
+        from graphdoctor.trace.guards.trees import GuardTrees
+
+        yield GuardTrees()
+    if wanted.picture:
+        from graphdoctor.trace.picture import picture_collectors
+
+        yield from picture_collectors(wanted.details)
+    if wanted.marks:
+        from graphdoctor.trace.marks import Marks
+
+        yield Marks(wanted.texts_of)
 
 
 def _reported(folder: RecordingFolder) -> Recording:
     meta, events = folder.meta, folder.events
     # The tensors that have the batch size that was asked for.
-    batched = [dict(found) for event in events.of("batch") for found in event["tensors"]]
+    batched = [dict(tensor) for event in events.of("batch") for tensor in event["tensors"]]
     replay = None
     if "trial" in events or "part" in events:
         made = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
-        attacked = events.fact("attacked", Attacked)
         replay = read_fact(Replay, events.fields("trial") | {"parts": made}).replace(
-            attacked=attacked
+            attacked=events.fact("attacked", Attacked)
         )
     measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
     nothing: dict[str, Any] = dict.fromkeys(
@@ -177,27 +175,15 @@ def _reported(folder: RecordingFolder) -> Recording:
         switches=tuple(
             read_fact(
                 CompileSwitch,
-                {
-                    "kind": each.get("kind"),
-                    "value": each.get("value"),
-                    "call_index": each.get("call"),
-                },
+                {"call_index": switch.get("call")}
+                | {name: switch.get(name) for name in ("kind", "value")},
             )
-            for each in events.of("compile_switch")
+            for switch in events.of("compile_switch")
         ),
         replay=replay,
         variations=read_variations(events),
         **measured,
     )
-
-
-def _name_torch(contents: LogContents) -> None:
-    for process in contents.processes if RUNNABLE in contents.damage.kinds else ():
-        intakes = [section.intake for section in process.sections]
-        if all(intake.environment.torch is None for intake in intakes):
-            version = {"torch": named_version(process.process.logs)}
-            for intake in intakes:
-                intake.environment = intake.environment.replace(**version)
 
 
 def _merged(
@@ -206,16 +192,17 @@ def _merged(
     parts: Sequence[Part],
     events: Events,
 ) -> Recording:
-    watch = call_watch((name, process.sections[0].intake) for name, process in named)
+    watch = call_watch((name, process.sections[0].intake.watched) for name, process in named)
     merged = merge(parts)
     intakes = (section.intake for process in contents.processes for section in process.sections)
-    inductor_graphs = (graph for intake in intakes for graph in intake.inductor_graphs)
     merged = merged.replace(
         watch=watch,
         coverage=merged.coverage if watch is None else watch.coverage,
         evidence=merged.evidence.replace(records=record_counts(contents.damage)),
         caches=cache_use(*(part.recording.evidence.cache_answers for part in parts)),
-        profiled=profiled_call(events, inductor_graphs),
+        profiled=profiled_call(
+            events, (graph for intake in intakes for graph in intake.inductor_graphs)
+        ),
         cuda_graphs=cuda_graphs(events, merged.graphs),
     )
     return merged.replace(gaps=tuple(_gaps(merged, contents, named, parts, events)))
@@ -230,33 +217,30 @@ def _gaps(
 ) -> list[CaptureGap]:
     is_hooked = "process" in events
     begun = (
-        (name, process.beginning, [found.intake for found in process.sections])
+        (name, process.beginning, [section.intake for section in process.sections])
         for name, process in named
     )
-    beginning = list(beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
-    gaps = [
-        *reported_gaps(events),
-        *switch_gaps(merged.switches),
-        *log_gaps(contents.damage, contents.unreadable),
+    beginning = list(gaps.beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
+    lost = [
+        *gaps.reported_gaps(events),
+        *gaps.switch_gaps(merged.switches),
+        *gaps.log_gaps(contents.damage, contents.unreadable),
         *beginning,
-        *part_gaps(parts),
+        *gaps.part_gaps(parts),
         *(
-            script_gaps(merged, is_hooked=is_hooked)
+            gaps.script_gaps(merged, is_hooked=is_hooked)
             if merged.target.runs_itself
-            else lost_call_gaps(merged)
+            else gaps.lost_call_gaps(merged)
         ),
-        *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
+        *(gaps.foreign_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
         *merged.gaps,
     ]
-    if not any(gap.kind == "log_removed" for gap in gaps):
-        return gaps
+    if not any(gap.kind == "log_removed" for gap in lost):
+        return lost
     # What the log lacks then says nothing about the run.
-    untrue = (
-        "unfinished_compile",
-        "nothing_compiled",
-        "coverage" if merged.exit.reason == "finished" else None,
-    )
-    return [gap for gap in gaps if gap.kind is None or gap.kind not in untrue]
+    untrue = ["unfinished_compile", "nothing_compiled"]
+    untrue += ["coverage"] if merged.exit.reason == "finished" else []
+    return [gap for gap in lost if gap.kind not in untrue]
 
 
 def _span(
@@ -264,16 +248,16 @@ def _span(
 ) -> LogSpan:
     from graphdoctor.trace.marks import Marks, clock_seconds
 
-    found = [(part, section.collector(Marks).finish()) for part, section in parts]
+    spans = [(part, section.collector(Marks).finish()) for part, section in parts]
     main = contents.processes[0]
     has_begun, is_ended = (
         any(event.get("pid") == pid is not None for event in events.of(kind))
         for kind in ("rank", "process_ended")
     )
     return LogSpan(
-        marks=tuple(part.named(mark) for part, span in found for mark in span.marks),
+        marks=tuple(part.named(mark) for part, span in spans for mark in span.marks),
         first_s=clock_seconds(main.first),
         last_s=clock_seconds(main.last),
-        executed=next((span.executed for _, span in found if span.executed is not None), None),
+        executed=next((span.executed for _, span in spans if span.executed is not None), None),
         is_ended=is_ended if has_begun else None,
     )

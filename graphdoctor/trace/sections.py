@@ -12,14 +12,12 @@ from typing import ClassVar, Self, TypeVar
 
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
-from graphdoctor.trace.chunks import records_of
 from graphdoctor.trace.gaps import Beginning, has_lost_event
-from graphdoctor.trace.grammar import LogDamage, Record
+from graphdoctor.trace.grammar import LogDamage, Record, records_of
 from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.processes import Lane, Lanes, ProcessLogs, is_first_string, name_processes
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.logs import ProcessLogs, name_processes
+from graphdoctor.trace.storage.places import LogFile
 
 
 @dataclass
@@ -197,22 +195,63 @@ class Wanted:
     marks: bool = False
     texts_of: frozenset[str] = frozenset()
 
-    def first_section(self, environment: Environment) -> Section:
-        """The first section of a process."""
-        collectors: list[Collector] = []
-        if self.guards:
-            from graphdoctor.trace.guards.sets import GuardTrees
 
-            collectors.append(GuardTrees())
-        if self.picture:
-            from graphdoctor.trace.picture import picture_collectors
+@dataclass(eq=False)
+class Lane:
+    """The records of one process in a log."""
 
-            collectors += picture_collectors(self.details)
-        if self.marks:
-            from graphdoctor.trace.marks import Marks
+    pid: int | None
+    rank: int | None
+    is_begun: bool = False
+    has_strings: bool = False
 
-            collectors.append(Marks(self.texts_of))
-        return Section(Intake(environment), tuple(collectors))
+
+class Lanes:
+    """Tells which process wrote each record of one log, in the order of the log.
+
+    Records from before a process joins its group, and definitions of strings, have no rank: they go
+    with the records around them. Processes of several machines can have one process id; where
+    strings are numbered from 0 again, another one begins.
+    """
+
+    def __init__(self, lanes: Iterable[Lane]) -> None:
+        self._lanes = list(lanes)
+        self._current: dict[int, Lane] = {}
+
+    def of(self, record: Record) -> Lane:
+        """The lane of the next record."""
+        pid = int(record.stamp.rpartition(" ")[2])
+        lane = self._current.get(pid) or self._begun(pid)
+        if record.kind == "str":
+            if lane.rank is not None and lane.has_strings and is_first_string(record):
+                lane = self._begun(pid)
+            lane.has_strings = True
+        rank = record.metadata.get("rank")
+        if isinstance(rank, int) and rank != lane.rank:
+            lane = self._ranked(lane, pid, rank)
+        self._current[pid] = lane
+        return lane
+
+    def _begun(self, pid: int) -> Lane:
+        for lane in self._lanes:
+            if not lane.is_begun and lane.pid in (pid, None):
+                lane.is_begun = True
+                return lane
+        self._lanes.append(Lane(pid, None, is_begun=True))
+        return self._lanes[-1]
+
+    def _ranked(self, lane: Lane, pid: int, rank: int) -> Lane:
+        ranked = next((lane for lane in self._lanes if (lane.pid, lane.rank) == (pid, rank)), None)
+        if ranked is None:
+            ranked = lane if lane.rank is None else self._begun(pid)
+            ranked.rank = rank
+        ranked.is_begun = True
+        return ranked
+
+
+def is_first_string(record: Record) -> bool:
+    """Whether a record defines the string numbered 0, which a process does before all others."""
+    return record.kind == "str" and isinstance(record.value, list) and record.value[-1:] == [0]
 
 
 def read_logs(

@@ -24,9 +24,9 @@ from graphdoctor.facts.picture import (
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.facts.stack import parsed
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.inductor import LIBRARY
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
-from graphdoctor.trace.profiled import LIBRARY
 from graphdoctor.trace.sections import Collector, Text
 
 _STAGES: dict[str, Stage] = {

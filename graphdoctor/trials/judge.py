@@ -26,11 +26,11 @@ from graphdoctor.facts.trials import (
     Difference,
     ResultKind,
 )
-from graphdoctor.facts.wording import kind_text, listed
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
+from graphdoctor.wording import kind_text, listed
 
 _AGAIN = f"results-{EAGER}-again"
 _MAX_SHAKEN = 6

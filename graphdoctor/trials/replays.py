@@ -17,13 +17,13 @@ from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import ATTACKS_FILE, READS_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
+from graphdoctor.wording import counted
 
 EAGER = "eager"
 _COMPILED = "compiled"

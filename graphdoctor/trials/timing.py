@@ -18,10 +18,10 @@ from typing import Any
 
 from graphdoctor.facts.fixes import PairedTime, deciding
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import duration, speed_text
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.wording import duration, speed_text
 
 TURN_S = 0.02
 """How long each program repeats its call in a turn, or one call that takes longer."""

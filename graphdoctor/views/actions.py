@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.wording import counted, duration, join_texts
 from graphdoctor.views.words import clusters
+from graphdoctor.wording import counted, duration, join_texts
 
 
 @dataclass

@@ -24,10 +24,11 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words
+from graphdoctor.views.words import percent_of_limit
+from graphdoctor.wording import counted, join_texts, percent, times
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 # Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.
@@ -269,7 +270,7 @@ class Place:
         return "file://" + _quoted(self.path)
 
 
-def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
+def place_of(found: StackEntry, root: Path | None) -> Place | None:
     """Where a line is: a package's file by its path from the package on, which is the same in every
     environment.
 
@@ -295,14 +296,14 @@ def file_place(file: str, root: Path | None) -> Place:
     return Place(path, None)
 
 
-def project_line(finding: Finding, root: Path | None) -> tuple[str, Location | StackEntry] | None:
+def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:
     """The project's line to show a finding at: its own, or the innermost one that leads to it.
 
     Returns:
         The path, relative to the folder that graphdoctor ran in, and the line; None if no line is
         the project's.
     """
-    lines: list[Location | StackEntry] = [finding.location, *reversed(finding.user_stack)]
+    lines: list[StackEntry] = [finding.location, *reversed(finding.user_stack)]
     for found in lines:
         place = place_of(found, root)
         if (

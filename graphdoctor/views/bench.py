@@ -22,15 +22,6 @@ from graphdoctor.facts.bench import (
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
-from graphdoctor.facts.wording import (
-    about_count,
-    counted,
-    factor_text,
-    join_texts,
-    kind_text,
-    listed,
-    shortened,
-)
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
@@ -68,10 +59,12 @@ from graphdoctor.views.words import (
     SAME_SPEED,
     TOO_NOISY,
     UNKNOWN,
+    about_count,
     setting_rows,
     study_view,
     unknown_section,
 )
+from graphdoctor.wording import counted, factor_text, join_texts, kind_text, listed, shortened
 
 _REASON = 300
 """Characters of a reason that is shortened."""

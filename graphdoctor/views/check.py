@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import counted, times
 from graphdoctor.views import words
 from graphdoctor.views.annotations import (
     baseline_notes,
@@ -36,6 +35,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
+from graphdoctor.wording import counted, times
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.check import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import UNCHANGED, counted, duration, join_texts, times
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_comparison
 from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
@@ -22,6 +21,7 @@ from graphdoctor.views.words import (
     settings,
     title_parts,
 )
+from graphdoctor.wording import UNCHANGED, counted, duration, join_texts, times
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
 from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.views import words
 from graphdoctor.views.next_step import after_run, explained
 from graphdoctor.views.parts import (
@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
+from graphdoctor.wording import bytes_text, counted, times
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
@@ -127,12 +128,12 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
             yield Row("", (*where, Code(fix.snippet)), show="long")
 
 
-def place_of(where: Location) -> Place:
+def place_of(where: StackEntry) -> Place:
     """Where a finding is."""
     return Place(where.file, where.line, where.shown_file, where.column)
 
 
-def _source(where: Location) -> Iterator[Part]:
+def _source(where: StackEntry) -> Iterator[Part]:
     if where.text is None:
         return
     start = -1 if where.column is None else where.column - 1 - (where.indent or 0)

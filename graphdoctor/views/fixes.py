@@ -17,7 +17,6 @@ from graphdoctor.facts.fixes import WORKING, Treatment, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
-from graphdoctor.facts.wording import counted, duration, join_texts, kind_text, speed_text
 from graphdoctor.views import words
 from graphdoctor.views.finding_cards import (
     card_of,
@@ -45,6 +44,7 @@ from graphdoctor.views.parts import (
     View,
 )
 from graphdoctor.views.patch import patch_outcome, patch_parts
+from graphdoctor.wording import counted, duration, join_texts, kind_text, speed_text
 
 _MOST_LATER = 12
 """Of the fixes for what showed later, and of what is left."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import rebased
-from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.picture import Picture
 from graphdoctor.views.annotations import annotations_of, annotations_of_lint
 from graphdoctor.views.bench import bench_view
@@ -30,6 +29,7 @@ from graphdoctor.views.github import render_github
 from graphdoctor.views.guards import guards_view
 from graphdoctor.views.recompiles import recompiles_view, variations_view
 from graphdoctor.views.report import report_view
+from graphdoctor.wording import nearest
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.diagnosis import Severity
-from graphdoctor.facts.wording import counted, without_middle
 from graphdoctor.views.annotations import file_place, project_line
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.wording import counted, without_middle
 
 if TYPE_CHECKING:
     from graphdoctor.views.annotations import Annotation

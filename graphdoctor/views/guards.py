@@ -12,7 +12,6 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import ORIGINS
-from graphdoctor.facts.wording import counted, join_texts, percent, shortened
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.next_step import after_run, guards_command
@@ -40,6 +39,7 @@ from graphdoctor.views.words import (
     short_place,
     unknown_section,
 )
+from graphdoctor.wording import counted, join_texts, percent, shortened
 
 _MOST_OUTER = 12
 _DEEPEST = 3

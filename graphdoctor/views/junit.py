@@ -13,9 +13,9 @@ from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.facts.check import CheckReport, TargetCheck
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import counted
 from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes, unused_texts
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.wording import counted
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 """What XML 1.0 can't hold, even escaped, apart from control characters."""

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from graphdoctor.facts.check import LintReport
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import counted
 from graphdoctor.views.next_step import explained
 from graphdoctor.views.terminal import SEVERITIES
 from graphdoctor.views.terminal_lines import clean
 from graphdoctor.views.words import fix_text
+from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

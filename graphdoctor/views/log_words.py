@@ -22,10 +22,10 @@ from graphdoctor.facts.evidence import (
 )
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
-from graphdoctor.facts.wording import counted, times
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name, repeated_text
+from graphdoctor.wording import counted, times
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -223,7 +223,7 @@ def _unshown(
         f" and {counted(more, 'more kind')}" if more > 0 else ""
     )
     if kinds:
-        text = f"Also in the log{whose}: {listed}; graphdoctor unpack writes them to files."
+        text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")
 
 

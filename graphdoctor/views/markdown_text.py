@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from textwrap import indent
 
-from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views import parts
 from graphdoctor.views.parts import (
     Block,
@@ -26,6 +25,7 @@ from graphdoctor.views.parts import (
     spans,
 )
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.wording import counted, join_texts
 
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""

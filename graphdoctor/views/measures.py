@@ -18,9 +18,9 @@ from graphdoctor.facts.bench import (
     Variant,
 )
 from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent
 from graphdoctor.views.parts import Cell
-from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, about_count, about_time
+from graphdoctor.wording import counted, factor_text, percent
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

@@ -26,7 +26,6 @@ from graphdoctor.facts.profile import (
     SavedTensor,
 )
 from graphdoctor.facts.profiled import Calibration
-from graphdoctor.facts.wording import counted, factor_text, join_texts, percent
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
@@ -67,6 +66,7 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
+from graphdoctor.wording import counted, factor_text, join_texts, percent
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.profile import ProfiledKernel, ProfileReport
-from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import percent
+from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views.measures import EMPTY, TimePart, parts_of_call, rate_text
 from graphdoctor.views.parts import Cell, cell_line
+from graphdoctor.wording import percent
 
 OUTSIDE = "outside of kernels"
 """Python, guards, launches, waiting."""
@@ -37,7 +36,7 @@ class Files:
         """The path to show."""
         package = self.package(file)
         if package is not None:
-            return Location(file=file, line=1, function="", package=package).shown_file
+            return StackEntry(file=file, line=1, function="", package=package).shown_file
         shown = relative(file, self._root)
         return _INSTALLED.sub("", shown) if shown == file else shown
 

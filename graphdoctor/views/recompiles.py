@@ -15,7 +15,6 @@ from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
 from graphdoctor.facts.variations import TriedValue, Variation
 from graphdoctor.facts.variations import Verdict as Outcome
-from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
 from graphdoctor.views.parts import (
@@ -45,6 +44,7 @@ from graphdoctor.views.words import (
     step,
     unknown_section,
 )
+from graphdoctor.wording import counted, join_texts
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3

@@ -19,7 +19,6 @@ from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.wording import counted, duration, join_texts, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -48,6 +47,7 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
+from graphdoctor.wording import counted, duration, join_texts, percent, times
 
 if TYPE_CHECKING:
     from graphdoctor.views.html.page import Page

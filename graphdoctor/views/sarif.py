@@ -13,7 +13,7 @@ from typing import Any
 from graphdoctor.facts import command
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import Finding, Fix, Severity
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
@@ -208,9 +208,9 @@ def _message(text: str) -> _Json:
 # Places.
 
 
-def _location(found: Location | StackEntry, root: Path | None) -> _Json:
+def _location(found: StackEntry, root: Path | None) -> _Json:
     """A line; what isn't in a file has only a function."""
-    function = (found.function if isinstance(found, Location) else found.qualname) or found.function
+    function = found.qualname or found.function
     location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
     place = place_of(found, root)
     if place is None:
@@ -225,7 +225,7 @@ def _artifact(place: Place) -> _Json:
     return {"uri": place.uri} | ({} if place.base is None else {"uriBaseId": place.base})
 
 
-def _regions(found: Location | StackEntry) -> _Json:
+def _regions(found: StackEntry) -> _Json:
     """The expression within its line if its columns are known, otherwise the line without its
     indentation.
     """

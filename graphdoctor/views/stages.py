@@ -13,9 +13,9 @@ from graphdoctor.facts.picture import StageNode
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
-from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
+from graphdoctor.wording import counted, join_texts
 
 _MOST_CHANGES = 12
 _MOST_KERNELS = 20

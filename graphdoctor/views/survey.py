@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import counted
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.next_step import after_survey
 from graphdoctor.views.parts import (
@@ -28,6 +27,7 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.survey_words import Failure, failures
 from graphdoctor.views.words import few_text
+from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import SurveyReport

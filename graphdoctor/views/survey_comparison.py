@@ -9,14 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from graphdoctor.facts.survey_comparison import SurveyMeasure
-from graphdoctor.facts.wording import (
-    counted,
-    factor_text,
-    join_texts,
-    percents,
-    shortened,
-    without_middle,
-)
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.measures import interval_text, seconds_text
@@ -39,7 +31,8 @@ from graphdoctor.views.parts import (
     View,
     cell_line,
 )
-from graphdoctor.views.words import base_name, few_text
+from graphdoctor.views.words import base_name, few_text, percents
+from graphdoctor.wording import counted, factor_text, join_texts, shortened, without_middle
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import SurveyRow

@@ -11,16 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.survey import SURVEY_STATUSES
-from graphdoctor.facts.wording import (
-    about_time,
-    bytes_text,
-    counted,
-    duration,
-    factor_text,
-    join_texts,
-    percent,
-    shortened,
-)
 from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
     NOTHING,
@@ -40,7 +30,16 @@ from graphdoctor.views.parts import (
     Tone,
     cell_line,
 )
-from graphdoctor.views.words import base_name, few_text
+from graphdoctor.views.words import about_time, base_name, few_text
+from graphdoctor.wording import (
+    bytes_text,
+    counted,
+    duration,
+    factor_text,
+    join_texts,
+    percent,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import (

@@ -13,7 +13,6 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from graphdoctor.facts.wording import counted
 from graphdoctor.views import parts
 from graphdoctor.views.parts import Inline, Part, Place, Span, Tone, View, blocks, spans
 from graphdoctor.views.printable import printable
@@ -34,6 +33,7 @@ from graphdoctor.views.terminal_lines import (
     pointed,
     write,
 )
+from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

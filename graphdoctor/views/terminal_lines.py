@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from graphdoctor.facts.wording import without_middle
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.wording import without_middle
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -11,7 +11,8 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
-from graphdoctor.facts.wording import (
+from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
+from graphdoctor.wording import (
     UNCHANGED,
     counted,
     duration,
@@ -20,18 +21,16 @@ from graphdoctor.facts.wording import (
     listed,
     names,
     percent,
-    percents,
     speed_text,
     without_middle,
 )
-from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Location
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment, TriedFix
     from graphdoctor.facts.guards import GuardChange
@@ -78,7 +77,7 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: Location | StackEntry) -> Place:
+def short_place(found: StackEntry) -> Place:
     """A line, by the name of its file."""
     return Place(found.file, found.line, base_name(found.file))
 
@@ -281,13 +280,11 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
 
 def uncompiled_text(summary: Counts) -> str | None:
     """That nothing of the calls was compiled; None if something was, or nobody knows."""
-    detail = summary.coverage_detail
-    if detail is not None and detail.op_count and not detail.graph_ops:
-        return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
-    # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
-    if detail is None and (summary.calls or summary.break_records) and not summary.graphs:
+    if not summary.is_uncompiled:
+        return None
+    if (detail := summary.coverage_detail) is None:
         return "Not compiled: no graph reached the backend."
-    return None
+    return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
 
 
 def _unsettled_text(steadiness: Steadiness) -> str | None:
@@ -550,3 +547,58 @@ def _described(item: GraphInput) -> str:
         device = "" if item.device in (None, "cpu") else f" {item.device}"
         return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
     return "(dynamic)" if item.kind == "symbol" else ""
+
+
+# Numbers.
+
+
+def percent_of_limit(share: float, limit: float) -> str:
+    """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
+
+    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is
+    shown exactly.
+    """
+    from decimal import Decimal
+
+    exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
+    for digits in range(-min(int(exact.as_tuple().exponent), 0)):
+        rounded = round(exact, digits)
+        if (
+            rounded < bound
+            if exact < bound
+            else rounded == bound
+            if exact == bound
+            else rounded >= bound
+        ):
+            return f"{rounded:f}%"
+    return f"{exact.normalize():f}%"
+
+
+def percents(before: float, after: float) -> tuple[str, str]:
+    """Two shares, in as many digits as show that they differ."""
+    texts = percent(before), percent(after)
+    digits = 0
+    while texts[0] == texts[1] and before != after:
+        digits += 1
+        texts = f"{before:.{digits}%}", f"{after:.{digits}%}"
+    return texts
+
+
+def about_count(number: int) -> str:
+    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1
+    million``.
+    """
+    if number >= 100:
+        number = int(float(f"{number:.1e}"))
+    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if number >= size:
+            return f"{number / size:,.1f}".removesuffix(".0") + f" {name}"
+    return f"{number:,}"
+
+
+def about_time(seconds: float) -> str:
+    """A long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
+    for size, noun in ((365 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * size:
+            return f"{round(seconds / size):,} {noun}s"
+    return counted(round(seconds), "second")

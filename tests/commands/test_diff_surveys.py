@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.reading import json_of, plain
-from graphdoctor.studies.survey.parquet import write_parquet
+from graphdoctor.studies.survey.table import write_parquet
 from tests.conftest import RunCli
 from tests.studies.survey.reports import failed, report, row
 

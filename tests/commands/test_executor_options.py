@@ -16,7 +16,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.trace import chunks
+from graphdoctor.trace import grammar
 from tests.conftest import RECORDED_LOGS, RunCli
 
 RECORDINGS = RECORDED_LOGS
@@ -37,8 +37,8 @@ def job(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 30_000)
+    monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(grammar, "_CHUNK_BYTES", 30_000)
 
 
 def said(run: RunCli, *arguments: object) -> str:
@@ -93,7 +93,7 @@ class Lost:
     """An executor elsewhere that gives up every piece."""
 
     jobs = 1
-    elsewhere = "the Ray cluster at ray://head:10001"
+    cluster = "the Ray cluster at ray://head:10001"
 
     def run(
         self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None
@@ -115,7 +115,7 @@ def test_a_rank_that_a_worker_could_not_read_is_named(
 ) -> None:
     from graphdoctor.executors.local import Local
     from graphdoctor.studies.ranks.job import job_report
-    from graphdoctor.trace.folder import ranks_at
+    from graphdoctor.trace.folder import open_folder
 
     class LosesOne(Local):
         def run(
@@ -125,7 +125,9 @@ def test_a_rank_that_a_worker_could_not_read_is_named(
                 yield index, Failure("ended", "its process ended twice") if index == 1 else found
 
     (gap,) = [
-        gap for gap in job_report(job, ranks_at(job), LosesOne(1)).gaps if gap.kind == "rank_unread"
+        gap
+        for gap in job_report(job, open_folder(job).ranks, LosesOne(1)).gaps
+        if gap.kind == "rank_unread"
     ]
     assert (gap.code, gap.message) == (
         "GD907",

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from graphdoctor.facts.reading import json_of
-from graphdoctor.studies.survey.parquet import write_parquet
+from graphdoctor.studies.survey.table import write_parquet
 from tests.conftest import REPOSITORY, RunCli
 from tests.factories import diagnosed
 from tests.studies.ranks.reports import compiled, job, rank

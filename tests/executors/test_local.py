@@ -1,5 +1,4 @@
-"""Pieces in this process and in worker processes: every piece comes out, whatever becomes of the
-others."""
+"""Pieces in this process and in workers: every piece comes out, whatever becomes of the others."""
 
 from __future__ import annotations
 
@@ -9,122 +8,190 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.executors import local
-from graphdoctor.executors.executor import Failure, Outcome
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors import local, machine
+from graphdoctor.executors.executor import Failure, Outcome, Share
 from graphdoctor.executors.local import Local
+from graphdoctor.executors.machine import cores
+from tests.each import for_each
 from tests.executors import pieces
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds processes to cores")
 
-@pytest.fixture(params=["fork", "spawn"])
+
+@pytest.fixture(autouse=True, params=["fork"])
 def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    import multiprocessing
-
-    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context(request.param))
+    monkeypatch.setattr(local, "_start_method", lambda: request.param)
     return request.param
 
 
-@pytest.fixture
-def forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import multiprocessing
-
-    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context("fork"))
-
-
-def in_order(outcomes: object) -> list[Outcome]:
+def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome[0])
 
 
+@pytest.mark.parametrize("start_method", ["fork", "spawn"], indirect=True)
 def test_all_outcomes_come_with_their_index(start_method: str) -> None:
-    found = in_order(Local(2).run(pieces.square, list(range(20))))
-    assert found == [(number, number * number) for number in range(20)]
+    outcomes = in_order(Local(2).run(pieces.square, list(range(20))))
+    assert outcomes == [(number, number * number) for number in range(20)]
 
 
-def test_processes_are_as_many_as_jobs_and_none_for_one_piece(forks: None) -> None:
-    assert list(Local(4).run(pieces.square, [])) == []
-    for jobs, count, processes in ((1, 3, 1), (4, 1, 1), (2, 6, 2)):
-        used = {result for _, result in Local(jobs).run(pieces.process_id, list(range(count)))}
-        assert (len(used), os.getpid() in used) == (processes, processes == 1)
+@for_each("jobs, count, processes", [(4, 0, 0), (1, 3, 1), (4, 1, 1), (2, 6, 2)])
+def test_workers_are_as_many_as_jobs(jobs: int, count: int, processes: int) -> None:
+    used = {result for _, result in Local(jobs).run(pieces.process_id, list(range(count)))}
+    assert (len(used), os.getpid() in used) == (processes, processes == 1)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_piece_that_raises_is_an_outcome(forks: None, jobs: int) -> None:
-    found = in_order(Local(jobs).run(pieces.fail_at_3, list(range(8))))
-    assert [index for index, each in found if not isinstance(each, Failure)] == [0, 1, 2, 7]
-    failures = {index: each for index, each in found if isinstance(each, Failure)}
-    assert failures[3].kind == "raised"
-    assert failures[3].reason == "KeyError: 'three'"
-    assert "fail_at_3" in failures[3].details
-    assert failures[4] == Failure("raised", "Can't read four.")
-    assert failures[5] == Failure("memory", "it ran out of memory")
-    assert failures[6].reason == "SystemExit: 1"
+@for_each("jobs, share", [(1, None), (2, None), (1, Share(None))])
+def test_a_piece_that_raises_is_an_outcome(jobs: int, share: Share | None) -> None:
+    outcomes = dict(Local(jobs).run(pieces.fail_at_3, list(range(8)), share=share))
+    assert [outcomes[index] for index in (0, 1, 2, 7)] == [0, 1, 2, 7]
+    assert outcomes[3].reason == "KeyError: 'three'"
+    assert "fail_at_3" in outcomes[3].details
+    assert outcomes[4] == Failure("raised", "Can't read four.")
+    assert outcomes[5] == Failure("memory", "it ran out of memory")
+    assert outcomes[6].reason == "SystemExit: 1"
 
 
-def test_a_result_that_cannot_be_pickled_is_an_outcome(forks: None) -> None:
-    found = in_order(Local(2).run(pieces.unpicklable, [0, 1, 2]))
-    assert [isinstance(each, Failure) for _, each in found] == [False, True, False]
+def test_a_result_that_cannot_be_pickled_is_an_outcome() -> None:
+    outcomes = in_order(Local(2).run(pieces.unpicklable, [0, 1, 2]))
+    assert [isinstance(outcome, Failure) for _, outcome in outcomes] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("work", "words"),
-    [(pieces.killed_at_2, "killed twice (SIGKILL)"), (pieces.leave_at_2, "twice (exit status 7)")],
+@for_each(
+    "work, share, reason",
+    [
+        (pieces.killed_at_2, None, "its process was killed (SIGKILL), as the system does"),
+        (pieces.leave_at_2, None, "its process ended (exit status 7)"),
+        (pieces.killed_at_2, Share(None), "its process was killed (SIGKILL), as the system does"),
+        (pieces.leave_at_2, Share(None), "its process ended (exit status 7)"),
+    ],
 )
-def test_a_worker_that_ends_costs_its_piece_alone(forks: None, work: object, words: str) -> None:
-    found = in_order(Local(2).run(work, list(range(6))))
-    assert [index for index, each in found if not isinstance(each, Failure)] == [0, 1, 3, 4, 5]
-    (failed,) = [each for _, each in found if isinstance(each, Failure)]
-    assert failed.kind == "ended"
-    assert words in failed.reason
-
-
-def test_a_piece_whose_worker_is_killed_is_tried_once_more(forks: None, tmp_path: Path) -> None:
-    markers = [tmp_path / str(number) for number in range(4)]
-    assert in_order(Local(2).run(pieces.killed_once, markers)) == [
-        (number, "done") for number in range(4)
+def test_a_worker_that_ends_fails_its_piece_alone(
+    work: Callable[[int], int], share: Share | None, reason: str
+) -> None:
+    outcomes = in_order(Local(2).run(work, list(range(6)), share=share, ahead=1))
+    assert [outcome for _, outcome in outcomes if not isinstance(outcome, Failure)] == [
+        0,
+        1,
+        3,
+        4,
+        5,
     ]
+    failure = outcomes[2][1]
+    assert failure.kind == "ended"
+    assert failure.reason.startswith(reason)
 
 
-def test_results_larger_than_a_pipe_come_whole(forks: None) -> None:
-    found = in_order(Local(2).run(pieces.big, list(range(6))))
-    assert [result for _, result in found] == [pieces.big(number) for number in range(6)]
+def test_a_piece_whose_worker_is_killed_runs_once_more(tmp_path: Path) -> None:
+    markers = [tmp_path / str(number) for number in range(4)]
+    outcomes = in_order(Local(2).run(pieces.killed_once, markers))
+    assert outcomes == [(number, "done") for number in range(4)]
+
+
+def test_results_larger_than_a_pipe_come_whole() -> None:
+    outcomes = in_order(Local(2).run(pieces.big, list(range(6))))
+    assert [result for _, result in outcomes] == [pieces.big(number) for number in range(6)]
 
 
 @pytest.mark.slow
-def test_no_piece_begins_too_far_ahead(forks: None) -> None:
+def test_no_piece_begins_too_far_ahead() -> None:
     order = [index for index, _ in Local(2).run(pieces.slow_at_0, list(range(12)), ahead=3)]
     assert sorted(order) == list(range(12))
     # Piece 0 is slow: 1, 2 and 3 may come before it, and no other.
     assert order.index(0) == 3
 
 
-def test_a_window_and_an_ending_worker_together_go_on(forks: None) -> None:
-    found = in_order(Local(2).run(pieces.killed_at_2, list(range(12)), ahead=1))
-    assert [index for index, _ in found] == list(range(12))
+@for_each(
+    "thread_count, has_torch, method", [(1, False, "fork"), (2, False, "spawn"), (1, True, "spawn")]
+)
+def test_workers_are_forked_from_a_process_without_threads_or_torch(
+    monkeypatch: pytest.MonkeyPatch, thread_count: int, has_torch: bool, method: str
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(threading, "active_count", lambda: thread_count)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    if has_torch:
+        monkeypatch.setitem(sys.modules, "torch", sys)
+    assert local._start_method() == (method if sys.platform == "linux" else "spawn")
 
 
-def test_closing_the_iterator_ends_the_workers(forks: None, tmp_path: Path) -> None:
-    outcomes = Local(3).run(pieces.process_id, list(range(100)))
-    worker = next(outcomes)[1]
-    outcomes.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(worker, 0)
+# Pieces with a share.
 
 
-def test_workers_are_forked_only_from_a_process_that_is_alone(
+@linux
+@pytest.mark.slow
+@pytest.mark.skipif(cores() < 2, reason="needs two cores")
+def test_pieces_that_run_at_once_share_neither_cores_nor_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    expected = "fork" if sys.platform == "linux" else "spawn"
-    assert local._context().get_start_method() == expected
-    monkeypatch.setattr(threading, "active_count", lambda: 2)
-    assert local._context().get_start_method() == "spawn"
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    monkeypatch.setitem(sys.modules, "torch", sys)
-    assert local._context().get_start_method() == "spawn"
+    monkeypatch.setattr(machine, "_gpu_count", lambda: 8)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,2")
+    slots: list[tuple[int, str]] = []
+    outcomes = Local(8).run(
+        pieces.place,
+        list(range(6)),
+        share=Share(1, gpus=1),
+        on_begin=lambda index, slot: slots.append((index, slot)),
+    )
+    places = [place for _, place in in_order(outcomes)]
+    assert {gpu for _, gpu, _, _ in places} == {"5", "2"}
+    overlapping = [
+        (place, other)
+        for number, place in enumerate(places)
+        for other in places[:number]
+        if place[2] < other[3] and other[2] < place[3]
+    ]
+    assert overlapping
+    assert not any(place[0] & other[0] or place[1] == other[1] for place, other in overlapping)
+    assert sorted(index for index, _ in slots) == list(range(6))
+    assert {slot.partition(", ")[2] for _, slot in slots} == {"GPU 5", "GPU 2"}
+
+
+@linux
+@for_each("gpus, visible", [(0, ""), (None, "0,1")])
+def test_a_piece_without_its_own_gpus_sees_none_or_all(
+    monkeypatch: pytest.MonkeyPatch, gpus: int | None, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    ((_, place),) = Local(1).run(pieces.place, [0], share=Share(None, gpus))
+    assert place[:2] == (os.sched_getaffinity(0), visible)
+
+
+@linux
+@for_each("free_bytes", [(500, 500), (900, 300)])
+def test_no_piece_begins_beside_another_without_memory(
+    monkeypatch: pytest.MonkeyPatch, free_bytes: tuple[int, int]
+) -> None:
+    # The second has room for two slots, until others use it.
+    values = iter([(1000, free_bytes[0]), *[(1000, free_bytes[1])] * 99])
+    monkeypatch.setattr(machine, "memory", values.__next__)
+    share = Share(None, memory_bytes=400)
+    places = [place for _, place in Local(4).run(pieces.place, [0, 1], share=share)]
+    assert places[0][3] <= places[1][2]
+
+
+def test_a_share_that_is_too_large_is_refused_before_anything_begins() -> None:
+    with pytest.raises(GraphDoctorError, match="Each piece needs 5000 cores"):
+        list(Local(2).run(pieces.square, [1], share=Share(5000)))
+
+
+# The end.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [None, Share(None)])
+def test_closing_the_iterator_ends_running_pieces(tmp_path: Path, share: Share | None) -> None:
+    markers = [tmp_path / "quick", tmp_path / "long", tmp_path / "other"]
+    outcomes = Local(2).run(pieces.sleep_in_folder, markers, share=share)
+    next(outcomes)
+    until(markers[1].exists)
+    outcomes.close()
+    assert not is_running(int(markers[1].read_text()))
 
 
 _SLEEPERS = """
@@ -134,51 +201,51 @@ from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from tests.executors import pieces
 if __name__ == "__main__":
-    markers = [Path(sys.argv[2]) / "0", Path(sys.argv[2]) / "1"]
-    share = Share(None) if len(sys.argv) > 3 else None
-    list(Local(2).run(getattr(pieces, sys.argv[1]), markers, share=share))
+    markers = [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]
+    share = Share(None) if len(sys.argv) > 2 else None
+    list(Local(2).run(pieces.sleep_in_folder, markers, share=share))
 """
 
 
-def _end_sleepers(tmp_path: Path, number: signal.Signals, work: str, *share: str) -> None:
-    """End a process that works on two pieces, which write ids of processes and sleep: none of these
-    is left."""
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("has_share", [False, True])
+def test_no_worker_outlives_its_parent(
+    tmp_path: Path, number: signal.Signals, has_share: bool
+) -> None:
     program, folder = tmp_path / "sleepers.py", tmp_path / "pieces"
     program.write_text(_SLEEPERS)
     folder.mkdir()
     parent = subprocess.Popen(
-        [sys.executable, program, work, folder, *share],
+        [sys.executable, program, folder, *["share"] * has_share],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         start_new_session=True,
         stderr=subprocess.PIPE,
     )
     markers = [folder / "0", folder / "1"]
-    _until(lambda: all(marker.exists() and marker.read_text() for marker in markers))
-    started = [int(pid) for marker in markers for pid in marker.read_text().split()]
-    assert len(set(started)) == (8 if share else 2)
+    until(lambda: all(marker.exists() for marker in markers))
+    started = [int(marker.read_text()) for marker in markers]
     if number == signal.SIGINT:
         os.killpg(parent.pid, number)  # as a terminal does
     else:
         parent.send_signal(number)
-    _, said = parent.communicate(timeout=30)
-    assert said.count(b"Traceback") == (number == signal.SIGINT)
-    _until(lambda: not any(map(_is_running, started)))
+    _, printed = parent.communicate(timeout=30)
+    assert printed.count(b"Traceback") == (number == signal.SIGINT)
+    until(lambda: not any(map(is_running, started)))
+    if has_share:
+        # They could remove what they had made.
+        assert sorted(folder.iterdir()) == markers
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    _end_sleepers(tmp_path, number, "write_and_sleep")
-
-
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
 
 
-def _until(holds: object) -> None:
+def until(holds: Callable[[], object]) -> None:
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end

@@ -6,12 +6,12 @@ import builtins
 import contextlib
 import os
 import pickle
+import random
 import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.executor import Environment, Failure, Outcome, Share
+from graphdoctor.executors.executor import Environment, Failure, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
 from tests.conftest import RECORDED_LOGS
 from tests.executors import pieces
-from tests.executors.ports import free_port
-from tests.executors.test_local import _is_running, _until
+from tests.executors.test_local import in_order, is_running, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,16 +37,22 @@ _LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for the machine's address in its 
 _OTHER_LOOPBACK = "127.0.0.3"
 
 
+def _free_port() -> int:
+    """Below those that Linux gives out, and those of Ray Client's servers (23000 to 24000)."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with socket.socket() as listening, contextlib.suppress(OSError):
+            listening.bind((_LOOPBACK, port))
+            return port
+
+
 @pytest.fixture(scope="module")
 def client_port() -> int:
-    """A free one, as several workers of pytest may have a cluster each."""
-    return free_port(_LOOPBACK)
+    return _free_port()
 
 
 @pytest.fixture(scope="module")
 def client(cluster: Any, client_port: int) -> str:
-    """Where its clients connect: the cluster doesn't wait until its server listens."""
-
     def listens() -> bool:
         with (
             contextlib.suppress(ConnectionRefusedError),
@@ -56,15 +61,14 @@ def client(cluster: Any, client_port: int) -> str:
             return True
         return False
 
-    _until(listens)
+    until(listens)
     return f"ray://{_LOOPBACK}:{client_port}"
 
 
 @pytest.fixture(scope="module")
 def cluster(client_port: int) -> Iterator[Any]:
     pytest.importorskip("ray")
-    # Cores are claimed by files there. Ray's sockets lie there as well, so its path has to be
-    # short.
+    # Ray's sockets lie there, so its path has to be short.
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # For the nodes, which import what this process imports.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -77,167 +81,88 @@ def cluster(client_port: int) -> Iterator[Any]:
             "num_gpus": 1,
             "node_ip_address": _LOOPBACK,
             "include_dashboard": False,
+            "ray_client_server_port": client_port,
         }
-        cluster = Cluster(
-            initialize_head=True, head_node_args=node | {"ray_client_server_port": client_port}
-        )
+        cluster = Cluster(initialize_head=True, head_node_args=node)
         try:
             yield cluster
         finally:
             cluster.shutdown()
 
 
-@pytest.fixture
-def mortal_node(cluster: Any) -> Iterator[Any]:
-    """A second node with a GPU, for a test that kills it."""
+@pytest.mark.nightly
+def test_a_killed_node_changes_nothing_of_the_answer(
+    cluster: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     node = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
     cluster.wait_for_nodes()
-    yield node
+    outcomes, own_print = [], builtins.print
+    for outcome in OnRay(cluster.address).run(pieces.slow_square, list(range(12))):
+        outcomes.append(outcome)
+        if len(outcomes) == 3:
+            cluster.remove_node(node, allow_graceful=False)
+    alone = in_order(Local(1).run(pieces.slow_square, list(range(12))))
+    assert pickle.dumps(in_order(outcomes)) == pickle.dumps(alone)
+    assert capfd.readouterr().out == ""
+    # Ray would replace it, and torch break graphs elsewhere for it.
+    assert builtins.print is own_print
     # Ray tells whoever is connected when it finds the node dead, on their stderr.
     cluster.wait_for_nodes(timeout=120)
 
 
-def in_order(outcomes: Any) -> list[Outcome]:
-    return sorted(outcomes, key=lambda outcome: outcome[0])
-
-
-@pytest.mark.nightly
-def test_a_killed_node_changes_nothing_of_the_answer(
-    cluster: Any, mortal_node: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found, own_print = [], builtins.print
-    for outcome in OnRay(cluster.address).run(pieces.slow_square, list(range(12))):
-        found.append(outcome)
-        if len(found) == 3:
-            cluster.remove_node(mortal_node, allow_graceful=False)
-    alone = in_order(Local(1).run(pieces.slow_square, list(range(12))))
-    assert pickle.dumps(in_order(found)) == pickle.dumps(alone)
-    assert capfd.readouterr().out == ""
-    # Ray would replace it, and torch break graphs elsewhere for it.
-    assert builtins.print is own_print
-
-
 @pytest.mark.nightly
 def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
-    found = in_order(OnRay(cluster.address).run(pieces.killed_at_2, list(range(4))))
-    assert [isinstance(each, Failure) for _, each in found] == [False, False, True, False]
-    failure = found[2][1]
-    assert failure.kind == "lost"
-    assert failure.reason.startswith("Ray gave it up: ")
-    found = in_order(OnRay(cluster.address).run(pieces.fail_at_3, list(range(8))))
-    assert found[3][1].reason == "KeyError: 'three'"
-    assert [index for index, each in found if not isinstance(each, Failure)] == [0, 1, 2, 7]
+    outcomes = dict(OnRay(cluster.address).run(pieces.killed_at_2, list(range(4))))
+    assert [outcomes[index] for index in (0, 1, 3)] == [0, 1, 3]
+    assert outcomes[2].kind == "lost"
+    assert outcomes[2].reason.startswith("Ray gave it up: ")
+    outcomes = dict(OnRay(cluster.address).run(pieces.fail_at_3, list(range(8))))
+    assert outcomes[3].reason == "KeyError: 'three'"
+    assert [index for index in outcomes if not isinstance(outcomes[index], Failure)] == [0, 1, 2, 7]
 
 
 @pytest.mark.nightly
 def test_ray_client_gives_the_same_answer(cluster: Any, client: str) -> None:
-    found = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5)), ahead=2))
-    assert found == in_order(Local(1).run(pieces.square, list(range(5))))
+    outcomes = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5)), ahead=2))
+    assert outcomes == in_order(Local(1).run(pieces.square, list(range(5))))
 
 
 @pytest.mark.nightly
-def test_ray_client_s_server_is_started_again_where_it_died(
+def test_a_connection_that_ray_client_aborts_is_tried_again(
     cluster: Any, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
 
-    tried: list[str] = []
+    addresses: list[str] = []
     connect = ray.init
 
     def init(address: str, **options: Any) -> Any:
-        tried.append(address)
-        if len(tried) == 1:
-            raise ConnectionAbortedError(
-                "Initialization failure from server:\nStarting Ray client server failed."
-            )
+        addresses.append(address)
+        if len(addresses) == 1:
+            raise ConnectionAbortedError("Starting Ray client server failed.")
         return connect(address, **options)
 
     monkeypatch.setattr(on_ray, "_PAUSE_S", 0.0)
     monkeypatch.setattr(ray, "init", init)
-    ((_, done),) = OnRay(client).run(pieces.square, [3])
-    assert done == 9
-    assert tried[:2] == [client] * 2
-
-    def refuse(address: str, **_: Any) -> Any:
-        tried.append(address)
-        raise ConnectionAbortedError("Failed to create runtime_env for Ray client server")
-
-    tried.clear()
-    monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(GraphDoctorError, match="Failed to create runtime_env"):
-        list(OnRay(client).run(pieces.square, [3]))
-    assert tried == [client]
+    assert list(OnRay(client).run(pieces.square, [3])) == [(0, 9)]
+    assert addresses == [client] * 2
 
 
 @pytest.mark.nightly
-def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(
-    cluster: Any, client: str, mortal_node: Any
-) -> None:
-    places: dict[int, str | None] = {}
-    found: list[Outcome] = []
-    # Ray Client's end is on the first node; without it, this process may use the node that is
-    # killed.
-    outcomes = OnRay(client).run(
-        pieces.place,
-        list(range(12)),
-        share=Share(1, gpus=1, memory_bytes=2**27),
-        on_begin=places.__setitem__,
-    )
-    for outcome in outcomes:
-        assert outcome[0] in places
-        found.append(outcome)
-        if len(found) == 5:
-            cluster.remove_node(mortal_node, allow_graceful=False)
-    assert [index for index, _ in in_order(found)] == list(range(12))
-    nodes = {index: (place or _LOOPBACK).partition(", ")[0] for index, place in places.items()}
-    assert set(nodes.values()) == {_LOOPBACK, _OTHER_LOOPBACK}
-    for one, other in combinations(found, 2):
-        (held, gpu, begun, ended), (other_held, other_gpu, other_begun, other_ended) = (
-            one[1],
-            other[1],
-        )
-        assert len(held) == len(other_held) == 1
-        assert gpu == other_gpu == "0"
-        if begun < other_ended and other_begun < ended:
-            assert nodes[one[0]] != nodes[other[0]]
-            assert not held & other_held
+def test_a_piece_has_its_gpu_or_sees_none(cluster: Any) -> None:
+    for share, visible in ((Share(1, gpus=1, memory_bytes=2**27), "0"), (Share(1), "")):
+        outcomes = dict(OnRay(cluster.address).run(pieces.place, [0, 1], share=share))
+        assert [outcomes[index][1] for index in (0, 1)] == [visible] * 2
+        first, second = sorted(outcomes.values(), key=lambda place: place[2])
+        assert first[3] <= second[2]
 
 
 @pytest.mark.nightly
-def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -> None:
-    on_ray, share = OnRay(cluster.address), Share(1)
-    begun: list[int] = []
-    found = in_order(
-        on_ray.run(
-            pieces.killed_at_2,
-            [0, 2],
-            share=share,
-            attempts=1,
-            on_begin=lambda index, _: begun.append(index),
-        )
-    )
-    assert found == in_order(Local(1).run(pieces.killed_at_2, [0, 2], share=share, attempts=1))
-    assert sorted(begun) == [0, 1]
-    ((_, done),) = on_ray.run(pieces.leave_running, [tmp_path / "left"], share=share)
-    assert not any(map(_is_running, done))
-    outcomes = on_ray.run(
-        pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)], share=share
-    )
-    next(outcomes)
-    _until((tmp_path / "1").exists)
-    outcomes.close()
-    _until(lambda: not _is_running(int((tmp_path / "1").read_text())))
-
-
-@pytest.mark.nightly
-def test_a_share_that_no_node_has_is_one_sentence(cluster: Any) -> None:
-    words = "Each piece needs 1 core, 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster has that."
+def test_a_share_that_no_node_has_is_refused(cluster: Any) -> None:
+    words = "needs 1 core and 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster"
+    share = Share(1, gpus=3, memory_bytes=2**50)
     with pytest.raises(GraphDoctorError, match=words):
-        list(
-            OnRay(cluster.address).run(
-                pieces.square, [1], share=Share(1, gpus=3, memory_bytes=2**50)
-            )
-        )
+        list(OnRay(cluster.address).run(pieces.square, [1], share=share))
 
 
 @pytest.mark.nightly
@@ -246,40 +171,43 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "__init__.py").write_text("NAME = 'shipped'\n")
     environment = Environment(
-        working_dir=tmp_path, env_vars={"SURVEYED": "yes"}, py_modules=(tmp_path / "library",)
+        working_dir=str(tmp_path),
+        env_vars={"SURVEYED": "yes"},
+        py_modules=(str(tmp_path / "library"),),
     )
-    for share in (None, Share(1)):
-        ((_, done),) = OnRay(cluster.address, runtime_env=environment).run(
-            pieces.surroundings, [0], share=share
-        )
-        folder, text, variable, name = done
-        assert folder not in {str(tmp_path), str(Path.cwd())}
-        assert (text, variable, name) == ("copied", "yes", "shipped")
+    executor = OnRay(cluster.address, runtime_env=environment)
+    ((_, (folder, *others)),) = executor.run(pieces.surroundings, [0])
+    assert folder not in {str(tmp_path), str(Path.cwd())}
+    assert others == ["copied", "yes", "shipped"]
 
 
-@pytest.mark.parametrize("version", [None, "0.0.1"])
+@pytest.mark.nightly
+def test_a_folder_that_does_not_exist_is_refused(cluster: Any, tmp_path: Path) -> None:
+    environment = Environment(working_dir=str(tmp_path / "missing"))
+    with pytest.raises(GraphDoctorError, match=r"Can.t use the Ray cluster at .*missing"):
+        list(OnRay(cluster.address, runtime_env=environment).run(pieces.square, [0]))
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(None, "isn't installed"), ("0.0.1", "is 0.0.1, not ")]
+)
 @pytest.mark.nightly
 def test_a_node_with_another_version_is_refused(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None, words: str
 ) -> None:
-    def answer() -> Any:
-        return lambda *_: (version, b"")
-
-    monkeypatch.setattr(on_ray, "_remote_work", answer)
-    words = "isn't installed" if version is None else "is 0.0.1, not "
+    monkeypatch.setattr(on_ray, "_remote_work", lambda: lambda *_: (version, b""))
     with pytest.raises(GraphDoctorError, match=words):
         list(OnRay(cluster.address).run(pieces.square, [1]))
 
 
 @pytest.mark.nightly
-def test_closing_the_iterator_ends_what_runs(cluster: Any, tmp_path: Path) -> None:
-    outcomes = OnRay(cluster.address).run(
-        pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)]
-    )
+def test_closing_the_iterator_ends_running_pieces(cluster: Any, tmp_path: Path) -> None:
+    markers = [tmp_path / "quick", tmp_path / "long"]
+    outcomes = OnRay(cluster.address).run(pieces.sleep_in_folder, markers)
     next(outcomes)
-    _until((tmp_path / "1").exists)
+    until(markers[1].exists)
     outcomes.close()
-    _until(lambda: not _is_running(int((tmp_path / "1").read_text())))
+    until(lambda: not is_running(int(markers[1].read_text())))
 
 
 def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +215,8 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
 
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    found = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))
-    assert os.getpid() not in {result for _, result in found}
+    outcomes = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))
+    assert os.getpid() not in {result for _, result in outcomes}
     assert not ray.is_initialized()
 
 
@@ -301,7 +229,7 @@ def test_a_report_from_a_cluster_is_that_of_one_process(
     (tmp_path / "job").mkdir()
     for rank in range(4):
         shutil.copy(log, tmp_path / "job" / f"dedicated_log_torch_trace_rank_{rank}_abc.log")
-    there = os.environ | {"RAY_ADDRESS": cluster.address}
-    found = run_cli("report", "job", "--format", form, "--on", "ray", env=there)
+    environment = os.environ | {"RAY_ADDRESS": cluster.address}
+    report = run_cli("report", "job", "--format", form, "--on", "ray", env=environment)
     alone = run_cli("report", "job", "--format", form, "--jobs", "1")
-    assert (found.returncode, found.stdout, found.stderr) == (0, alone.stdout, "")
+    assert (report.returncode, report.stdout, report.stderr) == (0, alone.stdout, "")

@@ -12,16 +12,9 @@ from typing import get_args
 from syrupy.assertion import SnapshotAssertion
 
 import graphdoctor.probe
-from graphdoctor.facts.hints import (
-    COMMAND_LINE,
-    CONFIGURATION,
-    PYTHON,
-    HintCode,
-    during,
-    worded_exit,
-    words,
-)
-from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.run import HintCode, ProbeExit
+from graphdoctor.views.exit_words import COMMAND_LINE, CONFIGURATION, PYTHON, worded_exit, words
+from graphdoctor.wording import during
 from tests.each import for_each
 
 PROBE = Path(graphdoctor.probe.__file__).parent

@@ -27,7 +27,7 @@ from graphdoctor.commands.settings import Settings
 from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
-from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
+from graphdoctor.studies.survey.table import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
 from tests.each import for_each
 from tests.project.documentation import (

@@ -29,8 +29,8 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
-from graphdoctor.trace.folder import ranks_at
-from graphdoctor.trace.guards.sets import parse_tree
+from graphdoctor.trace.folder import open_folder
+from graphdoctor.trace.guards.trees import parse_tree
 from graphdoctor.trace.printed_graph import parse_graph
 from tests.conftest import RECORDED_LOGS
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
@@ -244,6 +244,6 @@ def test_ranks_are_read_one_by_one(tmp_path: Path) -> None:
             (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(
                 original.read_bytes()
             )
-        return lambda: job_report(folder, ranks_at(folder), ALONE)
+        return lambda: job_report(folder, open_folder(folder).ranks, ALONE)
 
     assert growth(work, 8) <= MOST

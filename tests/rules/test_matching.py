@@ -21,9 +21,9 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import Origin
+from graphdoctor.rules.calls import DisabledFunction
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.gd106_disabled_function import DisabledFunction
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
 from tests.factories import FILE, context, entry, record

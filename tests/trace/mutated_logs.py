@@ -26,7 +26,6 @@ from graphdoctor.views.terminal import write_view
 from tests.recorded import log_content
 
 NAMES = (
-    "2.6.0/refused.bare",
     "2.13.0/refused.bare",
     "2.13.0/exported.bare",
     "2.13.0/lowered.bare",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.inductor_runtime import (
+from graphdoctor.trace.inductor import (
     bypass_kind,
     cache_bypasses,
     cache_use,

@@ -15,7 +15,7 @@ from graphdoctor.trace.causes import (
     with_carried,
     with_previous,
 )
-from graphdoctor.trace.guards.state import read_state, short_dtype, state_changes, state_words
+from graphdoctor.trace.guards.forms import read_state, short_dtype, state_changes, state_words
 from tests.each import for_each
 
 

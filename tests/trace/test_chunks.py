@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 from graphdoctor.executors.executor import Failure
 from graphdoctor.executors.local import Local
 from graphdoctor.facts.recording import Environment
-from graphdoctor.trace import chunks
-from graphdoctor.trace.chunks import read_chunk, records_of
-from graphdoctor.trace.grammar import LogDamage, Record
-from graphdoctor.trace.sections import Wanted
-from graphdoctor.trace.storage.log_file import local_log
+from graphdoctor.trace import grammar
+from graphdoctor.trace.grammar import LogDamage, Record, read_chunk, records_of
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.reader import _collectors
+from graphdoctor.trace.sections import Section, Wanted
+from graphdoctor.trace.storage.places import local_log
 from tests.conftest import RECORDED_LOGS
 
 LOGS = sorted(RECORDED_LOGS.glob("*/*/**/*.log"))
-KINDS = Wanted(guards=True, picture=True, marks=True).first_section(Environment()).kinds
+KINDS = Section(
+    Intake(Environment()), tuple(_collectors(Wanted(guards=True, picture=True, marks=True)))
+).kinds
 
 
 class Here:
@@ -49,7 +52,7 @@ def facts(found: tuple[list[Record], LogDamage]) -> Any:
     """What can be compared: metrics without what is left out, and order too."""
     records, damage = found
     for record in records:
-        chunks._leave_out_dumps(record)
+        grammar._leave_out_dumps(record)
     return (
         records,
         {name.name: getattr(damage, name.name) for name in fields(damage)},
@@ -59,7 +62,7 @@ def facts(found: tuple[list[Record], LogDamage]) -> Any:
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: "/".join(log.parts[-4:-1]))
@@ -68,7 +71,7 @@ def test_a_real_log_gives_the_same_in_parts(
 ) -> None:
     whole = facts(read(log, Local(1)))
     for size in (500, 7_001):
-        monkeypatch.setattr(chunks, "_CHUNK_BYTES", size)
+        monkeypatch.setattr(grammar, "_CHUNK_BYTES", size)
         assert facts(read(log, Here())) == whole
 
 
@@ -122,8 +125,8 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
     path.write_bytes(content[: len(content) - lost] if lost < len(content) else content)
     whole = facts(read(path, Local(1)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "_LEAST_BYTES", 0)
-        patch.setattr(chunks, "_CHUNK_BYTES", size)
+        patch.setattr(grammar, "_LEAST_BYTES", 0)
+        patch.setattr(grammar, "_CHUNK_BYTES", size)
         assert facts(read(path, Here())) == whole
 
 
@@ -140,7 +143,7 @@ def test_a_log_that_is_small_or_compressed_is_not_cut(
 
     log = LOGS[0]
     assert read(log, Unused())[1].records > 0
-    monkeypatch.setattr(chunks, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
     packed = tmp_path / "dedicated_log_torch_trace_a.log"
     packed.write_bytes(gzip.compress(log.read_bytes()))
     assert read(packed, Unused())[1].records > 0
@@ -149,7 +152,7 @@ def test_a_log_that_is_small_or_compressed_is_not_cut(
 def test_a_part_that_a_process_could_not_read_is_read_here(
     cut: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(grammar, "_CHUNK_BYTES", 20_000)
 
     class Failing(Here):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
@@ -164,7 +167,7 @@ def test_a_part_that_a_process_could_not_read_is_read_here(
 def test_settings_of_torch_stay_in_the_process_that_read_them(
     cut: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(grammar, "_CHUNK_BYTES", 20_000)
     log = (
         RECORDED_LOGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.trace.ddp_splits import SeenSplit, split_of
+from graphdoctor.trace.assemble import split_of
+from graphdoctor.trace.intake import SeenSplit
 
 WHOLE = """class GraphModule(torch.nn.Module):
     def forward(self, L_self_modules_first_parameters_weight_: "f32[8, 4]", L_x_: "f32[s0, 4]", L_self_b_: "f32[8]"):

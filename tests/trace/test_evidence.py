@@ -18,7 +18,7 @@ from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.guards.sets import GuardTrees
+from graphdoctor.trace.guards.trees import GuardTrees
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.marks import Marks
 from graphdoctor.trace.merge import Part, joined_evidence

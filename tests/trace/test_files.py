@@ -11,9 +11,9 @@ import pytest
 
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.recording import Environment
-from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.picture import Files
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, run_command
 from tests.recorded import log_content

@@ -13,10 +13,10 @@ import pytest
 from graphdoctor.commands.named import place_named, place_or_target
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.logs import find_logs
-from graphdoctor.trace.processes import find_processes
+from graphdoctor.trace.logs import find_logs, find_processes
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import Url, location_of
+from graphdoctor.trace.storage.places import location_of
+from graphdoctor.trace.storage.remote import Url
 from tests.trace.test_merge import PID, log_of
 
 
@@ -161,8 +161,7 @@ def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
         "it is neither a torch trace log nor a JSON document that graphdoctor wrote."
     )
     assert hint == (
-        "Its records have something before each line, such as '2026-01-01T00:00:00Z stdout F ': remove that from all "
-        "lines."
+        "Each line of its records begins with other text, such as '2026-01-01T00:00:00Z stdout F ': remove that."
     )
 
 

@@ -10,9 +10,8 @@ from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.trace.logs import find_logs
+from graphdoctor.trace.logs import find_logs, find_processes, name_processes
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
-from graphdoctor.trace.processes import find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
-from graphdoctor.facts.recording import Environment
+from graphdoctor.trace.events import WatchedCalls, call_watch
 from graphdoctor.trace.gaps import watch_gaps
-from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.watched import call_watch
 from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 
@@ -51,12 +49,12 @@ def called(calls: int, last_compile: int | None = 1, **changes: Any) -> Record:
     return {**made, "is_deferred": False, "is_end": True, **changes}
 
 
-def process(*functions: tuple[Record, list[Record]]) -> Intake:
-    intake = Intake(Environment())
+def process(*functions: tuple[Record, list[Record]]) -> dict[int, WatchedCalls]:
+    seen: dict[int, WatchedCalls] = {}
     for number, (counts, calls) in enumerate(functions):
-        intake.called[number] = {**counts, "function": number}
-        intake.watched_calls += [{**one, "function": number} for one in calls]
-    return intake
+        watched = [{**one, "function": number} for one in calls]
+        seen[number] = WatchedCalls({**counts, "function": number}, watched)
+    return seen
 
 
 def watch_of(*functions: tuple[Record, list[Record]]) -> CallWatch:
@@ -142,7 +140,7 @@ def test_the_first_process_with_functions_speaks_for_the_program() -> None:
         (name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)])))
         for name in ("rank0", "rank1")
     ]
-    watch = call_watch([(None, Intake(Environment())), *ranks])
+    watch = call_watch([(None, {}), *ranks])
     assert watch is not None
     assert [found.process for found in watch.functions] == ["rank0", "rank1"]
     assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (
@@ -150,7 +148,7 @@ def test_the_first_process_with_functions_speaks_for_the_program() -> None:
         100.0,
         10,
     )
-    assert call_watch([(None, Intake(Environment()))]) is None
+    assert call_watch([(None, {})]) is None
 
 
 def test_the_words_for_it() -> None:

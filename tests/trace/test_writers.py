@@ -7,10 +7,9 @@ from itertools import chain, zip_longest
 
 import pytest
 
-from graphdoctor.trace.logs import find_logs
-from graphdoctor.trace.processes import find_processes
+from graphdoctor.trace.logs import find_logs, find_processes
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import local_log
+from graphdoctor.trace.storage.places import local_log
 from tests.conftest import RECORDED_LOGS
 from tests.trace.test_merge import PID, log_of
 

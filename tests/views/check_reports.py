@@ -15,7 +15,8 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.gate.baseline import entries_of
 from tests.factories import (
     LOOP,
@@ -100,7 +101,7 @@ def finding(**changes: Any) -> Finding:
 def placed(file: str, **changes: Any) -> Finding:
     """A finding of a file."""
     values: dict[str, Any] = {"line": 3, "function": "f"} | changes
-    return finding(location=Location(file=file, **values), user_stack=(), fixes=())
+    return finding(location=StackEntry(file=file, **values), user_stack=(), fixes=())
 
 
 def target(name: str = "train", **changes: Any) -> TargetCheck:
@@ -199,14 +200,14 @@ def _refuted(verdict: str) -> Fix:
 
 def _at(**changes: Any) -> Finding:
     return finding(
-        location=Location(
+        location=StackEntry(
             **{"file": "m.py", "line": 4, "column": 9, "function": "f", "indent": 4} | changes
         )
     )
 
 
 _TORCH = entry(2, file="/venv/torch/nn/module.py", origin="torch", package="torch")
-_RELATED = Location(file="train.py", line=7, function="main", note="called here in call 2")
+_RELATED = StackEntry(file="train.py", line=7, function="main", note="called here in call 2")
 _PATHS = (
     "src/a b.py", "src\\nets\\net.py", "nets\\größe, a.py", "模型/größe#1?.py", "C:\\my nets\\net.py", "a:b.py",
     "\\\\server\\nets\\net.py", "/elsewhere/net.py", "/project/net.py", "<frozen os>",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.diagnosis import Location
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views.annotations import annotations_of
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
@@ -73,7 +73,7 @@ def test_one_finding_of_two_targets_is_one_annotation():
 
 def test_the_worst_come_first_and_github_says_how_many_it_hides():
     many = [
-        finding(fingerprint=f"w{n}", location=Location(file="m.py", line=n, function="f"))
+        finding(fingerprint=f"w{n}", location=StackEntry(file="m.py", line=n, function="f"))
         for n in range(1, 13)
     ]
     many += [

@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +15,14 @@ from hypothesis import strategies as st
 
 from graphdoctor.api.report import Report
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.following import (
-    BreakSeen,
-    LogBegun,
-    LogStartedOver,
-    RecompileSeen,
-    Seen,
-    Writer,
-)
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import ProfileResult
-from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.bundle import issue_text
 from graphdoctor.studies.bundle.script import Script
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import KINDS
 from graphdoctor.views.printable import printable, printable_lines
-from graphdoctor.views.progress import seen_text
+from graphdoctor.wording import without_middle
 from tests.each import for_each
 from tests.views.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.views.html.test_page_safety import decoded
@@ -183,24 +172,6 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
     for text in (str(report), repr(report)):
         assert "�" in text
         assert not FORBIDDEN & set(text)
-
-
-@for_each("evil", [EVIL, LONG])
-@for_each(
-    "seen",
-    [
-        LogBegun,
-        lambda evil: LogStartedOver(evil, "gone"),
-        lambda evil: BreakSeen(Writer(evil, None), evil, evil, 1, evil, is_skip=False),
-        lambda evil: RecompileSeen(
-            Writer(evil, 0), evil, evil, None, evil, evil, evil, is_over_limit=False
-        ),
-    ],
-)
-def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil: str) -> None:
-    text = seen_text(seen(evil), root=Path("/project"))
-    assert not {*FORBIDDEN, "\n"} & set(text)
-    assert len(text) < 1_000
 
 
 @for_each("variant", range(4))

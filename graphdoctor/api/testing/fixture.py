@@ -23,8 +23,8 @@ from graphdoctor.api.testing.recordings import (
     runner_frames,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import PYTHON, words
 from graphdoctor.rules.gate import expectations
+from graphdoctor.views.exit_words import PYTHON, words
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import nearest
+from graphdoctor.wording import nearest
 
 _LIMITS = ("max_breaks", "max_recompiles", "min_coverage")
 _NAMES = (*_LIMITS, "own_code", "config")

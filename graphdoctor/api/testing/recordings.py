@@ -27,13 +27,13 @@ from graphdoctor.api.report import Report
 from graphdoctor.api.testing.marker import check_share
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate import expectations
 from graphdoctor.rules.gate.expectations import Broken
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.terminal import write_parts
 from graphdoctor.views.terminal_lines import clean, write
 from graphdoctor.views.words import clusters
+from graphdoctor.wording import counted
 
 P = ParamSpec("P")
 R = TypeVar("R")

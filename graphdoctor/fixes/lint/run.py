@@ -29,7 +29,6 @@ from graphdoctor.facts.recording import (
     SourceContext,
 )
 from graphdoctor.facts.stack import StackEntry, parsed, relative
-from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
 from graphdoctor.fixes.lint.regions import Regions, regions
 from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
@@ -45,8 +44,9 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
-from graphdoctor.rules.gd205_module_number import module_number_fixes
+from graphdoctor.rules.numbers import module_number_fixes
 from graphdoctor.trials.launch.discover import project_folders
+from graphdoctor.wording import counted
 
 _MAX_STATEMENT_LINES = 12
 _LOSING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)

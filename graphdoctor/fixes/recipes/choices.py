@@ -12,7 +12,6 @@ from itertools import zip_longest
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.facts.wording import listed
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.branches import (
     RETURNED,
@@ -61,6 +60,7 @@ from graphdoctor.fixes.source.tree import (
     need,
     walk,
 )
+from graphdoctor.wording import listed
 
 _WITHOUT_WORDS = (
     cst.Assign,

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...facts.hints import HintCode, HintValue
+from ...facts.run import HintCode, HintValue
 
 _MAX_MESSAGE = 20_000
 _IMPORTS = ("<frozen importlib", importlib.__file__)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...facts.hints import near_names
 from ...facts.recording import Environment, GapKind
+from ...wording import near_names
 from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config, float32_precision

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, Replay, ResultKind
-from ...facts.wording import shortened
+from ...wording import shortened
 from ..record.errors import TargetError, text_of, type_name
 from ..record.files import is_user_file
 from ..record.streams import kept_texts

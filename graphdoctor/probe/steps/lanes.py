@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...facts.wording import listed
+from ...wording import listed
 from ..measure.compile_watch import CompileWatch, TimedCompile
 from ..measure.coverage import (
     BACKWARD_RANGE,

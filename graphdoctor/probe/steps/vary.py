@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from ...facts.variations import TriedOutcome, TriedValue
-from ...facts.wording import shortened
+from ...wording import shortened
 from ..measure.compile_watch import Compiled, watched_compiles
 from ..record.errors import text_of
 from ..replay.leaves import leaves_of

@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 
 import torch
 
-from ...facts.hints import HintValue, near_names
+from ...facts.run import HintValue
+from ...wording import near_names
 from ..record.describe import DTYPES
 from ..record.errors import RequestError, first_line
 from ..torch_private import torch_api, torch_config

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ...facts.wording import counted
+from ...wording import counted
 from ..events import EventFile
 from .targets import Call, plain_function
 

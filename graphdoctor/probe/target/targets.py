@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ...facts.hints import did_you_mean, near_names
+from ...wording import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
 from ..wire import (

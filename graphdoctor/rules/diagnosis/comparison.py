@@ -17,8 +17,8 @@ from graphdoctor.facts.check import (
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import CompileCall
-from graphdoctor.facts.wording import counted, partial_text
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.wording import counted
 
 _Pairs = list[tuple[Finding, Finding]]
 
@@ -353,3 +353,12 @@ def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         for message in dict.fromkeys(lacks[side]):
             if message not in lacks[other]:
                 yield _one_sided("gap", side, message, f"{side.capitalize()} only: {message}")
+
+
+def partial_text(diagnosis: Diagnosis) -> str:
+    """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
+    if diagnosis.recording.exit.message:
+        return diagnosis.recording.exit.message
+    # Where a log ends early, the run itself may have gone on.
+    is_log = diagnosis.recording.exit.status is None and diagnosis.recording.gap("log_cut")
+    return "the log ends early" if is_log else "the run ended early"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative
@@ -105,15 +105,10 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
     )
 
 
-def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> StackEntry:
     """A stack entry as a finding's location."""
-    known = {name: value for name, value in vars(entry).items() if name != "qualname"}
-    known |= {
-        "file": relative(entry.file, root),
-        "function": entry.qualname or entry.function,
-        "note": note,
-    }
-    return Location(**known)
+    file, function = relative(entry.file, root), entry.qualname or entry.function
+    return entry.replace(file=file, function=function, qualname=None, note=note)
 
 
 def _placed(fix: Fix, recording: Recording, root: Path) -> Fix:

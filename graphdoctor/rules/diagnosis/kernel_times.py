@@ -15,8 +15,8 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import CodeLine
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import bytes_text, counted, percent
 from graphdoctor.rules.diagnosis.rule import Matches, RuleMatch
+from graphdoctor.wording import bytes_text, counted, percent
 
 CLEAR = 0.05
 """A share of the call that's worth a finding: less than that can't be told from noise once it is

@@ -17,7 +17,7 @@ from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.facts.wording import names, quoted, without_middle
+from graphdoctor.wording import names, quoted, without_middle
 
 _STATE_KINDS = frozenset(
     {

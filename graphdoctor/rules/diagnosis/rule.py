@@ -1,7 +1,7 @@
 """What a rule is: documentation, a match, a message, fixes.
 
-Each rule has its own file in ``rules``. The docstring of its class is the page that ``graphdoctor
-rule CODE`` prints; ``tests/rules/test_documentation.py`` says which sections it has.
+The docstring of a rule's class is the page that ``graphdoctor rule CODE`` prints;
+``tests/rules/test_documentation.py`` says which sections it has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graphdoctor.facts.recording import (
     TorchMechanism,
 )
 from graphdoctor.facts.stack import StackEntry, parsed
-from graphdoctor.facts.wording import times
+from graphdoctor.wording import times
 
 if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
@@ -49,7 +49,6 @@ _GUIDES = {
 }
 CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
-_RULE_FILE = re.compile(r"\.(gd\d+)_(\w+)$")
 _MAX_LENGTH = 60
 _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
@@ -264,24 +263,19 @@ class BreakSite:
 
 
 class Page(ABC):
-    """The documentation of one code: the docstring of the class. A rule has its code and its name
-    from its file.
-    """
+    """The documentation of one code: the docstring of the class."""
 
     code: ClassVar[str]
     """The code, such as ``GD101``."""
     name: ClassVar[str]
-    """The name in kebab case, such as ``print-or-log``."""
+    """The class's name in kebab case, such as ``print-or-log``."""
     severity: ClassVar[Severity]
     """How bad it is. A break that torch can't resume after is always an ``error``."""
 
-    def __init_subclass__(
-        cls, *, code: str = "", name: str = "", severity: Severity = "warning"
-    ) -> None:
+    def __init_subclass__(cls, *, code: str = "", severity: Severity = "warning") -> None:
         super().__init_subclass__()
-        if of_file := _RULE_FILE.search(cls.__module__):
-            code, name = of_file[1].upper(), of_file[2].replace("_", "-")
-        cls.code, cls.name, cls.severity = code, name, severity
+        cls.code, cls.severity = code, severity
+        cls.name = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
 
     @classmethod
     def documentation(cls) -> str:
@@ -358,7 +352,7 @@ class BreakRule(Rule):
             or (self.topic is not None and site.records[0].topic == self.topic)
         )
 
-    def is_consequence(self, site: BreakSite) -> bool:  # noqa: ARG002 - for rules that ask it
+    def is_consequence(self, site: BreakSite) -> bool:
         """Whether another break causes it."""
         return False
 
@@ -555,7 +549,7 @@ class RecompileRule(Rule):
         """A clause: what changed, with its values."""
         return group.changed
 
-    def fixes(self, group: RecompileGroup) -> Fixes:  # noqa: ARG002 - most rules look at it
+    def fixes(self, group: RecompileGroup) -> Fixes:
         """Suggestions for this value."""
         return self.remedies
 

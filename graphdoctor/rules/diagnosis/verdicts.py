@@ -10,7 +10,7 @@ from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, Verdict
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
-from graphdoctor.facts.wording import counted
+from graphdoctor.wording import counted
 
 _ORDER: tuple[Verdict, ...] = (
     *(

@@ -20,10 +20,10 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CompileSwitch, GapKind
 from graphdoctor.facts.spec import FailOn
-from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import EFFECTS, Baseline, release, run_of
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
+from graphdoctor.wording import counted, switch_text
 
 _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.gate.check import compile_switch, missing_records
+from graphdoctor.wording import counted, switch_text
 
 
 @dataclass(frozen=True)

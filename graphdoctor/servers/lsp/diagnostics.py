@@ -18,7 +18,6 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted, duration, percent
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.rules.catalog import PAGES
@@ -29,6 +28,7 @@ from graphdoctor.views import words
 from graphdoctor.views.html.lines import LineState
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.wording import counted, duration, percent
 
 SOURCE = "graphdoctor"
 _SEVERITIES: dict[Severity, types.DiagnosticSeverity] = {

@@ -22,13 +22,13 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import ProfiledLine, ProfileReport
 from graphdoctor.facts.reading import read_json
-from graphdoctor.facts.wording import about_time
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.probe.wire import BENCH_FILE, PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.trials.launch.store import Store, made_at
 from graphdoctor.views.html.lines import AnnotatedFile, LineState, annotate
+from graphdoctor.views.words import about_time
 
 _MOST = 20
 """Recordings that are looked at, the newest first."""
@@ -137,7 +137,7 @@ class Known:
         self._runs = tuple(newest.values())
 
     def _run(self, folder: Path) -> Run | None:
-        from graphdoctor.trace.files import read_files
+        from graphdoctor.trace.picture import read_files
 
         try:
             diagnosis = diagnose_recording(folder, root=self.home.root).diagnosis

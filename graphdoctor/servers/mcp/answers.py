@@ -21,12 +21,12 @@ from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.wording import without_middle
 from graphdoctor.fixes.proposals import edit_request
 from graphdoctor.studies.documents import JOB
 from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.words import worth_trying
+from graphdoctor.wording import without_middle
 
 _RESULTS: dict[type[Document], Callable[[Any], object]] = {
     Diagnosis: Result,

@@ -17,13 +17,13 @@ from typing import Literal
 from graphdoctor.facts.bench import StageResult, Stages
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import join_texts
 from graphdoctor.studies.bench.stages import Subject
 from graphdoctor.studies.bench.switches import INDUCTOR
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.judge import clause
 from graphdoctor.trials.launch.script import Script, run_script
 from graphdoctor.trials.program import MinifierPlan, RunChange
+from graphdoctor.wording import join_texts
 
 _LAUNCHER = "minifier_launcher.py"
 _REPRODUCER = "repro.py"

@@ -17,12 +17,11 @@ from typing import Final
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
+from graphdoctor.rules.caches import CacheBypassed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, diagnosis_of
-from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
-from graphdoctor.rules.gd401_repeated_blocks_in_one_graph import RepeatedBlocksInGraph
-from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
-from graphdoctor.rules.gd503_library_calls import LibraryCalls
-from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
+from graphdoctor.rules.graphs import RepeatedBlocksInOneGraph
+from graphdoctor.rules.guards import GuardOverhead
+from graphdoctor.rules.kernels import LibraryCalls, SlowerKernels
 from graphdoctor.trials.judge import Reference, Verdict, clause
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program
@@ -33,7 +32,7 @@ MOST: Final = 5
 _MIN_SHARE = 0.01
 """Of a call; nobody can see less."""
 
-_ABOUT_STARTS: Final = frozenset({RepeatedBlocksInGraph.code, CacheBypassed.code})
+_ABOUT_STARTS: Final = frozenset({RepeatedBlocksInOneGraph.code, CacheBypassed.code})
 """Of these, no call takes longer."""
 
 _RUN = "GD9"

@@ -17,7 +17,6 @@ from graphdoctor.facts.bench import StageOutcome, StageResult, Stages, Workaroun
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
-from graphdoctor.facts.wording import counted, listed
 from graphdoctor.studies.bench.switches import (
     DECOMPOSED,
     FUSION,
@@ -34,6 +33,7 @@ from graphdoctor.studies.bench.switches import (
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.wording import counted, listed
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""

@@ -37,7 +37,6 @@ from graphdoctor.facts.bench import (
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.wording import factor_text
 from graphdoctor.probe.wire import BenchStart, BenchTime
 from graphdoctor.studies.bench.rounds import (
     BEST,
@@ -53,6 +52,7 @@ from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import ServedProbe
+from graphdoctor.wording import factor_text
 
 NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
 """Why a variant is skipped, a clause."""

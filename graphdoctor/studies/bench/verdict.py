@@ -13,9 +13,8 @@ from itertools import groupby
 
 from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import factor_text, listed, shortened
-from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
-from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
+from graphdoctor.rules.kernels import TensorFloatOff
+from graphdoctor.rules.recompiles import RecompileLimit
 from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, with_cuda_graphs
 from graphdoctor.views.measures import (
     calling_text,
@@ -26,6 +25,7 @@ from graphdoctor.views.measures import (
     time_text,
 )
 from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.wording import factor_text, listed, shortened
 
 _MAX_NAMED = 3
 _TOO_NOISY = "Too noisy to say whether"
@@ -239,7 +239,7 @@ def _slows_calls(finding: Finding) -> bool:
 
     A recompile takes time only while torch compiles, unless it ends in eager.
     """
-    if finding.code in (RecompileLimit.code, Tf32Off.code):
+    if finding.code in (RecompileLimit.code, TensorFloatOff.code):
         return finding.code == RecompileLimit.code
     cost = finding.cost
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):

@@ -21,7 +21,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,
     DECLINED_FILE,
@@ -45,17 +44,17 @@ from graphdoctor.studies.bundle.script import (
     write_script,
 )
 from graphdoctor.trace.folder import read_object
-from graphdoctor.trace.logs import find_logs, logs_of
-from graphdoctor.trace.processes import named_rank
+from graphdoctor.trace.logs import find_logs, logs_of, named_rank
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import CutStreamError, local_log
-from graphdoctor.trace.storage.places import LocalFolder, is_own_file
+from graphdoctor.trace.storage.places import LocalFolder, is_own_file, local_log
+from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.ownership import is_own
 from graphdoctor.views import words
 from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 from graphdoctor.views.json import json_text
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.report import count_texts
+from graphdoctor.wording import counted
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""

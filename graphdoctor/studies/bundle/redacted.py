@@ -34,7 +34,7 @@ from graphdoctor.facts.trials import WhatIf
 from graphdoctor.facts.variations import Variation
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.trace.guards.state import STATE_NAMES
+from graphdoctor.trace.guards.forms import STATE_NAMES
 from graphdoctor.trace.origin import RESUME_NAME, Origins
 
 LEFT_OUT = "…"

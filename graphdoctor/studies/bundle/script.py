@@ -23,7 +23,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.wording import counted, listed, times
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.sites import view_of
@@ -31,6 +30,7 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 from graphdoctor.trials.launch.request import DTYPES
 from graphdoctor.views.markdown_text import code, fenced, plain, sentence
+from graphdoctor.wording import counted, listed, times
 
 SCRIPT = "reproduce.py"
 _MODULES = "modules"

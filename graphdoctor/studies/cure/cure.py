@@ -27,7 +27,6 @@ from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.wording import duration, factor_text
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
@@ -53,6 +52,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.views.measures import is_too_noisy, seconds_text
+from graphdoctor.wording import duration, factor_text
 
 _CACHES = "caches"
 _QUICKER = 0.8

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
-from graphdoctor.facts.wording import join_texts
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.next_step import after_cure
 from graphdoctor.views.parts import (
@@ -27,6 +26,7 @@ from graphdoctor.views.parts import (
     View,
 )
 from graphdoctor.views.words import applied_snippets, first_sentence, study_view
+from graphdoctor.wording import join_texts
 
 _TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
 _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": "bad"}

@@ -17,7 +17,6 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import Best, DynamicShapes, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import ExportCalls
-from graphdoctor.facts.wording import shortened
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.studies.export.attempts import LIKE_FIRST, Attempt, Exporter
 from graphdoctor.studies.export.dynamic import DynamicTrials
@@ -27,6 +26,7 @@ from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.wording import shortened
 
 _BREAK = "GD1"
 _FOLDER = "export"

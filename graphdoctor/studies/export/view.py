@@ -13,7 +13,6 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.trials import ResultKind
-from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.next_step import after_export
 from graphdoctor.views.parts import (
@@ -38,6 +37,7 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
+from graphdoctor.wording import counted
 
 _KINDS = {
     "user_input": "argument",

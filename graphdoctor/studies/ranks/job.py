@@ -20,9 +20,8 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
+from graphdoctor.rules.distributed import finding_of_job
 from graphdoctor.studies.ranks.agreement import (
     Row,
     agreement_of,
@@ -32,7 +31,8 @@ from graphdoctor.studies.ranks.agreement import (
 )
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
-from graphdoctor.trace.folder import RankFolder, world_size
+from graphdoctor.trace.folder import RankFolder
+from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
     from graphdoctor.trace.storage.places import Location as Place
@@ -48,7 +48,7 @@ def job_report(
 ) -> Job:
     """What the ranks of a recording did, side by side.
 
-    ``ranks``: what ``ranks_at`` gave: at least two.
+    ``ranks``: at least two.
     ``selection``: which findings to show; None for all.
     ``root``: as for ``RankPiece``; the working directory by default.
 
@@ -74,7 +74,7 @@ def job_report(
             TargetInfo, (folder.meta.get("target") or {}) | folder.events.fields("target")
         ),
         ended=folder.ended,
-        world_size=world_size(folder),
+        world_size=folder.world_size,
         unread=tuple(gaps),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),
         recording=relative(str(location), Path.cwd()),

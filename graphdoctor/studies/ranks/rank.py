@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.evidence import CompileMark, LogSpan
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.recording import Compile, Recording
-from graphdoctor.facts.wording import ranks_text
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gd209_ranks_disagree import can_all_be_dynamic
-from graphdoctor.trace.folder import RankFolder, ranks_at
-from graphdoctor.trace.reader import other_version, read_folder
+from graphdoctor.rules.distributed import can_all_be_dynamic
+from graphdoctor.trace.folder import RankFolder, open_folder
+from graphdoctor.trace.reader import read_folder
 from graphdoctor.trace.sections import Wanted
+from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
     from graphdoctor.trace.storage.places import Location as Place
@@ -36,7 +36,7 @@ def check_one_rank(location: Place, *command: str) -> None:
     Raises:
         GraphDoctorError: It has several ranks.
     """
-    ranks = ranks_at(location)
+    ranks = open_folder(location).ranks
     if len(ranks) > 1:
         raise several_ranks(location, ranks, *command)
 
@@ -71,8 +71,7 @@ def read_rank(piece: RankPiece) -> RankReport:
     piece.
     """
     folder = piece.files.folder
-    with other_version(piece.location):
-        recording = read_folder(folder, Wanted(marks=True))
+    recording = read_folder(folder, Wanted(marks=True))
     diagnosis = diagnosis_of(recording, root=piece.root, selection=piece.selection)
     span = recording.span or LogSpan()
     is_cut = recording.is_partial or any(
@@ -125,7 +124,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
         }
         frames[frame.frame_id] = known | {"occurrence": seen[place]}
         seen[place] += 1
-    unknown = {"function": "?", "location": Location(file="?", line=0, function="?")}
+    unknown = {"function": "?", "location": StackEntry(file="?", line=0, function="?")}
     found: list[RankCompile] = []
     for compile_ in recording.compiles:
         causes, changed = _causes(compile_)

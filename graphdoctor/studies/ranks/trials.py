@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import executor_for
+from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
 from graphdoctor.studies.ranks.job import job_report
-from graphdoctor.trace.folder import ranks_at
+from graphdoctor.trace.folder import open_folder
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.script import Script, run_script
 
@@ -216,6 +216,6 @@ def run_again(
     )
     job = None
     with contextlib.suppress(GraphDoctorError):
-        ranks = ranks_at(folder)
+        ranks = open_folder(folder).ranks
         job = job_report(folder, ranks, executor_for()) if len(ranks) > 1 else None
     return Ran(ended.status, job, ended.reason)

@@ -24,14 +24,6 @@ from graphdoctor.facts.job import (
     RankGroup,
     StragglerCause,
 )
-from graphdoctor.facts.wording import (
-    counted,
-    duration,
-    listed,
-    ranks_text,
-    speed_text,
-    without_middle,
-)
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
 from graphdoctor.views.next_step import explained
@@ -56,6 +48,7 @@ from graphdoctor.views.parts import (
     View,
 )
 from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
+from graphdoctor.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 
 _MOST_GROUPS = 4
 """Groups of ranks that are shown one by one."""

@@ -1,4 +1,4 @@
-"""Compares two surveys. Comes in: two reports. Goes out: a ``SurveyComparison``.
+"""Two surveys in, a ``SurveyComparison`` out.
 
 Rows are matched by name and variant. A count, a status or a finding that got worse is a regression;
 a speed-up only if the intervals don't touch and the difference is more than the noise of both
@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import PROCESSES_DIFFER
@@ -23,6 +21,7 @@ from graphdoctor.facts.survey import RAN, SurveyCause, SurveyReport, SurveyRow
 from graphdoctor.facts.survey_comparison import (
     COUNTS_OF_RECORDS,
     SURVEY_VERDICTS,
+    ChangeDirection,
     ComparedPiece,
     ComparedVariant,
     SurveyAspect,
@@ -43,32 +42,25 @@ _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
     "is_steady": (1, "warning"),
 }
 """Whether less (-1) or more of it is good, and how bad the contrary is."""
-_EXPECTED: tuple[SurveyMeasure, ...] = (
-    *COUNTS_OF_RECORDS,
-    "coverage",
-    "speedup",
-    "correct",
-    "exports",
-)
-"""What must not become unknown."""
-_ASKED_BY: Mapping[SurveyMeasure, str] = {
+_EXPECTED: Mapping[SurveyMeasure, str | None] = {
+    **dict.fromkeys(COUNTS_OF_RECORDS),
+    "coverage": None,
     "speedup": "bench",
     "correct": "bench",
     "exports": "export",
 }
-"""Of these, what only an option of the survey measures."""
+"""What must not become unknown, and the option of the survey that measures it, None for all."""
 _COVERAGE_NOISE = 0.01
 """As for ``check``: coverage that falls by no more than this hasn't fallen."""
-_NOTED: tuple[tuple[SurveyMeasure, float, float], ...] = (
+_SINGLE: tuple[tuple[SurveyMeasure, float, float], ...] = (
     ("call_us", 1.2, 0.0),
     ("compile_cold_s", 1.3, 1.0),
     ("compile_s", 1.3, 1.0),
     ("peak_memory_bytes", 1.1, 16 * 1024**2),
 )
-"""Single measurements: the ratio, and the difference in their own unit, from which on they are
-worth a note."""
-_ASKED: tuple[SurveyAspect, ...] = ("dtype", "batch")
-"""Of pieces, what is None where nothing was asked for; anything else is then unknown."""
+"""Single measurements: the ratio, and the difference in their own unit, that are worth a note."""
+_REQUESTED: tuple[SurveyAspect, ...] = ("dtype", "batch")
+"""Aspects that are None where nothing was asked for; other aspects are then unknown."""
 _OF_PIECES: tuple[SurveyAspect, ...] = (
     "torch",
     "device",
@@ -76,13 +68,14 @@ _OF_PIECES: tuple[SurveyAspect, ...] = (
     "python",
     "library",
     "target",
-    *_ASKED,
+    *_REQUESTED,
     "calls",
 )
-_MOST_PAIRS = 3
+_MAX_PAIRS = 3
 """More pairs of values than these are only counted."""
 
-_Pairs = Sequence[tuple[SurveyRow, SurveyRow]]
+_Pair = tuple[SurveyRow, SurveyRow]
+_Changes = Iterator[tuple[ChangeDirection, SurveyChange]]
 
 
 def compare_surveys(
@@ -106,8 +99,14 @@ def compare_surveys(
             "The two surveys have no piece in common.",
             hint="diff matches pieces by the name of the target and of the variant.",
         )
-    unasked = _unasked(after)
-    pieces = [_piece(*pair, unasked) for pair in pairs]
+    expected = [
+        name
+        for name, option in _EXPECTED.items()
+        if option is None
+        or after.options.get(option)
+        or any(getattr(row, name) is not None for row in after.rows)
+    ]
+    pieces = [_piece(*pair, expected) for pair in pairs]
     differing = [piece for piece in pieces if piece.verdict != "unchanged"]
     return SurveyComparison(
         graphdoctor_version=version,
@@ -119,14 +118,13 @@ def compare_surveys(
         variants=tuple(_variants(after, pairs)),
         pieces=tuple(sorted(differing, key=lambda piece: SURVEY_VERDICTS.index(piece.verdict))),
         unchanged=len(pieces) - len(differing),
-        still_failing=sum(not one.is_passed and not other.is_passed for one, other in pairs),
+        still_failing=sum(not row.is_passed and not other.is_passed for row, other in pairs),
         noisy=sum(piece.is_noisy for piece in pieces),
         added=tuple(row for key, row in new.items() if key not in old),
         gone=tuple(row for key, row in old.items() if key not in new),
         new_causes=shared_causes(
-            replace(
-                piece.after,
-                causes=tuple(change.cause for change in piece.worse if change.cause is not None),
+            piece.after.replace(
+                causes=tuple(change.cause for change in piece.worse if change.cause is not None)
             )
             for piece in pieces
         ),
@@ -136,42 +134,33 @@ def compare_surveys(
 # One piece.
 
 
-_Direction = Literal["worse", "better", "noted"]
-_Changes = Iterator[tuple[_Direction, SurveyChange]]
-
-
-def _piece(
-    before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]
-) -> ComparedPiece:
-    found = [*_statuses(before, after)]
+def _piece(before: SurveyRow, after: SurveyRow, expected: Sequence[SurveyMeasure]) -> ComparedPiece:
+    changes = [*_statuses(before, after)]
     unknown: tuple[SurveyMeasure, ...] = ()
     is_measured = before.status == after.status in RAN and before.is_judged and after.is_judged
     if is_measured:
-        for changes in (_numbers, _speeds, _causes, _single_measurements):
-            found += changes(before, after)
-        expected = [
-            name for name in _EXPECTED if name not in unasked and getattr(before, name) is not None
-        ]
-        unknown = tuple(name for name in expected if getattr(after, name) is None)
-    found.sort(key=lambda each: SEVERITIES.index(each[1].severity))
-    worse, better, noted = (
-        tuple(change for direction, change in found if direction == wanted)
-        for wanted in get_args(_Direction)
-    )
+        for changed in (_numbers, _speeds, _causes, _single_measurements):
+            changes += changed(before, after)
+        unknown = tuple(
+            name
+            for name in expected
+            if getattr(before, name) is not None and getattr(after, name) is None
+        )
+    changes.sort(key=lambda change: SEVERITIES.index(change[1].severity))
+    sides: dict[ChangeDirection, list[SurveyChange]] = {"worse": [], "better": [], "noted": []}
+    for direction, change in changes:
+        sides[direction].append(change)
+    is_timed = is_measured and before.speed is not None and after.speed is not None
     piece = ComparedPiece(
         before=before,
         after=after,
         verdict="unchanged",
-        worse=worse,
-        better=better,
-        noted=noted,
+        **{side: tuple(changes) for side, changes in sides.items()},
         unknown=unknown,
-        is_noisy=is_measured
-        and None not in (before.speed, after.speed)
-        and _least(before, after) is None,
+        is_noisy=is_timed and _noise(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
     )
-    return replace(piece, verdict=_verdict(piece))
+    return piece.replace(verdict=_verdict(piece))
 
 
 def _verdict(piece: ComparedPiece) -> SurveyVerdict:
@@ -187,7 +176,6 @@ def _verdict(piece: ComparedPiece) -> SurveyVerdict:
 
 
 def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
-    """What became worse, better, or different in how it came out."""
     # How it came out may be chance: its attempts differ, or it once came out so before.
     is_flaky = after.is_flaky or after.status in before.earlier
     change = SurveyChange(
@@ -203,47 +191,40 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
         elif after.is_flaky and not before.is_flaky:
             yield "noted", change
     elif before.is_passed or is_newly_wrong:
-        yield "worse", replace(change, severity="error")
-    elif (before.status, before.stage, before.error_type) != (
-        after.status,
-        after.stage,
-        after.error_type,
+        yield "worse", change.replace(severity="error")
+    elif any(
+        getattr(before, name) != getattr(after, name) for name in ("status", "stage", "error_type")
     ):
         yield "noted", change
 
 
 def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
     for name, (good, severity) in _JUDGED.items():
-        one, other = getattr(before, name), getattr(after, name)
-        if (
-            one is None
-            or other is None
-            or abs(one - other) <= (_COVERAGE_NOISE if name == "coverage" else 0)
-        ):
-            continue
-        yield _change(name, severity, one, other, is_worse=good * (other - one) < 0)
+        old, new = getattr(before, name), getattr(after, name)
+        noise = _COVERAGE_NOISE if name == "coverage" else 0
+        if old is not None and new is not None and abs(old - new) > noise:
+            yield _change(name, severity, old, new, is_worse=good * (new - old) < 0)
 
 
 def _change(
     name: SurveyMeasure, severity: Severity, before: float, after: float, *, is_worse: bool
-) -> tuple[_Direction, SurveyChange]:
-    change = SurveyChange(
-        kind=name, severity=severity if is_worse else "info", before=before, after=after
-    )
+) -> tuple[ChangeDirection, SurveyChange]:
+    severity = severity if is_worse else "info"
+    change = SurveyChange(kind=name, severity=severity, before=before, after=after)
     return "worse" if is_worse else "better", change
 
 
 def _speeds(before: SurveyRow, after: SurveyRow) -> _Changes:
-    least, one, other = _least(before, after), before.speed, after.speed
-    if least is None or one is None or other is None:
+    noise, old, new = _noise(before, after), before.speed, after.speed
+    if noise is None or old is None or new is None:
         return
-    is_slower, is_faster = other[2] < one[0], other[0] > one[2]
-    if (is_slower or is_faster) and abs(math.log(one[1] / other[1])) > least:
-        yield _change("speedup", "warning", one[1], other[1], is_worse=is_slower)
+    is_apart = new[2] < old[0] or new[0] > old[2]
+    if is_apart and abs(math.log(old[1] / new[1])) > noise:
+        yield _change("speedup", "warning", old[1], new[1], is_worse=new[2] < old[0])
 
 
-def _least(before: SurveyRow, after: SurveyRow) -> float | None:
-    """The difference of logarithms that both machines' noise can make together; None if one was
+def _noise(before: SurveyRow, after: SurveyRow) -> float | None:
+    """Return the difference of logarithms that noise of both machines can make; None if one was
     noisy or unknown.
     """
     noise = 0.0
@@ -256,34 +237,33 @@ def _least(before: SurveyRow, after: SurveyRow) -> float | None:
 
 def _single_measurements(before: SurveyRow, after: SurveyRow) -> _Changes:
     # A bench measures memory and compile times in another way than a run without one.
-    is_alike = (before.compile_cold_s is None) == (after.compile_cold_s is None)
-    for name, ratio, least in _NOTED:
-        one, other = getattr(before, name), getattr(after, name)
-        is_known = (
-            is_alike
-            and one
-            and other
-            and not (name == "compile_s" and after.compile_cold_s is not None)
-        )
-        if not is_known or (name == "call_us" and _least(before, after) is None):
+    if (before.compile_cold_s is None) != (after.compile_cold_s is None):
+        return
+    for name, ratio, difference in _SINGLE:
+        old, new = getattr(before, name), getattr(after, name)
+        is_other = name == "compile_s" and after.compile_cold_s is not None
+        is_noise = name == "call_us" and _noise(before, after) is None
+        if not old or not new or is_other or is_noise:
             continue
-        if max(one, other) / min(one, other) >= ratio and abs(one - other) >= least:
-            yield "noted", SurveyChange(kind=name, before=one, after=other)
+        if max(old, new) / min(old, new) >= ratio and abs(old - new) >= difference:
+            yield "noted", SurveyChange(kind=name, before=old, after=new)
 
 
-# Its findings.
+_IDENTITIES: tuple[Callable[[SurveyCause], object], ...] = (
+    lambda cause: cause.fingerprint,
+    # Torch's words, which are in a fingerprint, can differ between its versions.
+    lambda cause: (cause.code, cause.file, cause.function, cause.text or str(cause.line)),
+)
 
 
 def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
-    """Findings that are new or gone. Torch's words, which are in a fingerprint, can differ between
-    its versions.
-    """
+    """Yield findings that are new or gone."""
     if before.break_sites is None or after.break_sites is None:
         return
     gone, new = list(before.causes), list(after.causes)
     for identity in _IDENTITIES:
         for cause in tuple(new):
-            same = [one for one in gone if identity(one) == identity(cause)]
+            same = [other for other in gone if identity(other) == identity(cause)]
             if same:
                 gone.remove(same[0])
                 new.remove(cause)
@@ -293,94 +273,79 @@ def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
         yield "better", SurveyChange(kind="cause", cause=cause)
 
 
-_IDENTITIES: tuple[Callable[[SurveyCause], tuple[str | None, ...]], ...] = (
-    lambda cause: (cause.fingerprint,),
-    lambda cause: (cause.code, cause.file, cause.function, cause.text or str(cause.line)),
-)
-
-
 # The surveys as a whole.
 
 
-def _unasked(after: SurveyReport) -> frozenset[SurveyMeasure]:
-    """What the second survey wasn't asked to measure, and has of no row."""
-    return frozenset(
-        name
-        for name, option in _ASKED_BY.items()
-        if not after.options.get(option) and all(getattr(row, name) is None for row in after.rows)
-    )
-
-
 def _mismatches(
-    before: SurveyReport, after: SurveyReport, pairs: _Pairs
+    before: SurveyReport, after: SurveyReport, pairs: Sequence[_Pair]
 ) -> Iterator[SurveyMismatch]:
     for aspect in _OF_PIECES:
-        # A catalog writes programs of their own for each version of its library.
-        like = [pair for pair in pairs if aspect != "target" or pair[0].library == pair[1].library]
-        values = [
-            (_text(getattr(one, aspect)), _text(getattr(other, aspect))) for one, other in like
-        ]
-        counts = Counter(
-            pair for pair in values if pair[0] != pair[1] and (None not in pair or aspect in _ASKED)
-        )
-        if len(counts) > _MOST_PAIRS:
+        counts: Counter[tuple[str | None, str | None]] = Counter()
+        for row, other in pairs:
+            old, new = _text(getattr(row, aspect)), _text(getattr(other, aspect))
+            is_known = aspect in _REQUESTED or (old is not None and new is not None)
+            # A catalog writes programs of their own for each version of its library.
+            is_alike = aspect != "target" or row.library == other.library
+            if old != new and is_known and is_alike:
+                counts[old, new] += 1
+        if len(counts) > _MAX_PAIRS:
             yield SurveyMismatch(aspect=aspect, pieces=counts.total())
             continue
-        for (one, other), pieces in counts.items():
-            yield SurveyMismatch(aspect=aspect, before=one, after=other, pieces=pieces)
+        for (old, new), pieces in counts.items():
+            yield SurveyMismatch(aspect=aspect, before=old, after=new, pieces=pieces)
     is_whole = all(len(report.rows) >= report.planned for report in (before, after))
-    old, new = _of_survey(before), _of_survey(after)
-    for key in {**old, **new}:
-        (aspect, name), one, other = key, old.get(key), new.get(key)
-        is_known = aspect == "options" or (key in old and key in new)
+    before_values, after_values = _values(before), _values(after)
+    for key in {**before_values, **after_values}:
+        (aspect, name), old, new = key, before_values.get(key), after_values.get(key)
+        is_known = aspect == "options" or (key in before_values and key in after_values)
         # Surveys that were interrupted after as many pieces may have stopped at others.
-        differ = not is_whole if aspect == "planned" else one != other
+        differ = not is_whole if aspect == "planned" else old != new
         if differ and is_known:
-            yield SurveyMismatch(aspect=aspect, name=name, before=one, after=other)
+            yield SurveyMismatch(aspect=aspect, name=name, before=old, after=new)
 
 
-def _of_survey(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], str | None]:
-    """What holds for a survey as a whole, by aspect and name."""
-    found: dict[tuple[SurveyAspect, str | None], str | None] = {}
+def _values(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], str | None]:
+    """Return what holds for a survey as a whole, by aspect and name."""
+    values: dict[tuple[SurveyAspect, str | None], str | None] = {}
     for name, value in sorted(report.options.items()):
-        found["options", name] = _text(value)
+        values["options", name] = _text(value)
     for variant in report.variants:
         settings = {**variant.settings, "python": variant.python}
         texts = [f"{name}={value}" for name, value in settings.items() if value is not None]
-        found["variant", variant.name] = ", ".join(texts) or "none"
-    found["graphdoctor", None], found["shard", None] = report.graphdoctor_version, report.shard
-    found["planned", None] = f"{len(report.rows)} of {report.planned}"
+        values["variant", variant.name] = ", ".join(texts) or "none"
+    values["graphdoctor", None] = report.graphdoctor_version
+    values["shard", None] = report.shard
+    values["planned", None] = f"{len(report.rows)} of {report.planned}"
     ran = [row for row in report.rows if row.status in RAN]
     for measure in _EXPECTED if ran else ():
-        found["measured", measure] = (
-            "yes" if any(getattr(row, measure) is not None for row in ran) else None
-        )
-    return found
+        is_measured = any(getattr(row, measure) is not None for row in ran)
+        values["measured", measure] = "yes" if is_measured else None
+    return values
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _variants(after: SurveyReport, pairs: _Pairs) -> Iterator[ComparedVariant]:
+def _variants(after: SurveyReport, pairs: Sequence[_Pair]) -> Iterator[ComparedVariant]:
     for variant in after.variants:
-        own = [pair for pair in pairs if pair[1].variant == variant.name]
-        if not own:
+        of_variant = [pair for pair in pairs if pair[1].variant == variant.name]
+        if not of_variant:
             continue
-        judged = [pair for pair in own if pair[0].is_judged or pair[1].is_judged]
+        judged = [pair for pair in of_variant if pair[0].is_judged or pair[1].is_judged]
         passed = [pair for pair in judged if pair[0].is_passed and pair[1].is_passed]
         timed = [pair for pair in passed if all(row.speed is not None for row in pair)]
-        compiles = [(one.compile_cold_s, other.compile_cold_s) for one, other in passed]
-        cold = [(one, other) for one, other in compiles if one is not None and other is not None]
+        compiles = [(row.compile_cold_s, other.compile_cold_s) for row, other in passed]
+        cold = [(old, new) for old, new in compiles if old is not None and new is not None]
         yield ComparedVariant(
             variant=variant.name,
-            pieces=len(own),
+            pieces=len(of_variant),
             judged=len(judged),
-            passed_before=sum(one.is_passed for one, _ in judged),
-            passed_after=sum(other.is_passed for _, other in judged),
+            passed_before=sum(row.is_passed for row, _ in judged),
+            passed_after=sum(row.is_passed for _, row in judged),
             timed=len(timed),
-            speedup_before=mean_speedup(one for one, _ in timed),
-            speedup_after=mean_speedup(other for _, other in timed),
-            compile_cold_s_before=statistics.median(one for one, _ in cold) if cold else None,
-            compile_cold_s_after=statistics.median(other for _, other in cold) if cold else None,
+            speedup_before=mean_speedup(row for row, _ in timed),
+            speedup_after=mean_speedup(row for _, row in timed),
+            compile_cold_s_before=statistics.median(old for old, _ in cold) if cold else None,
+            compile_cold_s_after=statistics.median(new for _, new in cold) if cold else None,
         )

@@ -10,16 +10,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import first_line, without_middle
-from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
+from graphdoctor.rules.gate.check import (
+    compile_switch,
+    empty_text,
+    missing_records,
+    refused_call,
+    trouble_of,
+)
 from graphdoctor.views.words import uncompiled_text
+from graphdoctor.wording import first_line, without_middle
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.hints import HintCode
     from graphdoctor.facts.recording import CallError
-    from graphdoctor.facts.run import PhaseKind, ProbeExit
+    from graphdoctor.facts.run import HintCode, PhaseKind, ProbeExit
     from graphdoctor.facts.survey import SurveyStage, SurveyStatus
 
 _OUT_OF_MEMORY = frozenset({"MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"})
@@ -49,7 +54,7 @@ _MAX_WORDS = 500
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """How a piece came out. ``stage``: what failed; None where nothing did."""
+    """How a piece came out; the fields of ``SurveyRow`` of the same names."""
 
     status: SurveyStatus
     stage: SurveyStage | None = None
@@ -61,84 +66,88 @@ class PieceOutcome:
 OK = PieceOutcome("ok")
 
 
-def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
-    """What a recorded run says of its piece."""
+def of_run(diagnosis: Diagnosis) -> PieceOutcome:
+    """Return the outcome of a recorded run."""
+    recording, summary = diagnosis.recording, diagnosis.summary
     refusal = refused_call(diagnosis)
+    failed = next((call.error for call in recording.calls if call.error is not None), None)
     if refusal is not None and refusal.error is not None:
         return _failed(refusal.error, diagnosis, is_compiled=True)
-    failed = next(
-        (call.error for call in diagnosis.recording.calls if call.error is not None), None
-    )
     if failed is not None:
         return _failed(failed, diagnosis, is_compiled=failed.eager == "ok")
-    if diagnosis.recording.exit.reason != "finished":
-        return ended_early(diagnosis.recording.exit)
+    if recording.exit.reason != "finished":
+        return of_early_end(recording.exit)
     if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
         return PieceOutcome("crashed", "call", trouble)
-    if (empty := empty_text(diagnosis, None) or uncompiled_text(diagnosis.summary)) is not None:
-        return PieceOutcome("not_compiled", "dynamo", empty)
+    has_nothing = not summary.graphs and not diagnosis.findings
+    if compile_switch(diagnosis) is not None or has_nothing or summary.is_uncompiled:
+        error = empty_text(diagnosis, None) or uncompiled_text(summary)
+        return PieceOutcome("not_compiled", "dynamo", error)
     return OK
 
 
-def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
-    """What a process says of its piece that ended early, at this stage if it was past loading."""
-    kind = exit_.phase_kind
+def of_early_end(ended: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
+    """Return the outcome of a process that ended early, at this stage if it was past loading."""
+    kind = ended.phase_kind
     where: SurveyStage = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
-    message, trace = exit_.message or "Its process ended early.", cut(exit_.traceback)
-    if exit_.stopped_for == "timeout" or exit_.reason == "timeout":
+    message = ended.message or "Its process ended early."
+    outcome = PieceOutcome("crashed", where, message, ended.error_type, cut(ended.traceback))
+    if ended.stopped_for == "timeout" or ended.reason == "timeout":
         return PieceOutcome("timeout", where, message)
-    if exit_.stopped_for == "memory" or exit_.error_type in _OUT_OF_MEMORY:
-        return PieceOutcome("out_of_memory", where, message, exit_.error_type, trace)
-    if exit_.reason == "killed" or (exit_.reason == "exited" and where != "load"):
-        return PieceOutcome("crashed", where, message, None, trace)
-    if exit_.hint_code in _NO_INPUTS:
+    if ended.stopped_for == "memory" or ended.error_type in _OUT_OF_MEMORY:
+        return replace(outcome, status="out_of_memory")
+    if ended.reason == "killed" or (ended.reason == "exited" and where != "load"):
+        return replace(outcome, error_type=None)
+    if ended.hint_code in _NO_INPUTS:
         return PieceOutcome("no_inputs", "load", message)
-    if exit_.hint_code not in _OTHER_HINTS:
+    if ended.hint_code not in _OTHER_HINTS:
         return PieceOutcome("skipped", "load", message)
-    status: SurveyStatus = "load_failed" if where == "load" else "crashed"
-    return PieceOutcome(status, where, message, exit_.error_type, trace)
+    return replace(outcome, status="load_failed") if where == "load" else outcome
 
 
-def outcome_of_bench(report: BenchReport) -> PieceOutcome:
-    """What a bench says of its piece, which ran when it was recorded."""
-    eager, own, *_ = report.variants
+def of_bench(report: BenchReport) -> PieceOutcome:
+    """Return the outcome of a bench of a piece that ran when it was recorded."""
+    eager, compiled, *_ = report.variants
     if eager.status == "failed":
         return _of_variant(eager, "eager", "eager_failed")
-    if own.status == "skipped":
-        return PieceOutcome("skipped", "bench", own.reason)
-    if own.status == "wrong":
-        return PieceOutcome("wrong", _part(own), own.reason)
+    if compiled.status == "skipped":
+        return PieceOutcome("skipped", "bench", compiled.reason)
+    stage = _stage_of(compiled)
+    if compiled.status == "wrong":
+        return PieceOutcome("wrong", stage, compiled.reason)
     # What never stops compiling runs, and can't be timed.
-    return OK if own.exit is None else _of_variant(own, _part(own) or "bench", "compile_failed")
+    if compiled.exit is None:
+        return OK
+    return _of_variant(compiled, stage or "bench", "compile_failed")
 
 
 def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> PieceOutcome:
-    exit_ = variant.exit
-    if exit_ is None:
+    ended = variant.exit
+    if ended is None:
         return PieceOutcome(failed, stage, variant.reason)
-    found = ended_early(exit_, stage=stage)
-    if found.status in ("timeout", "out_of_memory") or exit_.reason in ("killed", "exited"):
-        return replace(found, stage=stage)
-    return PieceOutcome(
-        failed, stage, exit_.message or variant.reason, exit_.error_type, cut(exit_.traceback)
-    )
+    outcome = replace(of_early_end(ended, stage=stage), stage=stage)
+    if outcome.status in ("timeout", "out_of_memory") or ended.reason in ("killed", "exited"):
+        return outcome
+    error = ended.message or variant.reason
+    return PieceOutcome(failed, stage, error, ended.error_type, cut(ended.traceback))
 
 
-def _part(variant: Variant) -> SurveyStage | None:
-    """The part of the compiler where a variant goes wrong, if following it down found that."""
-    parts: dict[str, SurveyStage] = {"inductor": "inductor", "eager": "dynamo"}
+def _stage_of(variant: Variant) -> SurveyStage | None:
+    """Return the part of the compiler where a variant goes wrong; None if bench didn't find it."""
     first = None if variant.stages is None else variant.stages.first
     if first is None:
         return None
+    parts: dict[str, SurveyStage] = {"inductor": "inductor", "eager": "dynamo"}
     return "aot" if first.startswith("aot_eager") else parts.get(first, "backend")
 
 
 def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> PieceOutcome:
-    words, trace = _words(error), cut(error.traceback)
+    name = error.type.rpartition(".")[2]
+    words = first_line(f"{name}: {error.message}" if error.message else name)[:_MAX_WORDS]
+    trace = cut(error.traceback)
     if error.type in _OUT_OF_MEMORY:
-        return PieceOutcome(
-            "out_of_memory", "call" if is_compiled else "eager", words, error.type, trace
-        )
+        stage: SurveyStage = "call" if is_compiled else "eager"
+        return PieceOutcome("out_of_memory", stage, words, error.type, trace)
     if is_compiled:
         backend = diagnosis.recording.target.compile_arguments.get("backend")
         stage = compiler_stage(error.type, error.traceback, backend=backend)
@@ -149,17 +158,17 @@ def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> Pie
 
 
 def compiler_stage(error_type: str, traceback: str, *, backend: object) -> SurveyStage:
-    """The part of the compiler that raised an exception.
+    """Return the part of the compiler that raised an exception.
 
-    The exception's own module tells, or the innermost frame in one of the folders of torch's parts
-    (``_dynamo``, ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of
-    chained exceptions.
+    The exception's own module names it, or the innermost frame in one of the folders of torch's
+    parts (``_dynamo``, ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first
+    of chained exceptions.
     """
     folder = next(iter(_FRAME.findall(traceback.partition(_CHAINED)[0])[-1:]), "")
     if error_type == _BACKEND_FAILED:
-        return (
-            "aot" if folder == "_functorch" else "inductor" if backend == "inductor" else "backend"
-        )
+        if folder == "_functorch":
+            return "aot"
+        return "inductor" if backend == "inductor" else "backend"
     for part in ("_inductor", "_dynamo"):
         if error_type.startswith(f"torch.{part}."):
             return _PARTS[part]
@@ -167,10 +176,5 @@ def compiler_stage(error_type: str, traceback: str, *, backend: object) -> Surve
 
 
 def cut(traceback: str | None) -> str | None:
-    """A traceback short enough for a table: its beginning and its end."""
+    """Return a traceback short enough for a table: its beginning and its end."""
     return None if traceback is None else without_middle(traceback, _MAX_TRACEBACK)
-
-
-def _words(error: CallError) -> str:
-    name = error.type.rpartition(".")[2]
-    return first_line(f"{name}: {error.message}" if error.message else name)[:_MAX_WORDS]

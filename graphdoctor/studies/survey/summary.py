@@ -1,8 +1,7 @@
-"""Adds up the rows of a survey as people who work on compilers read it: pass rates, means, what
-costs most.
+"""Adds up the rows of a survey: pass rates, means, causes; and puts parts of one survey together.
 
-One fix in a shared helper mends all targets that have it, so causes, findings of one rule in one
-function, are added up over targets before they are ranked.
+A fix in a shared helper mends all targets that use it, so findings of one rule in one function are
+added up over targets before they are ranked.
 """
 
 from __future__ import annotations
@@ -10,8 +9,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.survey import (
@@ -20,96 +21,77 @@ from graphdoctor.facts.survey import (
     SharedCause,
     SurveyCause,
     SurveyGroup,
+    SurveyReport,
     SurveyRow,
     SurveySummary,
+    SurveyVariant,
 )
+from graphdoctor.wording import counted
 
-_MOST_CAUSES = 10
+_MAX_CAUSES = 10
 _HOUR_S = 3600.0
-_Found = tuple[SurveyRow, SurveyCause]
+_RowCause = tuple[SurveyRow, SurveyCause]
 
 
 def summarize(
     rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: float | None, made: int
 ) -> SurveySummary:
-    """All rows added up; ``seconds`` is the wall time of the run that made some of them, None if
+    """Add up all rows; ``seconds`` is the wall time of the run that made some of them, None if
     unknown.
     """
     names = tuple(variants)
-    causes, shared = shared_causes(rows), _timed_everywhere(rows, names)
-    exports = shared_export_causes(rows)
+    timed = Counter(row.name for row in rows if row.speedup is not None and row.is_passed)
+    # Means of variants can be compared over these.
+    shared = {name for name, count in timed.items() if count == len(names) > 1}
+    causes, exports = shared_causes(rows), shared_export_causes(rows)
     return SurveySummary(
-        groups=tuple(group for variant in names for group in _groups(rows, variant, shared)),
-        causes=causes[:_MOST_CAUSES],
+        groups=tuple(group for name in names for group in _groups(rows, name, shared)),
+        causes=causes[:_MAX_CAUSES],
         cause_count=len(causes),
-        export_causes=exports[:_MOST_CAUSES],
+        export_causes=exports[:_MAX_CAUSES],
         export_cause_count=len(exports),
         pieces_per_hour=made / seconds * _HOUR_S if seconds and made else None,
     )
 
 
-def _timed_everywhere(rows: Iterable[SurveyRow], variants: Collection[str]) -> frozenset[str]:
-    """Names of the targets whose mean can be compared between variants; none if there is one
-    variant.
-    """
-    timed = Counter(
-        row.name
-        for row in rows
-        if row.is_passed and row.speedup is not None and row.variant in variants
-    )
-    return frozenset(name for name, count in timed.items() if count == len(variants) > 1)
-
-
 def _groups(
     rows: Iterable[SurveyRow], variant: str, shared: Collection[str]
-) -> Iterable[SurveyGroup]:
-    own = [row for row in rows if row.variant == variant]
-    for family in (None, *sorted({row.family for row in own if row.family is not None})):
-        yield _group([row for row in own if family in (None, row.family)], variant, family, shared)
-
-
-def _group(
-    rows: Sequence[SurveyRow], variant: str, family: str | None, shared: Collection[str]
-) -> SurveyGroup:
-    judged = [row for row in rows if row.is_judged]
-    passed = [row for row in judged if row.is_passed]
-    counts = Counter(row.status for row in rows)
-    cold = [row.compile_cold_s for row in passed if row.compile_cold_s is not None]
-    coverage = [row.coverage for row in passed if row.coverage is not None]
-    return SurveyGroup(
-        variant=variant,
-        family=family,
-        pieces=len(rows),
-        judged=len(judged),
-        passed=len(passed),
-        whole=sum(row.is_whole is True for row in passed),
-        statuses={status: counts[status] for status in SURVEY_STATUSES if counts[status]},
-        codes=dict(
-            sorted(
-                Counter(
-                    code for row in rows for code in {cause.code for cause in row.causes}
-                ).items()
-            )
-        ),
-        speedup=mean_speedup(passed),
-        speedup_shared=mean_speedup(row for row in passed if row.name in shared),
-        faster=sum(row.speedup_low is not None and row.speedup_low > 1 for row in passed),
-        slower=sum(row.speedup_high is not None and row.speedup_high < 1 for row in passed),
-        compile_cold_s=statistics.median(cold) if cold else None,
-        coverage=statistics.fmean(coverage) if coverage else None,
-    )
+) -> Iterator[SurveyGroup]:
+    of_variant = [row for row in rows if row.variant == variant]
+    families = {row.family for row in of_variant if row.family is not None}
+    for family in (None, *sorted(families)):
+        group = [row for row in of_variant if family in (None, row.family)]
+        judged = [row for row in group if row.is_judged]
+        passed = [row for row in judged if row.is_passed]
+        statuses = Counter(row.status for row in group)
+        codes = Counter(code for row in group for code in {cause.code for cause in row.causes})
+        cold = [row.compile_cold_s for row in passed if row.compile_cold_s is not None]
+        coverage = [row.coverage for row in passed if row.coverage is not None]
+        yield SurveyGroup(
+            variant=variant,
+            family=family,
+            pieces=len(group),
+            judged=len(judged),
+            passed=len(passed),
+            whole=sum(row.is_whole is True for row in passed),
+            statuses={status: statuses[status] for status in SURVEY_STATUSES if statuses[status]},
+            codes=dict(sorted(codes.items())),
+            speedup=mean_speedup(passed),
+            speedup_shared=mean_speedup(row for row in passed if row.name in shared),
+            faster=sum(row.speedup_low is not None and row.speedup_low > 1 for row in passed),
+            slower=sum(row.speedup_high is not None and row.speedup_high < 1 for row in passed),
+            compile_cold_s=statistics.median(cold) if cold else None,
+            coverage=statistics.fmean(coverage) if coverage else None,
+        )
 
 
 def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
-    """The geometric mean over the rows that passed and were timed.
+    """Return the geometric mean over the rows that passed and were timed; None without one.
 
     Each speed-up has an interval of its own. Their errors are independent, since each target ran in
     processes of its own, so on a scale of logarithms the squares of the distances to the ends add
-    up. What that gives is how well the mean of these targets is known, not what other targets would
+    up. The interval says how well the mean of these targets is known, not what other targets would
     give.
-
-    Returns:
-        None if there is no speed-up.
     """
     logs = [[*map(math.log, row.speed)] for row in rows if row.is_passed and row.speed is not None]
     if not logs:
@@ -122,86 +104,182 @@ def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
 
 
 def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
-    """All causes, the most costly first.
+    """Return all causes, the most costly first.
 
-    What one costs is measured in time in few rows, and in targets in all of them: first come those
-    that cost graphs or compiles (their severity is more than ``info``), among these the ones of
-    most targets, then those that make most functions run eagerly, then those that cost most of the
-    calls' time as far as that is known.
+    Time is measured in few rows, and targets in all of them: first come causes that cost graphs or
+    compiles (their severity is more than ``info``), among these the ones of most targets, then
+    those that leave most functions to eager mode, then those that cost most of the calls' time.
     """
     # What fails without torch.compile has findings of that failure.
-    judged = ((row, cause) for row in rows if row.is_judged for cause in row.causes)
-    found = grouped(
-        ((cause.code, cause.file, cause.function), (row, cause)) for row, cause in judged
-    )
-    # Functions that only one target has are one cause for each rule.
-    together = grouped(
-        (place if len({row.name for row, _ in own}) > 1 else place[:1], each)
-        for place, own in found.items()
-        for each in own
-    )
-    return tuple(sorted(map(_shared, together.values()), key=_rank))
+    judged = [(row, cause) for row in rows if row.is_judged for cause in row.causes]
+    targets: dict[Hashable, set[str]] = {}
+    for row, cause in judged:
+        targets.setdefault((cause.code, cause.file, cause.function), set()).add(row.name)
+
+    def key(cause: SurveyCause) -> Hashable:
+        site = (cause.code, cause.file, cause.function)
+        # Functions that only one target has are one cause for each rule.
+        return site if len(targets[site]) > 1 else cause.code
+
+    return _shared((key(cause), (row, cause)) for row, cause in judged)
 
 
 def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
-    """What ``torch.export`` stops at, what most targets have first.
+    """Return what ``torch.export`` stops at, by message: each model has a ``forward`` of its own.
 
-    It stops in each model's own ``forward``, so findings belong together that say the same,
-    wherever they are.
+    What most targets have comes first.
     """
-    found = grouped(
-        ((cause.code, cause.message), (row, cause)) for row in rows for cause in row.export_causes
-    )
-    return tuple(sorted(map(_shared, found.values()), key=_rank))
+    causes = ((row, cause) for row in rows for cause in row.export_causes)
+    return _shared(((cause.code, cause.message), (row, cause)) for row, cause in causes)
 
 
-def _rank(cause: SharedCause) -> tuple[bool, int, int, float, str, str, str]:
-    return (
-        cause.severity == "info",
-        -len(cause.targets),
-        -cause.eager_frames,
-        -(cause.call_us or 0.0),
-        cause.code,
-        cause.file,
-        cause.function,
-    )
+def _shared(keyed: Iterable[tuple[Hashable, _RowCause]]) -> tuple[SharedCause, ...]:
+    return tuple(sorted(map(_shared_cause, grouped(keyed).values()), key=_rank))
 
 
-def _shared(found: Sequence[_Found]) -> SharedCause:
+def _rank(cause: SharedCause) -> tuple[object, ...]:
+    is_minor, cost = cause.severity == "info", cause.call_us or 0.0
+    name = (cause.code, cause.file, cause.function)
+    return (is_minor, -len(cause.targets), -cause.eager_frames, -cost, *name)
+
+
+def _shared_cause(found: Sequence[_RowCause]) -> SharedCause:
     causes = [cause for _, cause in found]
     # The first of those on the line that most rows have.
-    line = Counter(cause.location for cause in causes).most_common(1)[0][0]
-    usual = next(cause for cause in causes if cause.location == line)
-    functions = grouped(
-        ((cause.file, cause.function), cause) for cause in sorted(causes, key=lambda one: one.line)
+    location = Counter(cause.location for cause in causes).most_common(1)[0][0]
+    usual = next(cause for cause in causes if cause.location == location)
+    order = list(dict.fromkeys((cause.file, cause.function) for cause in causes))
+    by_place = sorted(
+        causes, key=lambda cause: (order.index((cause.file, cause.function)), cause.line)
     )
-    functions = {(one.file, one.function): functions[one.file, one.function] for one in causes}
-    fixed = min(causes, key=lambda one: (one.fix is None, one.fix_verdict != "verified"))
-    totals: dict[str, float | None] = {}
-    for name in ("call_us", "compile_s"):
-        known = [getattr(one, name) for one in causes if getattr(one, name) is not None]
-        totals[name] = sum(known) if known else None
+    fixed = min(causes, key=lambda cause: (cause.fix is None, cause.fix_verdict != "verified"))
+    values: dict[str, Any] = {
+        **vars(usual),
+        "severity": min((cause.severity for cause in causes), key=SEVERITIES.index),
+    }
+    for name in ("call_us", "compile_s", "count", "eager_frames"):
+        known = [getattr(cause, name) for cause in causes if getattr(cause, name) is not None]
+        values[name] = sum(known) if known else None
+    for name in ("fix", "fix_verdict", "diff"):
+        values[name] = getattr(fixed, name)
     return SharedCause(
-        **vars(usual)
-        | totals
-        | {
-            "severity": min((cause.severity for cause in causes), key=SEVERITIES.index),
-            "count": sum(cause.count for cause in causes),
-            "eager_frames": sum(cause.eager_frames for cause in causes),
-            "fix": fixed.fix,
-            "fix_verdict": fixed.fix_verdict,
-            "diff": fixed.diff,
-        },
-        lines=tuple(dict.fromkeys(one.line for one in functions[usual.file, usual.function])),
-        functions=len(functions),
-        places=tuple(dict.fromkeys(one.location for own in functions.values() for one in own)),
+        **values,
+        lines=tuple(
+            dict.fromkeys(
+                cause.line
+                for cause in by_place
+                if (cause.file, cause.function) == (usual.file, usual.function)
+            )
+        ),
+        functions=len(order),
+        places=tuple(dict.fromkeys(cause.location for cause in by_place)),
         targets=tuple(dict.fromkeys(row.name for row, _ in found)),
         rows=len({row.key for row, _ in found}),
         fix_verified=tuple(
             dict.fromkeys(
                 row.name
-                for row, one in found
-                if (one.fix_verdict, one.fix) == ("verified", fixed.fix)
+                for row, cause in found
+                if (cause.fix_verdict, cause.fix) == ("verified", fixed.fix)
             )
         ),
     )
+
+
+# Parts of one survey, such as the shards of a CI matrix.
+
+_APART = "Put parts of one survey together; two surveys are for graphdoctor diff."
+
+
+def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
+    """Return one report of all rows; differences between the parts are notes.
+
+    Raises:
+        GraphDoctorError: Two parts have different rows, or different variants, of one name.
+    """
+    first, *others = reports
+    if not others:
+        return first
+    rows: dict[tuple[str, str], SurveyRow] = {}
+    variants: dict[str, SurveyVariant] = {}
+    for report in reports:
+        for row in report.rows:
+            # A row that several parts have counts once.
+            if rows.setdefault(row.key, row) != row:
+                what = f"{row.name} under {row.variant}"
+                raise GraphDoctorError(f"Two parts have different results of {what}.", hint=_APART)
+        for variant in report.variants:
+            merged = variants.setdefault(variant.name, variant)
+            if (merged.settings, merged.python) != (variant.settings, variant.python):
+                raise GraphDoctorError(
+                    f"Two parts compile in different ways under the name {variant.name}.",
+                    hint=_APART,
+                )
+            if merged.torch != variant.torch:
+                variants[variant.name] = merged.replace(torch=None)
+    twice = sum(len(report.rows) for report in reports) - len(rows)
+    kept = sum(report.kept for report in reports)
+    times = [report.seconds for report in reports]
+    seconds = None if None in times else sum(time for time in times if time is not None)
+    shard, notes = _merged_shard(reports)
+    notes += [*_differences(reports), *(note for report in reports for note in report.notes)]
+    engines = [report.engine for report in reports if report.engine is not None]
+    made = max(len(rows) - kept, 0)
+    return first.replace(
+        started=min(report.started for report in reports),
+        seconds=seconds,
+        options={
+            name: value
+            for name, value in first.options.items()
+            if all(_has(report, name, value) for report in reports)
+        },
+        shard=shard,
+        engine=", ".join(dict.fromkeys(engines)) or None,
+        variants=tuple(variants.values()),
+        rows=tuple(rows.values()),
+        planned=sum(report.planned for report in reports) - twice,
+        kept=kept,
+        summary=summarize(tuple(rows.values()), variants, seconds=seconds, made=made),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _merged_shard(reports: Iterable[SurveyReport]) -> tuple[str | None, list[str]]:
+    """Return which part of the pieces there is, None for all, and notes on missing shards."""
+    shards = list(dict.fromkeys(report.shard for report in reports))
+    if None in shards:
+        return None, []
+    parts = [shard.split("/") for shard in shards if shard is not None]
+    numbers = {int(number) for number, _ in parts}
+    names, totals = " + ".join(map(str, shards)), {int(total) for _, total in parts}
+    if len(totals) > 1:
+        return names, [f"The parts are of surveys that were cut differently: {names}."]
+    (total,) = totals
+    missing = [f"{number}/{total}" for number in range(1, total + 1) if number not in numbers]
+    if not missing:
+        return None, []
+    return names, [f"{counted(len(missing), 'shard')} missing: {', '.join(missing)}."]
+
+
+def _differences(reports: Sequence[SurveyReport]) -> Iterator[str]:
+    values: dict[str, list[set[str | None]]] = {
+        "names": [{report.name} for report in reports],
+        "versions of graphdoctor": [{report.graphdoctor_version} for report in reports],
+        "versions of torch": [{row.torch for row in report.rows} for report in reports],
+        "versions of Python": [{row.python for row in report.rows} for report in reports],
+    }
+    for what, sides in values.items():
+        known = [side - {None} for side in sides if side - {None}]
+        if any(side != known[0] for side in known):
+            texts = sorted({str(value) for side in known for value in side})
+            yield f"The parts have different {what}: {', '.join(texts)}."
+    names = sorted({name for report in reports for name in report.options})
+    first = reports[0].options
+    differing = [
+        name for name in names if not all(_has(report, name, first.get(name)) for report in reports)
+    ]
+    if differing:
+        yield f"The parts were measured with different options: {', '.join(differing)}."
+
+
+def _has(report: SurveyReport, name: str, value: object) -> bool:
+    return name in report.options and report.options[name] == value

@@ -1,5 +1,5 @@
-"""Where logs can lie: here, or wherever fsspec reads. Links in a folder, which can lead anywhere,
-aren't followed.
+"""Finds logs on this machine or wherever fsspec reads; doesn't follow links inside a folder, which
+can lead anywhere.
 """
 
 from __future__ import annotations
@@ -8,55 +8,125 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import BinaryIO, TypeVar
 
-from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.log_file import LogFile, local_log
+from graphdoctor.errors import GraphDoctorError, os_errors
+from graphdoctor.trace.storage import remote
+from graphdoctor.trace.storage.remote import Url
+from graphdoctor.trace.storage.streams import (
+    MAGIC,
+    Compression,
+    CutStreamError,
+    decompressed,
+    without_prefix,
+)
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9_+-]*::)*[A-Za-z][A-Za-z0-9+.-]+://")
 """Such as ``s3://…``, and ``simplecache::s3://…``."""
 _LOCAL_URL = re.compile(r"(?:file|local)://(?:localhost(?=/))?(?!.*::)(.+)")
-_PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
-_SIGNATURE = re.compile(r"(https?://[^?\s]*)\?.*?(?=::|[\s'\")]|$)")
 _THREADS = 16
+_SKIPPED_BYTES = 2**20
+_PART_BYTES = 2**12
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
-
-class Url(str):
-    """An address that fsspec reads, such as ``s3://bucket/job``; as text, it's without its
-    secrets.
-    """
-
-    __slots__ = ()
-
-    @property
-    def whole(self) -> str:
-        """The address with its secrets, to open it."""
-        return str.__str__(self)
-
-    def __str__(self) -> str:
-        """The address to show: ``***`` in place of a password, or of what signs it."""
-        return without_secrets(self.whole)
-
-    def __format__(self, specification: str) -> str:
-        return format(str(self), specification)
-
-
-def without_secrets(text: str) -> str:
-    """Text with ``***`` in place of passwords in addresses, and of what signs them."""
-    return _SIGNATURE.sub(r"\1?***", _PASSWORD.sub(r"\1***@", text))
-
-
 Location = Path | Url
 
 
-class Folder(ABC):
-    """A folder, wherever it lies; ``name`` is its path below the folder that was asked for, empty
-    for that one.
+def location_of(text: str) -> Location:
+    """Read a path or an address."""
+    if local := _LOCAL_URL.fullmatch(text):
+        return Path(local[1])
+    return Url(text) if _URL.match(text) else Path(text)
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One log.
+
+    Args:
+        name: Its path below the folder that was asked for.
+        size_bytes: None if a store doesn't say.
+        line_prefix: What a launcher put before each of its lines, such as ``[rank0]:``; the file's
+            other lines belong to other logs. Empty if all lines are its own.
     """
+
+    location: str
+    name: str
+    size_bytes: int | None
+    compression: Compression | None = None
+    line_prefix: str = ""
+
+    @property
+    def path(self) -> PurePath:
+        """Its location as a path, for its names; in an archive, the path there."""
+        return PurePath(self.location.partition("::")[0] if self.is_remote else self.location)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it isn't a file of this machine."""
+        return "://" in self.location
+
+    @property
+    def is_seekable(self) -> bool:
+        """Whether ``open`` goes to a position without reading what comes before it."""
+        return self.compression is None and not self.line_prefix and self.size_bytes is not None
+
+    def seen(self) -> LogFile:
+        """Return the log with its compression, which its first bytes show."""
+        with suppress(CutStreamError), self._stored(0) as stream:
+            start = stream.read(max(map(len, MAGIC)))
+            matching = (name for magic, name in MAGIC.items() if start.startswith(magic))
+            return replace(self, compression=next(matching, None))
+        return self
+
+    def of_lines(self, prefix: str) -> LogFile:
+        """Return the log of the lines that begin with a prefix."""
+        return replace(self, line_prefix=prefix, name=f"{self.name} {prefix.rstrip(': ')}".rstrip())
+
+    def open(self, start: int = 0) -> BinaryIO:
+        """Open the log's bytes, decompressed."""
+        if self.is_seekable:
+            return self._stored(start)
+        stream = self._stored(0)
+        if self.compression is not None:
+            stream = decompressed(stream, self.compression, self.name)
+        if self.line_prefix:
+            stream = without_prefix(stream, self.line_prefix.encode())
+        while start > 0 and (skipped := stream.read(min(start, _SKIPPED_BYTES))):
+            start -= len(skipped)
+        return stream
+
+    def _stored(self, start: int) -> BinaryIO:
+        if self.is_remote:
+            return remote.open_file(self.location, self.name, self.size_bytes, start)
+        with os_errors(self.location, "read"):
+            stream = Path(self.location).open("rb")  # noqa: SIM115 - whoever reads it closes it
+        stream.seek(start)
+        return stream
+
+    def part(self, start: int, count: int) -> bytes:
+        """Read some of the log's bytes; fewer where it ends or can't be read further."""
+        content = bytearray()
+        with suppress(CutStreamError), self.open(start) as stream:
+            while read := stream.read(min(count - len(content), _PART_BYTES)):
+                content += read
+        return bytes(content)
+
+
+def local_log(path: Path, name: str | None = None) -> LogFile:
+    """The log in a file of this machine."""
+    with os_errors(path, "read"):
+        size = path.stat().st_size
+    return LogFile(str(path.absolute()), path.name if name is None else name, size).seen()
+
+
+class Folder(ABC):
+    """A folder; ``name`` is its path below the folder that was asked for, empty for that one."""
 
     location: Location
 
@@ -66,15 +136,14 @@ class Folder(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A small file in it; empty if there is none, or if it's a link."""
+        """Read a small file; empty if there is none, or if it's a link."""
 
     @abstractmethod
     def _entries(self) -> list[tuple[str, bool, int | None]]:
-        """The name of each thing in it, whether it's a folder, and its size."""
+        """List name, whether it's a folder, and size of each thing in it."""
 
     @abstractmethod
-    def _below(self, name: str) -> Location:
-        """Where something in it lies."""
+    def _below(self, name: str) -> Location: ...
 
     @abstractmethod
     def _log(self, name: str, size: int | None) -> LogFile | None:
@@ -82,36 +151,25 @@ class Folder(ABC):
 
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
-        found = (
-            self._log(name, size)
-            for name, is_folder, size in sorted(self._entries())
-            if not is_folder
-        )
-        return [log for log in found if log is not None]
+        entries = sorted(self._entries())
+        logs = (self._log(name, size) for name, is_folder, size in entries if not is_folder)
+        return [log for log in logs if log is not None]
 
     def folder(self, name: str) -> Folder:
         """A folder in it; one without anything if there is none, or if it's a link."""
         return type(self)(self._below(name), self.path_below(name))
 
     def folders(self) -> list[Folder]:
-        """The folders in it, by name, without hidden ones, which are of other programs."""
-        names = sorted(name for name, is_folder, _ in self._entries() if is_folder)
+        """The folders in it, by name, without hidden ones, which belong to other programs."""
         return [
             self.folder(name)
-            for name in names
-            if not name.startswith(".") and name != "__pycache__"
+            for name, is_folder, _ in sorted(self._entries())
+            if is_folder and not name.startswith(".") and name != "__pycache__"
         ]
 
     def path_below(self, name: str) -> str:
         """The path of something in it below the folder that was asked for."""
         return f"{self.name}/{name}" if self.name else name
-
-
-def location_of(text: str) -> Location:
-    """What a text names: a path, unless it begins as an address does."""
-    if local := _LOCAL_URL.fullmatch(text):
-        return Path(local[1])
-    return Url(text) if _URL.match(text) else Path(text)
 
 
 class LocalFolder(Folder):
@@ -121,7 +179,7 @@ class LocalFolder(Folder):
 
     def read(self, name: str) -> bytes:
         """See ``Folder``."""
-        path = self._below(name)
+        path = self.location / name
         try:
             return path.read_bytes() if is_own_file(path) else b""
         except OSError:
@@ -132,7 +190,7 @@ class LocalFolder(Folder):
 
     def _log(self, name: str, size: int | None) -> LogFile | None:
         del size
-        path = self._below(name)
+        path = self.location / name
         return local_log(path, self.path_below(name)) if path.exists() else None
 
     def _entries(self) -> list[tuple[str, bool, int | None]]:
@@ -140,11 +198,11 @@ class LocalFolder(Folder):
             return []
         try:
             with os.scandir(self.location) as entries:
-                kinds = [(each.name, each.is_dir(follow_symlinks=False), each) for each in entries]
                 return [
-                    (name, is_dir, None)
-                    for name, is_dir, each in kinds
-                    if is_dir or each.is_file(follow_symlinks=False)
+                    (entry.name, is_folder, None)
+                    for entry in entries
+                    if (is_folder := entry.is_dir(follow_symlinks=False))
+                    or entry.is_file(follow_symlinks=False)
                 ]
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -152,20 +210,35 @@ class LocalFolder(Folder):
             raise GraphDoctorError(f"{self.location} can't be read: {error.strerror}.") from error
 
 
+class _RemoteFolder(Folder):
+    location: Url
+
+    def read(self, name: str) -> bytes:
+        return remote.read_file(self._below(name))
+
+    def _below(self, name: str) -> Url:
+        return remote.below(self.location, name)
+
+    def _log(self, name: str, size: int | None) -> LogFile:
+        return LogFile(self._below(name), self.path_below(name), size)
+
+    def _entries(self) -> list[tuple[str, bool, int | None]]:
+        return remote.entries_of(self.location)
+
+
 def is_own_file(path: Path) -> bool:
-    """Whether a file is really in its folder: a recording can come with links to anything, and with
-    pipes.
-    """
+    """Whether a path is a regular file: a recording can contain links to anything, and pipes."""
     return path.is_file() and not path.is_symlink()
 
 
 def place_at(location: Location) -> LogFile | Folder | None:
-    """What lies at a place; None if there is nothing."""
+    """Look at a location; None if there is nothing."""
     if isinstance(location, Url):
-        # Imported here: a local log is read without fsspec.
-        from graphdoctor.trace.storage.remote import remote_place
-
-        return remote_place(location)
+        entry = remote.look_at(location)
+        if entry is None:
+            return None
+        name, is_folder, size = entry
+        return _RemoteFolder(location) if is_folder else LogFile(location, name, size).seen()
     if location.is_file():
         return local_log(location)
     return LocalFolder(location) if location.exists() else None
@@ -174,7 +247,7 @@ def place_at(location: Location) -> LogFile | Folder | None:
 def for_each(
     function: Callable[[_Item], _Answer], items: Iterable[_Item], logs: Sequence[LogFile]
 ) -> list[_Answer]:
-    """The function's answer for each item; at the same time if the logs aren't on this machine."""
+    """Map a function over items; in threads if the logs aren't on this machine."""
     if len(logs) < 2 or not any(log.is_remote for log in logs):
         return [function(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,5 @@
-"""Logs that lie where fsspec reads: object stores, other machines, archives. The only module that
-imports fsspec.
+"""Reads what lies where fsspec reads: object stores, other machines, archives. The only module that
+imports fsspec, and only once it is needed.
 
 Bytes come in ranges, first small ones, since often only a log's beginning is wanted. A range that
 fails is asked for again a few times; then the log ends there with ``CutStreamError``, and so does
@@ -8,87 +8,149 @@ one that is shorter than it should be.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile, stream_of
-from graphdoctor.trace.storage.places import Folder, Url, without_secrets
+from graphdoctor.trace.storage.streams import CutStreamError, stream_of
 
 _Answer = TypeVar("_Answer")
+_Entry = tuple[str, bool, int | None]
+"""Name, whether it's a folder, size."""
 
+_PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
+_SIGNATURE = re.compile(r"(https?://[^?\s]*)\?.*?(?=::|[\s'\")]|$)")
 _FIRST_BYTES = 2**16
 _MOST_BYTES = 2**23
 _GROWTH = 4
 _TRIES = 3
 _PAUSE_S = 0.3
 _LIMIT_S = 90
-"""For one answer, with all that the store's own package tries: some try for many minutes."""
+"""For one answer, with all retries of the store's own package: some go on for many minutes."""
 _UNREACHABLE = frozenset(
-    {
+    [
         "ConnectionError",
         "TimeoutError",
         "gaierror",
         "ConnectTimeoutError",
         "EndpointConnectionError",
-    }
-    | {"ClientConnectorError", "NoValidConnectionsError"}
+        "ClientConnectorError",
+    ]
 )
-"""Names of exceptions, since each store has its own; so are those for a connection that ends in an
-answer."""
-_NO_CREDENTIALS = "no credentials were found"
-_CREDENTIALS = (
-    "Credentials are found as the store's own tools find them, or in fsspec's configuration."
-)
+"""Names of exceptions, since each store has its own."""
 _CUT = frozenset(
-    {
+    [
         "ClientPayloadError",
         "ConnectionClosedError",
         "ConnectionResetError",
         "ContentLengthError",
         "IncompleteRead",
-    }
-    | {"ServerDisconnectedError"}
+        "ServerDisconnectedError",
+    ]
+)
+_NO_CREDENTIALS = "no credentials were found"
+_CREDENTIALS = (
+    "Credentials are found as the store's own tools find them, or in fsspec's configuration."
 )
 
 
-def remote_place(url: Url) -> LogFile | Folder | None:
+class Url(str):
+    """An address that fsspec reads, such as ``s3://bucket/job``; as text, it hides its secrets."""
+
+    __slots__ = ()
+
+    @property
+    def whole(self) -> str:
+        """The address with its secrets, to open it."""
+        return str.__str__(self)
+
+    def __str__(self) -> str:
+        """The address to show: ``***`` in place of a password or a signature."""
+        return without_secrets(self.whole)
+
+    def __format__(self, specification: str) -> str:
+        return format(str(self), specification)
+
+
+def without_secrets(text: str) -> str:
+    """Replace passwords and signatures in addresses by ``***``."""
+    return _SIGNATURE.sub(r"\1?***", _PASSWORD.sub(r"\1***@", text))
+
+
+def look_at(url: Url) -> _Entry | None:
     """What lies at an address; None if there is nothing."""
     with _explained(url):
         system, path = _in_time(lambda: _opened(url))
         system.invalidate_cache()
         try:
-            found = _in_time(lambda: system.info(path))
+            info = _in_time(lambda: system.info(path))
         except FileNotFoundError as error:
-            # For some packages, what can't be reached isn't there.
+            # Some packages say that of a store that can't be reached.
             if _names(error) & _UNREACHABLE:
                 raise ConnectionError from error
             return None
-    if found["type"] == "directory":
-        return _RemoteFolder(url)
-    return LogFile(url, _last(path), found.get("size")).seen()
+    return _last(path), info["type"] == "directory", info.get("size")
 
 
-def open_remote(log: LogFile, start: int) -> BinaryIO:
-    """The bytes of a log as they are stored; nothing is asked for before they are read."""
-    ranges = _ranges(log, start)
+def read_file(url: Url) -> bytes:
+    """Read a small file; empty if there is none."""
+    with _explained(url):
+        system, path = _in_time(lambda: _opened(url))
+        try:
+            content: bytes = _in_time(lambda: system.cat_file(path))
+        except (FileNotFoundError, IsADirectoryError):
+            return b""
+    return content
+
+
+def entries_of(url: Url) -> list[_Entry]:
+    """List a folder; empty if there is none."""
+    with _explained(url):
+        system, path = _in_time(lambda: _opened(url))
+        try:
+            entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    by_path = {
+        str(entry["name"]).rstrip("/"): entry
+        for entry in entries
+        if entry["type"] in ("file", "directory")
+    }
+    # Some tools put a placeholder with the folder's own name into an empty folder.
+    by_path.pop(path.rstrip("/"), None)
+    return [
+        (_last(whole), entry["type"] == "directory", entry.get("size"))
+        for whole, entry in by_path.items()
+    ]
+
+
+def below(url: Url, name: str) -> Url:
+    """The address of something in a folder."""
+    first, chain, rest = url.whole.partition("::")
+    joint = "" if first.endswith("/") else "/" if "://" in first else "://"
+    return Url(f"{first}{joint}{name}{chain}{rest}")
+
+
+def open_file(url: str, name: str, size_bytes: int | None, start: int) -> BinaryIO:
+    """Open a file's bytes as they are stored; nothing is asked for before they are read."""
+    ranges = _ranges(url, name, size_bytes, start)
     return stream_of(ranges, ranges.close)
 
 
-def _ranges(log: LogFile, position: int) -> Generator[bytes]:
-    size, count, failures, is_streamed = log.size_bytes, _FIRST_BYTES, 0, False
-    # An archive is closed when nobody knows its file system any more.
+def _ranges(url: str, name: str, size: int | None, position: int) -> Generator[bytes]:
+    count, failures, is_streamed = _FIRST_BYTES, 0, False
+    # The file with its file system: an archive is closed when nobody holds its file system.
     opened: tuple[Any, BinaryIO] | None = None
     try:
         while size is None or position < size:
             try:
                 opened = opened or _in_time(
-                    partial(_file_at, log.location, position, is_streamed=is_streamed)
+                    partial(_file_at, url, position, is_streamed=is_streamed)
                 )
                 content = _in_time(partial(_read, opened[1], count, is_streamed=is_streamed))
             except Exception as error:
@@ -101,32 +163,30 @@ def _ranges(log: LogFile, position: int) -> Generator[bytes]:
                 if failures == _TRIES or isinstance(
                     error, PermissionError | FileNotFoundError | _TooLateError
                 ):
-                    raise CutStreamError(log.name, _reason(error)) from error
+                    raise CutStreamError(name, _reason(error)) from error
                 time.sleep(_PAUSE_S * failures)
                 continue
             if not content:
                 break
-            failures, position, count = (
-                0,
-                position + len(content),
-                min(count * _GROWTH, _MOST_BYTES),
-            )
+            failures = 0
+            position += len(content)
+            count = min(count * _GROWTH, _MOST_BYTES)
             yield content
         if size is not None and position < size:
-            raise CutStreamError(log.name, f"it ends after {position:,} of {size:,} bytes")
+            raise CutStreamError(name, f"it ends after {position:,} of {size:,} bytes")
     finally:
         _close(opened)
 
 
 class _NoRangesError(Exception):
-    """A web server knows no ranges."""
+    """A web server that serves no ranges."""
 
 
 def _read(file: BinaryIO, count: int, *, is_streamed: bool) -> bytes:
     try:
         return file.read(count)
     except ValueError as error:
-        # So fsspec says it (``fsspec/implementations/http.py``, 2026.9).
+        # fsspec reports it so (``fsspec/implementations/http.py``, 2026.9).
         raise error if is_streamed else _NoRangesError from error
 
 
@@ -149,10 +209,12 @@ def _close(opened: tuple[Any, BinaryIO] | None) -> None:
 
 
 class _TooLateError(Exception):
-    """A store didn't answer."""
+    """A store that didn't answer."""
 
 
 def _in_time(function: Callable[[], _Answer]) -> _Answer:
+    from concurrent.futures import Future, wait
+
     future: Future[_Answer] = Future()
 
     def answer() -> None:
@@ -165,50 +227,6 @@ def _in_time(function: Callable[[], _Answer]) -> _Answer:
     if not wait([future], _LIMIT_S).done:
         raise _TooLateError
     return future.result()
-
-
-class _RemoteFolder(Folder):
-    location: Url
-
-    def read(self, name: str) -> bytes:
-        with _explained(self.location):
-            system, path = _in_time(lambda: _opened(self._below(name)))
-            try:
-                content: bytes = _in_time(lambda: system.cat_file(path))
-            except (FileNotFoundError, IsADirectoryError):
-                return b""
-        return content
-
-    def _below(self, name: str) -> Url:
-        return _below(self.location, name)
-
-    def _log(self, name: str, size: int | None) -> LogFile:
-        return LogFile(self._below(name), self.path_below(name), size)
-
-    def _entries(self) -> list[tuple[str, bool, int | None]]:
-        with _explained(self.location):
-            system, path = _in_time(lambda: _opened(self.location))
-            try:
-                entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        found = {
-            str(entry["name"]).rstrip("/"): entry
-            for entry in entries
-            if entry["type"] in ("file", "directory")
-        }
-        # The placeholder that some tools put into an empty folder has the folder's own name.
-        found.pop(path.rstrip("/"), None)
-        return [
-            (_last(whole), each["type"] == "directory", each.get("size"))
-            for whole, each in found.items()
-        ]
-
-
-def _below(url: Url, name: str) -> Url:
-    first, chain, rest = url.whole.partition("::")
-    joint = "" if first.endswith("/") else "/" if "://" in first else "://"
-    return Url(f"{first}{joint}{name}{chain}{rest}")
 
 
 def _last(path: str) -> str:
@@ -229,21 +247,16 @@ def _opened(url: str) -> tuple[Any, str]:
             f"{url} doesn't say which archive.", hint=f"Name it after two colons: {example}"
         )
     try:
-        found: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
+        opened: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:
-        raise _missing_package(url, error) from error
-    return found
-
-
-def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
-    causes = [error, error.__cause__, error.__context__]
-    name = next(
-        (cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), ""
-    )
-    needs, package = f"Reading {url.partition(':')[0]}:// needs", name.partition(".")[0]
-    if not package:
-        return GraphDoctorError(f"{needs} another package: {error}.")
-    return GraphDoctorError(f"{needs} the package {package}.", hint=f"pip install {package}")
+        causes = (error, error.__cause__, error.__context__)
+        names = (cause.name for cause in causes if isinstance(cause, ImportError) and cause.name)
+        package = next(names, "").partition(".")[0]
+        raise GraphDoctorError(
+            f"Reading {url.partition(':')[0]}:// needs the package {package or error}.",
+            hint=f"pip install {package}" if package else None,
+        ) from error
+    return opened
 
 
 @contextmanager
@@ -254,22 +267,21 @@ def _explained(url: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = _reason(error)
-        is_denied = reason == _NO_CREDENTIALS or isinstance(error, PermissionError)
+        is_denied = reason is _NO_CREDENTIALS or isinstance(error, PermissionError)
         raise GraphDoctorError(
             f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None
         ) from error
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _names(error: BaseException) -> set[str]:
-    return {kind.__name__ for cause in _chain(error) for kind in type(cause).__mro__}
+    names: set[str] = set()
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        names |= {kind.__name__ for kind in type(cause).__mro__}
+        cause = cause.__cause__ or cause.__context__
+    return names
 
 
 def _reason(error: BaseException) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
-from graphdoctor.facts.hints import nearest
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
 from graphdoctor.trials.launch.child import ChildExit, Setup, last_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
+from graphdoctor.wording import nearest
 
 
 def architectures(library: str, setup: Setup) -> Catalog:

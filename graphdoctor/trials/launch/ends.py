@@ -11,10 +11,10 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
-from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import first_line
+from graphdoctor.facts.run import HintCode, HintValue, ProbeExit
 from graphdoctor.probe.wire import EXIT_CLOSED, EXIT_UNWRITABLE
+from graphdoctor.views.exit_words import COMMAND_LINE, words
+from graphdoctor.wording import during, first_line
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import is_plain, is_utf8
 from graphdoctor.trials.launch.discover import holds_no_target, script_hint
+from graphdoctor.wording import did_you_mean, near_names
 
 DTYPES = {
     **{

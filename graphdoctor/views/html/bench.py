@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.bench import EAGER
-from graphdoctor.facts.wording import about_count, factor_text
 from graphdoctor.views import measures as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
-from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.views.words import TOO_NOISY, about_count
+from graphdoctor.wording import factor_text
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import Sweep, Variant

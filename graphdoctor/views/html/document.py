@@ -19,7 +19,7 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from graphdoctor.facts import wording
+from graphdoctor import wording
 from graphdoctor.views import words
 from graphdoctor.views.edits import diff_rows
 from graphdoctor.views.html.terms import explained

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.stack import parsed
-from graphdoctor.facts.wording import counted
 from graphdoctor.views.html.highlight import Language
 from graphdoctor.views.profile_words import kernel_name
+from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import GeneratedCode

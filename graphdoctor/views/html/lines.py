@@ -45,7 +45,7 @@ from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.statements import SourceFile, parsed
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameReport, FrameState, Location
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameReport, FrameState
     from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Picture, SourceText
     from graphdoctor.facts.recording import Frame
@@ -303,7 +303,7 @@ class _Marker:
             self.files[name] = FileMarks(*self._owners.get(name, (origin, package)))
         return self.files[name]
 
-    def _at(self, place: Location | StackEntry) -> Line:
+    def _at(self, place: StackEntry) -> Line:
         line = self._file(place.file, place.origin, place.package).at(place.line)
         if line.text is None and place.text is not None:
             line.text = " " * (place.indent or 0) + place.text
@@ -320,7 +320,7 @@ class _Marker:
 
     def mark_paths(self) -> None:
         """How findings, frames and recompiles were reached."""
-        entries: list[StackEntry | Location] = []
+        entries: list[StackEntry] = []
         for finding in self._diagnosis.findings:
             entries += finding.user_stack
         for report in self._diagnosis.frames:
@@ -378,7 +378,7 @@ class _Marker:
         if not is_about or not {*report.compile_ids} & {*finding.compile_ids}:
             return None
         file = self._shown(frame.file)
-        places: list[Location | StackEntry] = [finding.location, *finding.user_stack]
+        places: list[StackEntry] = [finding.location, *finding.user_stack]
         lines = {
             place.line for place in places if self._shown(place.file) == file and place.line in own
         }

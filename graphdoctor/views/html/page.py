@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.diagnosis import Diagnosis, Location
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.record_kinds import MEANINGS
-from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted, join_texts
+from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.lines import annotate, listing
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
+from graphdoctor.wording import counted, join_texts
 
 if TYPE_CHECKING:
     from graphdoctor.facts.guards import GuardSet
@@ -113,7 +113,7 @@ class Page:
             listing(
                 number,
                 file,
-                Location(file=file.file, line=1, function="", package=file.package).shown_file,
+                StackEntry(file=file.file, line=1, function="", package=file.package).shown_file,
             )
             | {"path": named.get(file.file, file.file)}
             for number, file in enumerate(self._files)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.wording import counted
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.kernel_code import codes_of
@@ -16,6 +15,7 @@ from graphdoctor.views.html.statements import parsed
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Blocks, Drawing
 from graphdoctor.views.words import base_name
+from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import Picture, SourceText

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
-from graphdoctor.facts.wording import counted, factor_text, join_texts, shortened, without_middle
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.measures import seconds_text
 from graphdoctor.views.parts import Drawing, cell_line
 from graphdoctor.views.printable import printable_lines
+from graphdoctor.wording import counted, factor_text, join_texts, shortened, without_middle
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import GeometricMean, SurveyCause, SurveyReport, SurveyRow

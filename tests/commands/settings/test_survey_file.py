@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.studies.survey.survey_file import ListedTargets, read_survey_file
+from graphdoctor.studies.survey.survey_list import ListedTargets, read_survey_list
 
 WHOLE = """
 name = "nightly"
@@ -55,7 +55,7 @@ env-vars = { OMP_NUM_THREADS = "1" }
 def _read(tmp_path: Path, text: str):
     path = tmp_path / "survey.toml"
     path.write_text(text)
-    return read_survey_file(path)
+    return read_survey_list(path)
 
 
 def test_a_whole_list_is_read(tmp_path):

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
@@ -59,7 +59,7 @@ def finding(
         rule="rule",
         severity="warning",
         message="A message.",
-        location=Location(
+        location=StackEntry(
             file="model.py",
             line=line,
             column=columns[0] if columns else None,

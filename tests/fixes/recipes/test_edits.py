@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.recipes.copies import create_on_device
@@ -93,7 +93,9 @@ def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names(
     place = place_at(
         "GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n"
     )
-    block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
+    block = StackEntry(
+        file="model.py", line=6, function="f", note="the `for` that the break lies in"
+    )
     place = replace(place, finding=place.finding.replace(related=(block,)))
     assert b"x = _f_step(x, i)" in own_function.edit(place).content
 

@@ -23,9 +23,10 @@ from graphdoctor.facts.bench import (
     Variant,
     Workaround,
 )
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
 from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.facts.stack import StackEntry
 
 QUIET = Noise(ratio=1.0, spread=0.012, is_noisy=False)
 NOISY = Noise(ratio=1.08, spread=0.31, is_noisy=True)
@@ -68,7 +69,7 @@ def finding(code: str, message: str, *, call_us: float | None = None, **more: An
         rule="rule",
         severity="info",
         message=message,
-        location=Location(
+        location=StackEntry(
             file="model.py",
             line=14,
             function="Attention.forward",

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Cost, Effects, Finding, Location
+from graphdoctor.facts.diagnosis import Cost, Effects, Finding
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.studies.bench.reasons import MOST, look_at, reasons
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
@@ -29,7 +30,7 @@ KERNELS = KernelShare(
 def finding(code: str, *, call_us: float | None = None, **values: Any) -> Finding:
     cost = None if call_us is None else Cost(call_us=call_us, share=call_us / 1000.0)
     known = {"rule": code.lower(), "severity": "warning", "message": code, "count": 1, "cost": cost}
-    place = Location(file="model.py", line=1, function="forward", origin="user")
+    place = StackEntry(file="model.py", line=1, function="forward", origin="user")
     return Finding(**{"code": code, "location": place, "fingerprint": "0" * 16, **known, **values})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.export import (
     DynamicShapes,
     ExportBlocker,
@@ -14,6 +14,7 @@ from graphdoctor.facts.export import (
 )
 from graphdoctor.facts.fixes import TriedFix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
+from graphdoctor.facts.stack import StackEntry
 from tests.studies.bench.reports import EXACT, report
 
 EDIT = (
@@ -33,7 +34,7 @@ def branch(line: int = 7) -> Finding:
         rule="data-dependent-branch",
         severity="error",
         message="the branch depends on a tensor's value: `y.sum() > 0`",
-        location=Location(
+        location=StackEntry(
             file="model.py", line=line, function="Net.forward", text="if y.sum() > 0:", column=12
         ),
         count=1,
@@ -114,7 +115,7 @@ def dims() -> DynamicShapes:
                 dim=1,
                 size=4,
                 is_dynamic=False,
-                location=Location(
+                location=StackEntry(
                     file="model.py", line=9, function="Net.forward", text="y = self.lin(x)"
                 ),
             ),

@@ -6,8 +6,7 @@ import pytest
 
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.breaks import export_words
-from graphdoctor.trace.events import Events
-from graphdoctor.trace.exported import with_export
+from graphdoctor.trace.events import Events, with_export
 from tests.factories import diagnosed, recording
 
 ADVICE = (

@@ -14,7 +14,7 @@ from graphdoctor.facts.profiled import (
     Profiled,
     ProfiledCall,
 )
-from graphdoctor.trace.profiled import matched_runs
+from graphdoctor.trace.inductor import matched_runs
 from tests.factories import entry
 
 

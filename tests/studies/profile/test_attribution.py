@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.profiled import InductorRun, KernelRun, Profiled
-from graphdoctor.trace.profiled import base_name
+from graphdoctor.trace.inductor import base_name
 from tests.each import for_each
 from tests.studies.profile.facts import code, graph, names_of, profiled, ran
 

@@ -15,7 +15,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
-from graphdoctor.trace.profiled import base_name, matched_runs
+from graphdoctor.trace.inductor import base_name, matched_runs
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 

@@ -6,11 +6,12 @@ from dataclasses import MISSING
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.evidence import CompileMark
 from graphdoctor.facts.job import Job, RankCompile, RankReport
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.studies.ranks.job import job_of
 
 NO_COUNTS = {
@@ -36,7 +37,7 @@ def compiled(
         **{
             "compile_id": compile_id,
             "function": function,
-            "location": Location(file="net.py", line=line, function=function),
+            "location": StackEntry(file="net.py", line=line, function=function),
             "outcome": "compiled",
             "duration_s": 1.0,
             "backend_s": 0.25,
@@ -85,7 +86,7 @@ def found(code: str = "GD202", line: int = 12, **values: Any) -> Finding:
             "rule": "recompiled-size",
             "severity": "warning",
             "message": "`forward` recompiled once because `x.shape[0]` changed: 8 → 9",
-            "location": Location(
+            "location": StackEntry(
                 file="net.py", line=line, function="Net.forward", text="return self.head(x)"
             ),
             "count": 1,

@@ -9,9 +9,9 @@ from graphdoctor.studies.survey.outcome import (
     PieceOutcome,
     compiler_stage,
     cut,
-    ended_early,
-    outcome_of,
-    outcome_of_bench,
+    of_bench,
+    of_early_end,
+    of_run,
 )
 from tests.each import for_each
 from tests.factories import with_facts
@@ -20,7 +20,7 @@ from tests.studies.bench.reports import eager, ended, report
 
 
 def _ended(**more):
-    return ended_early(ProbeExit(status=1, message="It ended.", **{"reason": "error", **more}))
+    return of_early_end(ProbeExit(status=1, message="It ended.", **{"reason": "error", **more}))
 
 
 @for_each(
@@ -130,12 +130,11 @@ def test_a_run_that_torch_left_records_out_of_is_no_crash():
     whole = with_prints(
         (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
     )
-    assert outcome_of(whole).status == "ok"
+    assert of_run(whole).status == "ok"
     gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
-    assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
+    assert of_run(with_facts(whole, gaps=(gap,))).status == "ok"
     assert (
-        outcome_of(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status
-        == "crashed"
+        of_run(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status == "crashed"
     )
 
 
@@ -144,7 +143,7 @@ def test_calls_of_which_nothing_was_compiled_are_no_pass():
         (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
     )
     nothing = Coverage(graph_ops=0, eager_ops=3, extra_calls=1, extra_compiles=0)
-    found = outcome_of(
+    found = of_run(
         whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing))
     )
     said = "Not compiled: 0 of 3 tensor operations ran in a compiled graph."
@@ -158,7 +157,7 @@ def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
         ({}, "status 1"),
     ):
         own = ended("default", "failed", "status 1", exit=ProbeExit(**raised, **more))
-        found = outcome_of_bench(report(eager(), own))
+        found = of_bench(report(eager(), own))
         assert found == PieceOutcome("compile_failed", "bench", words, "ValueError", "Traceback")
 
 

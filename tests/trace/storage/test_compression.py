@@ -19,12 +19,13 @@ import zstandard
 from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings, load_settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage import log_file
-from graphdoctor.trace.storage.log_file import CutStreamError, Limits, local_log
+from graphdoctor.trace.storage import streams
+from graphdoctor.trace.storage.places import local_log
+from graphdoctor.trace.storage.streams import CutStreamError, Limits
 from tests.trace.test_merge import log_of
 
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -152,7 +153,7 @@ RATIO = r"after \d+ MiB of its {0} stream, it holds 100 times as much as it take
 def test_what_a_log_can_hold_has_limits(tmp_path, compression, monkeypatch, attack, limits, said):
     path, pack = tmp_path / "log", COMPRESS[compression]
     path.write_bytes(pack(log_of()) + pack(attack))
-    monkeypatch.setattr(log_file, "LIMITS", ContextVar("LIMITS", default=limits))
+    monkeypatch.setattr(streams, "LIMITS", ContextVar("LIMITS", default=limits))
 
     found = gaps(path)
     assert len(found) == (said is not None)

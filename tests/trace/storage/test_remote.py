@@ -21,13 +21,11 @@ from s3fs import S3FileSystem
 from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
-from graphdoctor.trace.folder import find_ranks, open_folder
-from graphdoctor.trace.follow import Follower
+from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-from graphdoctor.trace.storage.places import Url, location_of, place_at
-from graphdoctor.trace.storage.remote import _below
+from graphdoctor.trace.storage.places import LogFile, location_of, place_at
+from graphdoctor.trace.storage.remote import Url, below
+from graphdoctor.trace.storage.streams import CutStreamError
 from tests.conftest import RECORDED_LOGS
 from tests.trace.storage.s3 import Store, store
 from tests.trace.test_merge import PID, log_of
@@ -264,7 +262,7 @@ def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkey
         "fsspec.core.url_to_fs",
         lambda address: asked.append(address) or (S3FileSystem(), "logs/job/rank_0.log"),
     )
-    log = LogFile(_below(Url("ssh://me:secret@host/job"), "rank_0.log"), "rank_0.log", 10)
+    log = LogFile(below(Url("ssh://me:secret@host/job"), "rank_0.log"), "rank_0.log", 10)
 
     assert log.part(0, 5) == log_of()[:5]
     assert asked == ["ssh://me:secret@host/job/rank_0.log"]
@@ -282,25 +280,6 @@ def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
 def test_an_address_that_nobody_reads_is_said():
     message, _ = refusal("nonsense://logs/job")
     assert message == "nonsense://logs/job can't be read: Protocol not known: nonsense."
-
-
-@pytest.mark.parametrize("address", ["s3://growing/live/", "s3://growing/live/rank_0.log"])
-def test_a_log_that_is_written_again_and_longer_is_followed(s3, address):
-    content = log_of("item")
-    middle = content.index(b'{"artifact": {"name": "recompile_reasons"')
-    s3.put("growing", **{"live/rank_0.log": content[:middle]})
-    follower = Follower(Url(address))
-    first = list(follower.look())
-    assert [type(seen) for seen in first] == [LogBegun, BreakSeen]
-    assert list(follower.look()) == []
-
-    s3.put("growing", **{"live/rank_0.log": content})
-    s3.requests.clear()
-    assert [type(seen) for seen in follower.look()] == [RecompileSeen]
-    starts = {
-        int(found.removeprefix("bytes=").partition("-")[0]) for _, _, found in s3.requests if found
-    }
-    assert max(starts) > middle - 10_000
 
 
 def test_commands_take_addresses(s3, run_here):
@@ -330,8 +309,7 @@ def test_commands_that_need_the_files_themselves_say_so(s3):
         _ = place_named("s3://logs/own", Settings()).path
 
     assert caught.value.message == (
-        "s3://logs/own isn't on this machine, and only report, diff, recompiles, guards and unpack read what is "
-        "elsewhere."
+        "s3://logs/own isn't on this machine, and only report, diff, recompiles and guards read what is elsewhere."
     )
 
 
@@ -343,6 +321,6 @@ def test_ranks_in_an_archive_are_known_by_their_names_in_it(tmp_path, name):
         for rank in range(2):
             archive.writestr(name.format(rank), log_of(pid=PID + rank))
 
-    found = find_ranks(open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")))
+    found = open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")).ranks
 
     assert [rank.rank for rank in found] == [0, 1]

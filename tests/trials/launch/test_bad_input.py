@@ -177,7 +177,6 @@ def test_what_is_wrong_is_named(clean_target, run_cli):
 
 
 def test_what_torch_cannot_do_is_refused_in_words():
-    from graphdoctor.facts.hints import COMMAND_LINE, words
     from graphdoctor.probe.record.errors import RequestError
     from graphdoctor.probe.target.options import (
         check_compile_arguments,
@@ -185,6 +184,7 @@ def test_what_torch_cannot_do_is_refused_in_words():
         make_input,
         set_config,
     )
+    from graphdoctor.views.exit_words import COMMAND_LINE, words
 
     huge = {"kind": "tensor", "dtype": "f32", "shape": [999999999999999]}
     refused = [

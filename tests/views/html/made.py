@@ -9,7 +9,6 @@ from graphdoctor.facts.diagnosis import Diagnosis, Fix, Result
 from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import (
-    Artifact,
     CompileArtifacts,
     GeneratedCode,
     Lane,
@@ -334,12 +333,6 @@ def _hostile_picture(bad: str, file: str) -> Picture:
             ),
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
-        artifacts=(
-            CompileArtifacts(
-                compile_id=bad,
-                artifacts=(Artifact(kind=bad, size_bytes=1, file=LONG),),
-                without_text={bad: 1},
-            ),
-        ),
+        artifacts=(CompileArtifacts(compile_id=bad, counts={bad: 1}, size_bytes=1),),
         config={bad: LONG},
     )

@@ -1,0 +1,461 @@
+"""Rules about modes, objects and structures that change: GD212 to GD216, GD218."""
+
+from __future__ import annotations
+
+import re
+
+from graphdoctor.facts.guards import ChangeKind, GuardChange
+from graphdoctor.rules.toolkit import (
+    WITHIN_CALL,
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    call_fix,
+    code_fix,
+    quoted,
+    shortened,
+    without_middle,
+)
+
+_EACH = "in each of these states"
+_HOW: dict[ChangeKind, tuple[str, str]] = {
+    "training": (
+        "in train and once in eval mode",
+        "Compile one function for training and one for evaluation",
+    ),
+    "grad_mode": (
+        "with and once without `torch.no_grad()`",
+        "Compile one function for each grad mode",
+    ),
+    "inference_mode": (
+        "with and once without `torch.inference_mode()`",
+        "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
+    ),
+    "autocast": (
+        "with and once without autocast",
+        "Use autocast around the same calls each time, or inside the compiled function",
+    ),
+    "dtype": ("with each dtype", "Convert the tensor before the call"),
+    "device": ("on each device", "Move the tensor before the call"),
+    "requires_grad": (
+        "with and once without `requires_grad`",
+        "Detach the tensor in each call, or let it require a gradient in each call",
+    ),
+    "default_dtype": (_EACH, "Set the default dtype once, before the first call"),
+    "default_device": (_EACH, "Set the default device once, before the first call"),
+    "threads": (_EACH, "Set the number of threads once, before the first call"),
+    "determinism": (_EACH, "Choose deterministic algorithms once, before the first call"),
+    "global_state": (_EACH, "Set it once, before the first call"),
+    "function_mode": (_EACH, "Enter the same torch function modes around each call"),
+    "tensor_class": (_EACH, "Pass a tensor of the same class each time"),
+    "dispatch_keys": (_EACH, "Pass a tensor of the same kind each time"),
+}
+"""Which calls warm it up, and what keeps it the same."""
+
+
+class ModeFlip(RecompileRule, code="GD212"):
+    """A mode, dtype or device that differs in some calls.
+
+    ## What it finds
+    Recompiles because of a different train or eval mode, grad mode, inference mode or autocast, a
+    different dtype, device or `requires_grad` of a tensor, or a different setting of the process:
+    default dtype, number of threads, deterministic algorithms.
+
+    ## Why it costs
+    torch compiles once for each combination. There are only a few, but they come in the middle of a
+    run, most often in the first validation step.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(4, 8, dtype=torch.float64),)]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(4, 8, dtype=torch.float64).float(),)]
+    ```
+
+    ## Fix safety
+    Calling both versions during warm-up keeps results the same and only moves the compile. So does
+    using two compiled functions.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`,
+    `TENSOR_MATCH`).
+    """
+
+    kinds = tuple(_HOW)
+    is_about_calls = True
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        both, same = _HOW[group.first.kind]
+        warm_up = call_fix(f"Call it once {both} during warm-up", is_safe=True)
+        return (warm_up, call_fix(same))
+
+
+class StrideChange(RecompileRule, code="GD213"):
+    """A tensor whose strides differ between calls: transposed, sliced, or another memory format.
+
+    ## What it finds
+    Recompiles because a tensor of the same sizes has a different memory layout.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 4),), (torch.ones(4, 4).t(),)]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        return [(torch.ones(4, 4).contiguous(),), (torch.ones(4, 4).t().contiguous(),)]
+    ```
+
+    ## Fix safety
+    `.contiguous()` keeps the values, and copies the tensor if it isn't contiguous.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
+    """
+
+    kinds = ("stride",)
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        name = group.passed(group.first)
+        shown = name or group.first.expression.partition(".stride(")[0]
+        snippet, place = (
+            (f"{name} = {name}.contiguous()", group.at_call("each_call", name))
+            if name
+            else (None, None)
+        )
+        title = f"Make {quoted(shown)} contiguous before the call"
+        return (call_fix(title, snippet=snippet, place=place, is_safe=True),)
+
+
+_NAMED = re.compile(r"`?[\w.|]+`? `?[\w.|]+`?")
+"""Two objects with names of their own, such as functions and members of an enumeration."""
+
+
+class ObjectIdentity(RecompileRule, code="GD214"):
+    """A function, module or other object that is a different one in some calls.
+
+    ## What it finds
+    Recompiles because the compiled code has a guard on the identity of an object: a lambda or
+    closure that is created for each call, a module that was replaced or freed, a different backend
+    callable.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, activation):
+        return activation(x) + 1
+
+    def inputs():
+        return [(torch.ones(4), lambda t: t.sin()), (torch.ones(4), lambda t: t.sin())]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        activation = lambda t: t.sin()
+        return [(torch.ones(4), activation), (torch.ones(4), activation)]
+    ```
+
+    ## Fix safety
+    Creating the object once keeps results the same, unless it has state that each call must start
+    without.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`,
+    `CLOSURE_MATCH`).
+    """
+
+    kinds = ("identity", "entry_gone", "backend")
+
+    def because(self, group: RecompileGroup) -> str:
+        change = group.first
+        if change.kind == "backend":
+            return "torch.compile got a different backend callable"
+        old = f"{without_middle(change.old or 'one object')}{_made(change.old_place)}"
+        new = f"{without_middle(change.new or 'a different one')}{_made(change.new_place)}"
+        return f"{quoted(change.expression)} is a different object: {old} → {new}"
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        change = group.first
+        where = f" ({_base_name(change.new_place)})" if change.new_place else ""
+        title = (
+            f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
+        )
+        if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
+            if group.is_within_call:
+                return (WITHIN_CALL,)
+            title = f"Call it once with each value of {quoted(change.expression)} during warm-up"
+        elif change.kind == "backend":
+            title = "Pass the same backend callable to each torch.compile"
+        return (code_fix(title),)
+
+
+def _made(place: str | None) -> str:
+    return f" created at {_base_name(place)}" if place else ""
+
+
+def _base_name(place: str) -> str:
+    return re.split(r"[/\\]", place)[-1]
+
+
+_TITLES: dict[ChangeKind, str] = {
+    "keys": "Pass the same keys, in the same order, in each call",
+    "length": "Pass the same number of items, or stack them into one tensor",
+    "type": "Pass a value of the same type in each call",
+    "attribute": "Give the object the same attributes in each call",
+    "aliasing": "Pass a copy if the same tensor is passed twice",
+}
+
+
+class StructureChange(RecompileRule, code="GD215"):
+    """A dict, list or other object whose keys, length or type change from call to call.
+
+    ## What it finds
+    Recompiles because the structure of an argument changed: different keys, a different number of
+    items, a list instead of a tuple, an attribute that is only sometimes there, the same tensor
+    passed twice.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, extras):
+        for value in extras.values():
+            x = x + value
+        return x
+
+    def inputs():
+        return [(torch.ones(4), {"a": torch.ones(4)}), (torch.ones(4), {"b": torch.ones(4)})]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        return [(torch.ones(4), {"a": torch.ones(4)}), (torch.ones(4), {"a": torch.ones(4)})]
+    ```
+
+    ## Fix safety
+    A stacked tensor keeps results the same. Whether you can use a fixed structure, such as zeros
+    for missing entries, depends on the program.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`,
+    `SEQUENCE_LENGTH`).
+    """
+
+    kinds = tuple(_TITLES)
+    is_about_calls = True
+
+    def because(self, group: RecompileGroup) -> str:
+        change = group.first
+        is_alias = change.kind == "aliasing"
+        return (
+            f"{change.expression} became {change.new or 'the same tensor'}"
+            if is_alias
+            else group.changed
+        )
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        name = quoted(group.first.expression)
+        if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
+            return (
+                call_fix(
+                    f"Keep {name} the same from call to call, or compile one function for each"
+                ),
+            )
+        return (call_fix(_TITLES[group.first.kind]),)
+
+
+class ConstantArgument(RecompileRule, code="GD216"):
+    """A bool, string, None or other constant that changes from call to call.
+
+    ## What it finds
+    Recompiles because a value that was compiled as a constant changed: a flag, the name of a mode,
+    an optional argument that only some calls pass.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly. A flag has two versions; a string can
+    have any number.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, mode):
+        return x.sin() if mode == "a" else x.cos()
+
+    def inputs():
+        return [(torch.ones(4), "a"), (torch.ones(4), "b")]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, is_first):
+        return torch.where(is_first, x.sin(), x.cos())
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(True)), (torch.ones(4), torch.tensor(False))]
+    ```
+
+    ## Fix safety
+    A warm-up keeps results the same and only moves the compiles. Computing both branches costs the
+    time of both.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`EQUALS_MATCH`).
+    """
+
+    kinds = ("flag", "text", "none", "value")
+    is_about_calls = True
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        name = quoted(group.first.expression)
+        if (
+            group.first.kind == "none"
+            and group.first.old == "None"
+            and group.passed(group.first) is None
+        ):
+            yield code_fix(
+                f"Set {name} before the first call", condition="if it can start with a value"
+            )
+        yield from (
+            call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),
+            code_fix(f"Compile one function for each value of {name}"),
+        )
+
+
+_GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[(?!['\d])[^]]*\]\s*=(?!=))"
+"""What makes a container longer; a key that stays the same does so once."""
+
+
+class GrowingContainer(RecompileRule, code="GD218"):
+    """A list, deque or dict that the compiled function itself fills: it is longer in each call.
+
+    ## What it finds
+    Recompiles because of the length of a container that outlives the call, such as a log of losses
+    on a module, where the line that torch guards it for adds to it.
+
+    ## Why it costs
+    Code that changes a container is compiled for one length, so no call can use the code of
+    another: each call recompiles, and after `recompile_limit` (8) of them the function runs
+        eagerly. Tensors in it also keep what their
+    backward pass needs.
+
+    ## Example
+    ```python
+    import torch
+
+    history = []
+
+    def forward(x):
+        loss = x.sum()
+        history.append(loss)
+        return loss
+
+    def inputs():
+        return [(torch.ones(4),), (torch.ones(4),)]
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sum()
+
+    def inputs():
+        return [(torch.ones(4),), (torch.ones(4),)]
+
+    # Where it is called: history.append(forward(x).detach())
+    ```
+
+    ## Fix safety
+    What the caller adds is the same. If other code reads the container during the call, it sees it
+    one item shorter. `detach()` keeps the value and drops its gradient. A
+    `collections.deque(maxlen=…)` that is full of values of the same kind from the first call on
+    keeps its length, but forgets old items.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`).
+    """
+
+    def matches(self, change: GuardChange) -> bool:
+        before, now = change.previous or change.old or "", change.new or ""
+        if change.kind != "length" or not (
+            before.isdecimal() and now.isdecimal() and _adds(change)
+        ):
+            return False
+        source = change.source or ""
+        # What the caller passes can be another container each time.
+        is_kept = "." in source or source.startswith("G[")
+        return int(before) < int(now) if is_kept else int(before) + 1 == int(now)
+
+    def because(self, group: RecompileGroup) -> str:
+        grown = [
+            f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.expressions
+        ]
+        line = group.first.guard_location
+        by = f"`{shortened(line.text)}`" if line is not None and line.text else "it"
+        return f"{by} adds to {' and '.join(grown)} in each call"
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        container = _container(group.first.expression)
+        last_few = (
+            "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
+        )
+        where = "where the function is called, with `.detach()` if it is a tensor whose gradient isn't needed there"
+        kept = code_fix(f"Return the value, and add it to `{container}` {where}")
+        line = group.first.guard_location
+        is_list = (
+            line is not None and re.search(r"append|extend|insert|\+=", line.text or "") is not None
+        )
+        return (kept, code_fix(last_few)) if is_list else (kept,)
+
+
+def _adds(change: GuardChange) -> bool:
+    """Whether the line that torch guards the length for makes the container longer."""
+    container = _container(change.expression)
+    if change.guard_location is None or not change.guard_location.text:
+        return False
+    text = change.guard_location.text.replace('"', "'")  # as torch writes keys
+    if container.endswith(".__self__"):  # of a bound method, such as `history.append`
+        return f"{container.removesuffix('.__self__')}(" in text
+    if re.search(_GROWS.format(re.escape(container.rpartition(".")[2])), text):
+        return True
+    # Under another name: what the line reads of the container itself would stand there.
+    return container not in text and re.match(_GROWS.format(r"\w+"), text) is not None
+
+
+def _container(length: str) -> str:
+    return length.removeprefix("len(").removesuffix(")")

@@ -1,0 +1,591 @@
+"""Rules about several processes: GD125, GD126, GD129, GD130, GD209."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from graphdoctor.facts.guards import RecompileCause
+from graphdoctor.facts.job import Aspect, Job, JobFinding
+from graphdoctor.facts.recording import Compile
+from graphdoctor.rules.diagnosis.findings import digest
+from graphdoctor.rules.toolkit import (
+    BEFORE_SHARDING,
+    INSIDE_DDP,
+    BreakRule,
+    BreakSite,
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    bytes_text,
+    call_fix,
+    can_be_dynamic,
+    compile_argument,
+    counted,
+    grouped,
+    ranks_text,
+    setting,
+    times,
+)
+
+
+class DdpForward(BreakRule, code="GD125", severity="info"):
+    """torch.compile around DistributedDataParallel breaks in DDP's own code.
+
+    ## What it finds
+    `torch.compile(DistributedDataParallel(model))`, or a compiled function that calls such a
+    module. DDP's `forward` calls its logger and its reducer, which are C++, and enters
+    `_inside_ddp_forward`, which Dynamo skips on purpose: it compiles the module inside as a
+    function of its own, and can then split its graph at DDP's buckets. No line of the program is to
+    blame.
+
+    ## Why it costs
+    DDP's `forward` runs eagerly, with guards of its own on each piece. The module inside loses
+    nothing if its class is the program's. If it is one of torch's own, such as `nn.Sequential`,
+    nothing is compiled (GD129).
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = torch.compile(DistributedDataParallel(Net()), backend="eager")
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"))
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+    The graph is still split at DDP's buckets, because the module is compiled during DDP's
+    `forward`. A function that calls DDP, such as a step with the loss, breaks there as long as it
+    is compiled too.
+
+    ## Fix safety
+    Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes
+        `module._orig_mod.`. Where
+    that matters, call `model.compile()` before wrapping it, which changes no name, but does nothing
+    to a module of torch's own class.
+
+    ## Source
+    `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
+    """
+
+    mechanism = "ddp_forward"
+    says = "`DistributedDataParallel.forward` breaks the graph by design: only the module inside it can be compiled"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        title = f"Compile the module before DDP wraps it, and nothing that calls `{site.named}`"
+        yield INSIDE_DDP.replace(title=title) if site.is_traced else INSIDE_DDP
+
+
+class FsdpHook(BreakRule, code="GD126"):
+    """A module that FSDP shards is called in a compiled function.
+
+    ## What it finds
+    A call of a module under `fully_shard` in code that torch.compile traces. FSDP gathers its
+    parameters in a hook before its `forward` and frees them in one after it. These hooks are under
+    `torch.compiler.disable`.
+
+    ## Why it costs
+    The graph ends before each sharded module and after it. In a loop over layers, torch can't
+    resume, and skips the whole function that has the loop. A layer of the program's own class is
+    then compiled by itself anyway; one of torch's own, such as `nn.TransformerEncoderLayer`, isn't.
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(3))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    net = Net()
+    for block in net.blocks:
+        fully_shard(block)
+    fully_shard(net)
+    forward = torch.compile(net, backend="eager")
+
+    for step in range(2):
+        forward(torch.ones(4, 8, requires_grad=True)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(3))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    net = Net()
+    for block in net.blocks:
+        block.compile(backend="eager")
+        fully_shard(block)
+    forward = fully_shard(net)
+
+    for step in range(2):
+        forward(torch.ones(4, 8, requires_grad=True)).sum().backward()
+    ```
+    Blocks of one class share what is compiled. `compile()` does nothing to a block of torch's own
+    class: put `fully_shard(torch.compile(block))` in its place. A function that calls the sharded
+        modules and is compiled itself
+    breaks at each of them all the same.
+
+    ## Fix safety
+    Safe: the hooks run eagerly, around the compiled blocks, and so does what is between them. With
+    `torch.compile(block)`, names in `state_dict()` change: `_orig_mod.` comes before the block's
+    own.
+
+    ## Source
+    `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).
+    """
+
+    mechanism = "fsdp_hook"
+    remedies = (BEFORE_SHARDING,)
+
+    def message(self, site: BreakSite) -> str:
+        whose = f" around `{site.called}`" if site.called and site.is_traced else ""
+        return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"
+
+
+_AROUND = {
+    "ddp_forward": ("`DistributedDataParallel.forward`", (INSIDE_DDP,)),
+    "fsdp_hook": ("a hook of FSDP", (BEFORE_SHARDING,)),
+    "module_hook": ("a hook", ()),
+}
+"""What breaks, and what helps; the break has its own finding, and what helps against a hook is
+there."""
+_UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
+
+
+class SkippedContainer(RecordingRule, code="GD129", severity="error"):
+    """Nothing was compiled, because the module is of a class of torch's own.
+
+    ## What it finds
+    torch.compile around DistributedDataParallel, FSDP or a module with hooks, where the module
+    inside is an `nn.Sequential` or another class of torch's own. Dynamo skips functions in torch's
+    files unless a function that it compiles calls them. DDP's code and hooks break the graph, so
+    nothing that it compiles calls the container. torch 2.13 makes an exception of containers that
+    have hooks themselves, if FSDP doesn't shard them.
+
+    ## Why it costs
+    The container runs eagerly, and so do layers of torch's own in it. If the program has no other
+    module in it, torch makes no graph at all, and says nothing.
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    forward = torch.compile(DistributedDataParallel(net), backend="eager")
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    forward = DistributedDataParallel(torch.compile(net, backend="eager"))
+
+    for step in range(2):
+        forward(torch.ones(4, 8)).sum().backward()
+    ```
+    `torch.compile(net)` wraps a container in a function that Dynamo compiles; `net.compile()`
+    doesn't. A class of the program's own with a `forward` that calls the container helps in both.
+    With FSDP: `fully_shard(torch.compile(net))`. A hook that torch can trace doesn't break the
+    graph.
+
+    ## Fix safety
+    Safe. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`.
+
+    ## Source
+    `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13;
+    `check_verbose` in the former for modules with hooks.
+    """
+
+    guide = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
+
+    def findings(self, view: RecordingView) -> Matches:
+        with_graph = {
+            found.process for each in view.graphs if (found := view.compiles.get(each)) is not None
+        }
+        alone = {
+            frame.name
+            for each in view.graphs
+            if (frame := view.frame(each)) is not None and not frame.is_wrapper
+        }
+        for site in view.sites:
+            if site.mechanism not in _AROUND:
+                continue
+            around, fixes = _AROUND[site.mechanism]
+            own = [
+                found
+                for record in site.records
+                if (found := view.compiles.get(record.compile_id)) is not None
+            ]
+            frames = (view.frames.get(found.frame_id) for found in own)
+            name = next(
+                (frame.container for frame in frames if frame is not None and frame.container), None
+            )
+            idle = [found for found in own if found.process not in with_graph]
+            # Since 2.13, torch compiles its own `forward` by itself if the module has a hook.
+            if idle or (name is not None and f"{name}.forward" not in alone):
+                what = (
+                    "nothing was compiled"
+                    if idle
+                    else "only modules in it were compiled, one by one"
+                )
+                inside = (
+                    f"doesn't compile `{name}.forward`, its own code, by itself"
+                    if name
+                    else _UNKNOWN
+                )
+                yield RuleMatch(
+                    entry=site.entry,
+                    message=f"{what}: {around} breaks the graph, and torch {inside}",
+                    count=len({found.process for found in idle or own}),
+                    of=idle or own,
+                    user_stack=site.stack,
+                    fixes=fixes,
+                    severity="error" if idle else "warning",
+                    subject=name or "",
+                )
+
+
+_ONE_GRAPH = setting(
+    "optimize_ddp",
+    "Compile it in one graph",
+    condition="if reducing gradients takes little time",
+    value=False,
+    is_safe=True,
+)
+
+
+class DdpSplit(RecordingRule, code="GD130", severity="info"):
+    """A graph that torch splits at the buckets of DistributedDataParallel.
+
+    ## What it finds
+    A module in DDP with more parameters than one bucket (`bucket_cap_mb`, 25 MiB by default; the
+    first bucket has 1 MiB). torch compiles a graph for each bucket, so that DDP can reduce the
+    gradients of one while the backward pass computes those of the next. A backward pass in one
+    graph yields all gradients at its end.
+
+    ## Why it costs
+    Kernels can't fuse across the parts: each tensor that crosses is written to memory and read
+    again, in the forward pass and in the backward pass. There are more graphs to compile and to
+    call. It pays where reducing gradients takes long, such as between machines.
+
+    ## Example
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(512, 512)
+            self.last = torch.nn.Linear(512, 512)
+
+        def forward(self, x):
+            return self.last(self.first(x).relu())
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"), bucket_cap_mb=1)
+
+    for step in range(2):
+        forward(torch.ones(4, 512)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(512, 512)
+            self.last = torch.nn.Linear(512, 512)
+
+        def forward(self, x):
+            return self.last(self.first(x).relu())
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch._dynamo.config.optimize_ddp = False
+    forward = DistributedDataParallel(torch.compile(Net(), backend="eager"), bucket_cap_mb=1)
+
+    for step in range(2):
+        forward(torch.ones(4, 512)).sum().backward()
+    ```
+    Or keep the split and make buckets larger with `bucket_cap_mb`. Which is faster depends on the
+    network: measure it.
+
+    ## Fix safety
+    Safe: gradients are the same.
+
+    ## Source
+    `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        owned = ((view.frame(split.compile_id), split) for split in view.recording.ddp_splits)
+        for frame, splits in grouped(owned).items():
+            if frame is None:
+                continue
+            last = splits[-1]
+            count, bytes_ = last.crossing_count, last.crossing_bytes
+            size = "" if bytes_ is None else f" ({bytes_text(bytes_)})"
+            verb = "crosses" if count == 1 else "cross"
+            yield RuleMatch(
+                entry=frame.entry,
+                message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
+                f"{counted(count, 'tensor')}{size} {verb} between them",
+                of=splits,
+                fixes=(_ONE_GRAPH,),
+                ddp_split=last,
+            )
+
+
+_BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
+"""In what ranks differ if they saw other sizes or values."""
+
+
+class RanksDisagree(RecordingRule, code="GD209"):
+    """A function that the ranks of a distributed run compiled a different number of times.
+
+    ## What it finds
+    In a recording of several ranks, a function that some ranks compiled more often than others,
+    because they saw different sizes or values.
+
+    ## Why it costs
+    While one rank compiles, the others wait in the next collective, up to its timeout. If the
+    graphs differ between ranks, their collectives can be in a different order, and the run hangs.
+
+    ## Example
+    ```python
+    # torchrun --nproc-per-node 2 train.py
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    @torch.compile(backend="eager")
+    def forward(x):
+        return x.sin() + 1
+
+    for step in range(3):
+        forward(torch.ones(4 + rank * step, 8))
+    ```
+
+    ## Use instead
+    ```python
+    # torchrun --nproc-per-node 2 train.py
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+
+    @torch.compile(backend="eager")
+    def forward(x):
+        return x.sin() + 1
+
+    for step in range(3):
+        forward(torch.ones(8, 8))
+    ```
+
+    `dynamic=True` in the call of torch.compile helps too, for sizes and numbers: no rank then
+    recompiles alone. Where all ranks compile at the same time, each for its own sizes,
+    `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which sizes to make
+    dynamic. Where something else differs, such as a mode or grad mode, make the same calls on every
+    rank during warm-up: all ranks then compile together.
+
+    ## Fix safety
+    Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a
+    rank compiles alone: it then waits for the others, which are in another collective, and the job
+    fails or hangs. In torch 2.13 they need an accelerator.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
+    (`enable_compiler_collectives`).
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        ranks: set[str] = set()
+        by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
+        for item in view.recording.compiles:
+            # In a run with ranks, the main process is the lowest one.
+            rank, frame = item.process or "rank0", view.frames.get(item.frame_id)
+            if item.outcome == "compiled" and rank.startswith("rank"):
+                ranks.add(rank)
+                if frame is not None:
+                    by_function.setdefault((frame.file, frame.line, frame.code_name), []).append(
+                        (rank, item)
+                    )
+        for items in by_function.values() if len(ranks) > 1 else ():
+            counts = Counter(dict.fromkeys(sorted(ranks), 0))
+            counts.update(rank for rank, _ in items)
+            most, least = max(counts.values()), min(counts.values())
+            if most == least:
+                continue
+            frame = view.frames[items[0][1].frame_id]
+            shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
+            often = f"{times(most)} on one rank and {times(least)} on another"
+            yield RuleMatch(
+                entry=frame.entry,
+                message=f"`{frame.described}` was compiled {often} ({shown})",
+                count=most - least,
+                of=[item for rank, item in items if counts[rank] == most],
+                fixes=_fixes(
+                    is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False
+                ),
+            )
+
+
+def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:
+    """Whether nothing changed but sizes and numbers that dynamic code can have; False if nothing is
+    known of it.
+    """
+    changes = [change for cause in causes if cause is not None for change in cause.changes]
+    return bool(changes) and all(
+        change.kind == "number" or can_be_dynamic(change) for change in changes
+    )
+
+
+def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
+    """What helps.
+
+    Args:
+        is_dynamic: Ranks differ in nothing but sizes and numbers that dynamic code can have.
+        can_agree: All ranks compiled the function, each for its own sizes, and can run compiler
+            collectives.
+    """
+    if not is_dynamic:
+        yield call_fix(
+            "Make the same calls on every rank, at least during warm-up, so that no rank compiles alone"
+        )
+        return
+    title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
+    yield compile_argument("dynamic=True", title, is_safe=True)
+    if can_agree:
+        agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
+        yield setting("enable_compiler_collectives", agree)
+    yield call_fix("Give all ranks the same sizes, with padding if needed")
+
+
+def finding_of_job(job: Job) -> JobFinding | None:
+    """The first function that ranks of a job compiled for other sizes or values; None if they agree
+    on these.
+    """
+    for row in job.agreement:
+        causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
+        differs_in = set(row.differs_in)
+        # Other operations from the first compile on are other code, such as the stages of a
+        # pipeline.
+        is_by_sizes = "sizes" in differs_in and "operations" not in differs_in
+        if not row.agree and (causes or is_by_sizes) and _BY_VALUES & differs_in:
+            largest, *others = row.groups
+            ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
+            because = f" ({causes[0]})" if causes else ""
+            fixes = _fixes(
+                is_dynamic=all(group.is_dynamic for group in row.groups if group.causes),
+                can_agree="presence" not in differs_in and job.environment.torch_build != "CPU",
+            )
+            return JobFinding(
+                code=RanksDisagree.code,
+                rule=RanksDisagree.name,
+                severity=RanksDisagree.severity,
+                message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
+                f"{ranks_text(largest.ranks)}{because}",
+                location=row.location,
+                count=1,
+                most=1,
+                ranks=ranks,
+                fixes=RanksDisagree.sourced(fixes),
+                fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
+            )
+    return None

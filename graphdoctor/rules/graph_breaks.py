@@ -1,0 +1,614 @@
+"""Rules about other graph breaks: GD100, GD113, GD116 to GD118, GD121, GD122, GD124, GD127."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.toolkit import (
+    BreakRule,
+    BreakSite,
+    Fixes,
+    call_fix,
+    code_fix,
+    setting,
+    shortened,
+)
+
+_EMPTY_HINTS = re.compile(
+    r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"
+    r"|likely to be a Dynamo bug|caused by an earlier graph break"
+    r"|Your code may result in an error when running in eager|If the HOP is activation checkpointing",
+    re.IGNORECASE,
+)
+_BUILD = "torch/_dynamo/variables/builtin.py, 2.13: __build_class__"
+
+
+class GraphBreak(BreakRule, code="GD100"):
+    """A graph break without a rule of its own.
+
+    ## What it finds
+    A graph break that no other rule describes. The message and the hints are torch's own.
+
+    ## Why it costs
+    Dynamo ends the graph and starts a new one after the line. Each graph has its own guards and is
+    compiled and launched separately, and no operations are fused across the break. If Dynamo can't
+    resume after the line, the whole function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        y.resize_(2, 16)
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        y = x.sin().reshape(2, 16)
+        return y.cos()
+    ```
+
+    ## Fix safety
+    It depends on the break. Read torch's hints.
+
+    ## Source
+    torch's own messages. PyTorch's graph break website explains each id.
+    """
+
+    gb_type = ""
+
+    def message(self, site: BreakSite) -> str:
+        return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
+
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        if site.gb_type.startswith("Invalid call to __build_class__") and site.is_own_code:
+            return (
+                code_fix(
+                    "Move the class out of the compiled function, and pass it what it reads there",
+                    _BUILD,
+                ),
+            )
+        if site.gb_type.startswith("Uninitialized nn.Module") and site.expression.startswith(
+            "super("
+        ):
+            return (
+                code_fix(
+                    "Construct the module outside the compiled function",
+                    "torch/nn/modules/module.py, 2.13",
+                ),
+            )
+        useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
+        return tuple(
+            Fix(
+                title=" ".join(hint.split()),
+                kind="config" if "config." in hint else "code",
+                source="torch's hint",
+            )
+            for hint in useful[:2]
+        )
+
+
+class RaisedException(BreakRule, code="GD113", severity="error"):
+    """An exception that the compiled function raises while torch traces it, and doesn't handle.
+
+    ## What it finds
+    A `raise`, or an operation that raises, in code that torch.compile traces, without a handler in
+    the function.
+
+    ## Why it costs
+    Dynamo skips the whole function so that Python can raise the exception. If the call works in
+    eager mode, Dynamo doesn't support a Python operation in it and treats it as one that raises.
+    Then the function always runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        if torch.compiler.is_compiling():
+            raise NotImplementedError("no compiled path")
+        return x.sin()
+
+    def inputs():
+        return (torch.zeros(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        return x.sin()
+    ```
+    Check arguments before you call the compiled function, or in the graph with `torch._check`.
+
+    ## Fix safety
+    Unsafe: the exception is raised somewhere else, or has another type.
+
+    ## Source
+    torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
+    """
+
+    torch_ids = ("GB0088",)
+    gb_type = "Observed exception$"
+    context = "attempted to jump with ConstantVariable"
+
+    def message(self, site: BreakSite) -> str:
+        raised = site.in_context(r"raised exception (.+)")
+        if isinstance(site.statement_node, ast.Assert):
+            return f"while tracing, the assertion `{site.shown}` fails"
+        return f"while tracing, `{site.shown}` raises {f'`{shortened(raised)}`' if raised else 'an exception'}"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
+        if "raise" in site.statement or isinstance(site.statement_node, ast.Assert):
+            title = (
+                "Check before calling the compiled function, or in the graph with `torch._check`"
+            )
+        yield code_fix(title, "torch's hints for GB0088")
+
+
+class RecurrentModule(BreakRule, code="GD116"):
+    """A call to a `torch.nn.RNN`, `GRU` or `LSTM` module.
+
+    ## What it finds
+    A call to a recurrent module in code that torch.compile traces.
+
+    ## Why it costs
+    By default, Dynamo doesn't trace recurrent modules. It ends the graph, runs the module eagerly,
+    and starts a new graph.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    rnn = torch.nn.GRU(8, 8, batch_first=True)
+
+    def forward(x):
+        return rnn(x.sin())[0].cos()
+
+    def inputs():
+        return (torch.randn(2, 4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    rnn = torch.nn.GRU(8, 8, batch_first=True)
+
+    CONFIG = {"torch._dynamo.config.allow_rnn": True}
+
+    def forward(x):
+        return rnn(x.sin())[0].cos()
+
+    def inputs():
+        return (torch.randn(2, 4, 8),)
+    ```
+
+    ## Fix safety
+    Unsafe: the support is experimental, and torch compiles once for each sequence length.
+
+    ## Source
+    torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
+    """
+
+    torch_ids = ("GB0014",)
+    topic = "recurrent_module"
+    remedies = (
+        setting(
+            "allow_rnn",
+            "Let torch trace recurrent modules",
+            "torch's hint for GB0014",
+            condition="if none is given a packed sequence",
+        ),
+    )
+
+    def matches(self, site: BreakSite) -> bool:
+        return super().matches(site) or _is_packed(site)
+
+    def message(self, site: BreakSite) -> str:
+        if _is_packed(site):
+            return f"`{site.named}` is given a packed sequence, whose sizes torch reads from a tensor into Python"
+        name = site.in_context(r"^(\w+)\(") or site.called or site.text
+        return f"`{name}` is a recurrent module, which torch doesn't trace by default"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if not _is_packed(site):
+            return super().suggested(site)
+        padded = f"Give `{site.named}` a padded tensor, and mask what it computes of the padding"
+        return (code_fix(padded), code_fix(f"Call `{site.named}` outside the compiled function"))
+
+
+def _is_packed(site: BreakSite) -> bool:
+    """Whether torch stopped in a module that it traces, at the sizes of a packed sequence."""
+    is_read = site.cause.torch_id == "GB0033" or site.records[0].topic == "symbolic_number"
+    return is_read and site.is_inside("/torch/nn/modules/rnn.py")
+
+
+class SparseTensor(BreakRule, code="GD117"):
+    """A sparse tensor inside the compiled region.
+
+    ## What it finds
+    A tensor with a sparse layout that is created in, or passed to, code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo can't make a fake version of a sparse tensor. It ends the graph, or skips a function that
+    has one as an argument.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        return y.to_sparse().to_dense() * 2
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        y = x.sin()
+        return y * 2
+    ```
+    Work with sparse tensors outside the compiled function, and pass the dense result in.
+
+    ## Fix safety
+    Unsafe: dense tensors take more memory.
+
+    ## Source
+    torch's own hints for GB0015 and GB0277.
+    """
+
+    torch_ids = ("GB0015", "GB0277")
+    gb_type = ".*sparse Tensor"
+    context = r"qualname: [\w.]*\bsparse_\w+_tensor\b"
+    says = "`{site.shown}` uses a sparse tensor, which torch can't trace"
+    remedies = (call_fix("Keep sparse tensors outside the compiled function", "torch's hint"),)
+
+
+class InferenceModeCheck(BreakRule, code="GD118"):
+    """`tensor.is_inference()` inside the compiled region.
+
+    ## What it finds
+    A check whether a tensor was created under `torch.inference_mode()`, in code that torch.compile
+    traces.
+
+    ## Why it costs
+    Dynamo ends the graph there. torch calls this break fundamental, so no setting removes it.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        y = x.sin()
+        if y.is_inference():
+            y = y.clone()
+        return y.cos()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        y = x.sin()
+        return y.cos()
+    ```
+    Call the function under `torch.no_grad()` instead of `torch.inference_mode()`, and remove the
+    check.
+
+    ## Fix safety
+    Unsafe: tensors created under `inference_mode` differ from others in more than gradients.
+
+    ## Source
+    torch's own hints for GB0045 and GB0046.
+    """
+
+    torch_ids = ("GB0045", "GB0046")
+    gb_type = ".*is_inference"
+    context = "method is_inference of"
+    says = "`{site.shown}` checks for inference mode, which torch can't trace"
+    remedies = (
+        call_fix(
+            "Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",
+            "torch's hint for GB0045",
+        ),
+    )
+
+
+_ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
+
+
+class IteratorFromOutside(BreakRule, code="GD121"):
+    """An iterator or generator that was created outside the compiled region.
+
+    ## What it finds
+    A `for` loop over, or `next()` on, an iterator, a generator, `enumerate` or `zip` that is an
+    argument, an attribute or a global, in code that torch.compile traces.
+
+    ## Why it costs
+    The position of an iterator is hidden state that Dynamo can't read or guard on. `next()` ends
+    the graph, and a `for` loop over it makes the whole function run eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, steps):
+        for step in steps:
+            x = x.sin() * step
+        return x
+
+    def inputs():
+        return (torch.randn(4, 8), iter([1, 2, 3]))
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        return (torch.randn(4, 8), [1, 2, 3])
+    ```
+    Pass a list or a tuple, or create the iterator inside the compiled function.
+
+
+    ## Fix safety
+    Unsafe: a list starts over in each call, while an iterator continues where it stopped.
+
+    ## Source
+    PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
+    """
+
+    torch_ids = ("GB0811", "GB4347", "GB0118", "GB0160")
+    gb_type = (
+        r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
+    )
+    context = r"name=__(?:iter|next)__|\) __(?:iter|next)__ \[\]"
+    says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
+
+    def is_consequence(self, site: BreakSite) -> bool:
+        return site.is_comprehension
+
+    def message(self, site: BreakSite) -> str:
+        if site.is_comprehension:
+            return (
+                f"torch skips the function around `{site.shown}`, and can't compile that by itself"
+            )
+        return super().message(site)
+
+    def matches(self, site: BreakSite) -> bool:
+        is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
+        return (
+            is_sourceless and _ITERATOR.search(site.torch_context) is not None
+        ) or super().matches(site)
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if site.is_comprehension:
+            yield code_fix(
+                "Fix the break for which torch skips the function: then torch compiles this as part of it"
+            )
+        elif site.called == "next":
+            yield code_fix(
+                f"Call `{site.shown}` before the compiled function, and pass the value in"
+            )
+        else:
+            yield code_fix(
+                "Pass a list or a tuple, or create the iterator inside the compiled function"
+            )
+
+
+class SetOfTensors(BreakRule, code="GD122"):
+    """A set of tensors.
+
+    ## What it finds
+    A `set` of tensors that is used in code that torch.compile traces.
+
+    ## Why it costs
+    Dynamo needs a fixed order for the values that it guards on, and a set has none. The line, or
+    the whole function, runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    parts = {torch.ones(8), torch.zeros(8)}
+
+    def forward(x):
+        for part in parts:
+            x = x + part
+        return x.sin()
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    parts = [torch.ones(8), torch.zeros(8)]
+    ```
+    A dictionary with the tensors as keys works too, and still removes duplicates.
+
+
+    ## Fix safety
+    Safe if no code relies on the set to remove duplicates. A sum in another order can differ in its
+    last bits.
+
+    ## Source
+    torch's own hints for GB0222.
+    """
+
+    torch_ids = ("GB0222",)
+    gb_type = "Attempted to wrap a set with tensors"
+    says = "`{site.looped_over}` uses a set of tensors, which has no fixed order"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        # A list compares the tensors' values.
+        either = "" if isinstance(site.node, ast.Compare) else "in a list, or "
+        yield code_fix(
+            f"Keep the tensors {either}as the keys of a dictionary", "torch's hint for GB0222"
+        )
+
+
+class ValueNotRebuilt(BreakRule, code="GD124"):
+    """A value that torch can't reconstruct after a graph break.
+
+    ## What it finds
+    A graph break while the function holds a value that exists only in Dynamo's trace: a bound
+    method of an object created in the function, a generator that has started, or the exit of a
+    `with`. The call, or the same line, has another break.
+
+    ## Why it costs
+    To continue in Python, Dynamo must reconstruct every live value. If it can't reconstruct one,
+    the rest of the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    class Scale:
+        def apply(self, x):
+            print("scaling")
+            return x * 2
+
+    def forward(x):
+        return Scale().apply(x.sin())
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    class Scale:
+        def apply(self, x):
+            return x * 2
+    ```
+    Fix the other break first; then this one is gone. Otherwise create the object outside the
+    compiled function.
+
+
+    ## Fix safety
+    Creating the object outside is safe if it doesn't keep state from the call.
+
+    ## Source
+    torch's own messages for GB0092, GB8335 and GB2533.
+    """
+
+    torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
+    gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
+
+    def is_consequence(self, site: BreakSite) -> bool:
+        return not (site.called or "").endswith("graph_break")
+
+    def message(self, site: BreakSite) -> str:
+        where = f" in `{site.called}`" if site.called else ""
+        return f"a break{where} leaves a value that torch can't reconstruct"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        title = f"Remove the call to `{site.called}`, or make the value after it"
+        if self.is_consequence(site):
+            where = f"inside `{site.called}`" if site.called else f"on line {site.entry.line}"
+            title = f"Fix the other break {where} first: it causes this one"
+        yield code_fix(title, "torch's message for GB0092")
+
+
+class ModuleHook(BreakRule, code="GD127"):
+    """A hook of a module is a function that torch doesn't trace.
+
+    ## What it finds
+    A call of a module that has a hook (`register_forward_hook`, `register_forward_pre_hook`) which
+    is under `torch.compiler.disable`, or which Dynamo skips. The line that calls the module is
+    fine. A hook that breaks at a line of its own is reported there.
+
+    ## Why it costs
+    `nn.Module` calls hooks in a loop, around `forward`, so the graph ends at each such module. In a
+    loop of the program, torch skips the whole function.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+
+    @torch.compiler.disable
+    def scaled(module, arguments, result):
+        return result * 2
+
+    layer.register_forward_hook(scaled)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 8)
+
+    def scaled(module, arguments, result):
+        return result * 2
+
+    layer.register_forward_hook(scaled)
+
+    def forward(x):
+        return layer(x.sin()).cos()
+
+    def inputs():
+        return (torch.ones(4, 8, requires_grad=True),)
+    ```
+    A hook that only observes can be removed from the model that trains, or leave early while
+    compiling: `if torch.compiler.is_compiling(): return`.
+
+    ## Fix safety
+    Unsafe: someone disabled the hook for a reason, and a hook that leaves early observes nothing.
+
+    ## Source
+    `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and
+    nn.Module hooks".
+    """
+
+    guide = "PyTorch user guide: torch.compile, nn.Module hooks"
+    mechanism = "module_hook"
+
+    def matches(self, site: BreakSite) -> bool:
+        return super().matches(site) and "backwards hooks" not in site.gb_type
+
+    def message(self, site: BreakSite) -> str:
+        hook = _hook(site)
+        whose = f" of `{site.called}`" if site.called and site.is_traced else ""
+        named = f"`{hook}`, a hook{whose}," if hook else f"a hook{whose}"
+        return f"{named} can't be traced by torch"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if hook := _hook(site):
+            yield call_fix(
+                f"Remove `torch.compiler.disable` from `{hook}`", condition="if torch can trace it"
+            )
+        yield call_fix(
+            "Remove the hook from the model that is compiled", condition="if it only observes"
+        )
+
+
+def _hook(site: BreakSite) -> str | None:
+    """The name of the function that torch wouldn't call, such as ``scaled``."""
+    name = site.in_context(r"<function ([\w.<>]+) at ")
+    return None if name is None else name.rpartition("<locals>.")[2]

@@ -1,0 +1,722 @@
+"""Rules about the time of kernels: GD503, GD506, GD508 to GD510."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
+from graphdoctor.facts.profiled import InductorOperation, Profiled
+from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.diagnosis.kernel_times import (
+    CLEAR,
+    TimedKernel,
+    at_lines,
+    by_line,
+    call_us,
+    library_operations,
+    lines_by_kernel,
+    mostly,
+    timed_kernels,
+)
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    config_fix,
+    counted,
+    factor_text,
+    in_bfloat16,
+    max_autotune,
+    names,
+    percent,
+)
+from graphdoctor.wording import duration, listed
+
+_MIN_SHARE = 0.8
+_MIN_NAMED = 0.2
+_MAX_NAMES = 2
+
+
+class LibraryCalls(RecordingRule, code="GD503", severity="info"):
+    """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
+
+    ## What it finds
+    A steady call of compiled code that spends 80% or more of its time in kernels of libraries, such
+    as matrix multiplications and convolutions of cuBLAS, cuDNN or oneDNN, or of ATen. `graphdoctor
+    bench` reports it.
+
+    ## Why it costs
+    Inductor makes programs faster mostly by fusing operations into kernels of its own. It calls
+    libraries as eager mode does, and fuses nothing into these calls. If they take 80% of a call,
+    then even without all the rest it would be 1.25× faster at most.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, scale):
+        return torch.relu(x @ torch.diag(scale))
+
+    def inputs():
+        return (torch.ones(1024, 1024), torch.ones(1024))
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, scale):
+        return torch.relu(x * scale)
+    ```
+    Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype
+    (`torch.autocast`, or TF32 for matrix multiplications on a GPU), or a library function for the
+    whole pattern, such as `scaled_dot_product_attention`. On a CPU without instructions for
+    bfloat16 (AMX or AVX512-BF16), bfloat16 is slower. On a GPU, `mode="max-autotune"` also tries
+    kernels of Inductor's own for matrix multiplications, which can fuse with what follows.
+
+    ## Fix safety
+    Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding,
+    and compiling takes much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
+    """
+
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
+        kernels, frame = view.recording.kernels, view.main_frame
+        if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:
+            return
+        share = kernels.library_us / kernels.call_us
+        if share < _MIN_SHARE:
+            return
+        lines = _lines(view.recording.profiled)
+        entry, *others = lines or [frame.entry]
+        where = ", at this line" if lines else ""
+        where += f" and {counted(len(others), 'other')}" if others else ""
+        yield RuleMatch(
+            entry=entry,
+            message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}{where}; "
+            "torch.compile can't fuse them, and without all the rest the call would be only "
+            f"{factor_text(1 / share)} faster",
+            count=sum(each.count for each in kernels.largest if each.kind == "library"),
+            related=tuple((line, f"{percent(lines[line])} of the call") for line in others),
+            fixes=_fixes(kernels, view.recording),
+        )
+
+
+def _mostly(kernels: KernelShare) -> str:
+    large = [
+        f"`{each.name}`"
+        for each in kernels.largest
+        if each.kind == "library" and each.us >= _MIN_NAMED * (kernels.library_us or 0)
+    ]
+    return f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+
+
+def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
+    """Lines with the shares of the call that their library calls take, the largest first; empty
+    without a profile.
+    """
+    if profiled is None:
+        return {}
+    calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
+    whole = call_us(profiled)
+    return {
+        line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()
+    }
+
+
+def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
+    inputs = (item for graph in recording.graphs for item in graph.inputs or ())
+    if any(item.dtype == "f32" for item in inputs):
+        if kernels.device == "cuda":
+            title = (
+                "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
+            )
+            yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
+        yield code_fix(
+            f"Use a smaller dtype: {in_bfloat16(kernels.device)}",
+            "PyTorch documentation: torch.amp",
+        )
+    yield from max_autotune(
+        recording,
+        "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows",
+    )
+
+
+_ALMOST_NOTHING = 10
+"""So many times as long as what they replaced: that is then what the library's own kernels differ
+by."""
+
+_MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
+"""Smaller differences also show between two runs of one program."""
+
+
+class SlowerKernels(RecordingRule, code="GD506"):
+    """Kernels that take longer than those of eager mode.
+
+    ## What it finds
+    A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, on a
+    GPU 1.03 times, or longer, both measured by torch.profiler. Smaller differences also show
+    between two runs of one program. `graphdoctor bench` reports it, if the machine isn't noisy and
+    the call isn't faster than in eager mode. It names the longest kernels that only one of them
+    runs, with their lines, and says so where tracing takes a fused function apart, kernels only
+    copy into other layouts, or a library runs other kernels for the same operation.
+
+    ## Why it costs
+    Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing
+    memory between them, but some of the replaced kernels were better, such as a softmax over long
+    rows or, on a CPU, a sum over the first dim.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sum(0) * 2
+
+    def inputs():
+        return (torch.ones(2048, 2048),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        return (x.new_ones(1, x.shape[0]) @ x)[0] * 2
+    ```
+    The example is about a CPU. In general, find the kernel that the finding names, and write its
+    part of the program with a library function, such as `scaled_dot_product_attention` for
+    attention. On a GPU, `mode="max-autotune"` tries more variants of each kernel. If neither helps,
+    leave that part to eager mode, and report it to PyTorch.
+
+    ## Fix safety
+    Another order of operations gives other rounding. With `mode="max-autotune"`, compiling takes
+    much longer.
+
+    ## Source
+    `torch/_inductor/__init__.py`, 2.13 (modes).
+    """
+
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
+        recording = view.recording
+        now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
+        if (
+            now is None
+            or before is None
+            or frame is None
+            or now.device != before.device
+            or not now.region_runs
+        ):
+            return
+        kernels_us, eager_us = now.kernels_us or 0.0, before.kernels_us or math.inf
+        if kernels_us < _MIN_RATIO[now.device] * eager_us:
+            return
+        lines = {} if recording.profiled is None else lines_by_kernel(recording.profiled)
+        yield RuleMatch(
+            entry=frame.entry,
+            message="; ".join(
+                (
+                    _message(now, before, kernels_us / eager_us),
+                    *_apart(now, before, "only compiled code has", lines),
+                    *_apart(before, now, "only eager mode has", {}),
+                    *_causes(now, before),
+                )
+            ),
+            count=now.launches or 0,
+            call_us=kernels_us - eager_us,
+            share=(kernels_us - eager_us) / now.call_us,
+            fixes=(
+                *max_autotune(recording, "Inductor tries more variants of each kernel"),
+                _WITH_LIBRARY,
+            ),
+        )
+
+
+def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
+    text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
+    # What eager mode had beyond the library calls that are left.
+    others = (now.library_us, now.copy_us, now.communication_us)
+    replaced_us = (before.kernels_us or 0.0) - sum(us or 0.0 for us in others)
+    largest = next((each for each in now.largest if each.kind == "generated"), None)
+    if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
+        return text
+    if now.generated_us > _ALMOST_NOTHING * replaced_us:
+        return (
+            f"{text}: Inductor's own take {duration(now.generated_us)} and replace next to nothing"
+        )
+    own = factor_text(now.generated_us / replaced_us)
+    return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
+
+
+def _own(one: KernelShare, other: KernelShare) -> list[KernelTime]:
+    """The longest kernels that the other run doesn't have; none if not all of the other's are
+    known.
+    """
+    known = {each.name for each in other.largest}
+    if not known or len(other.largest) >= MOST_KERNELS:
+        return []
+    return [each for each in one.largest if each.name not in known]
+
+
+def _apart(
+    one: KernelShare, other: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
+) -> Iterator[str]:
+    """The kernels that the other run doesn't have, as a clause; ``lines``: of each, if it doesn't
+    have them itself.
+    """
+    if own := _own(one, other):
+        yield f"{only} " + listed(
+            [_described(each, lines.get(each.name) or each.lines) for each in own]
+        )
+
+
+def _described(kernel: KernelTime, lines: Sequence[CodeLine]) -> str:
+    often = f"{kernel.count} × " if kernel.count > 1 else ""
+    places = [f"{Path(line.file).name}:{line.line}" for line in lines]
+    known = [duration(kernel.us), *(f"`{each}`" for each in kernel.operations), listed(places, 2)]
+    return f"{often}`{kernel.name}` ({', '.join(filter(None, known))})"
+
+
+def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
+    """Why kernels differ, as clauses, where their names tell."""
+    known, largest = (
+        len(share.largest) < MOST_KERNELS and share.largest for share in (before, now)
+    )
+    if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
+        yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
+    copies = [
+        each for each in now.largest if each.kind == "generated" and _ONLY_LAYOUT.search(each.name)
+    ]
+    if copies and known and not any(each.kind == "copy" for each in known):
+        runs, us = (
+            counted(sum(each.count for each in copies), "kernel run"),
+            sum(each.us for each in copies),
+        )
+        yield f"eager mode needs no copy into another layout, compiled code {runs} ({duration(us)})"
+    mine, others = (
+        {
+            operations: sum(us)
+            for operations, us in grouped((each.operations, each.us) for each in own).items()
+        }
+        for own in (_own(now, before), _own(before, now))
+    )
+    for operations in [each for each in mine if each and others.get(each, mine[each]) < mine[each]]:
+        times = f"{duration(mine[operations])} instead of {duration(others[operations])}"
+        yield f"for {listed([f'`{each}`' for each in operations])} the library runs other kernels ({times})"
+
+
+def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
+    return any(_FAST_PATH in operation for each in kernels for operation in each.within)
+
+
+_FAST_PATH = "::_native_multi_head_attention"
+"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``,
+2.13)."""
+
+_ONLY_LAYOUT = re.compile(
+    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
+)
+"""Of a kernel that Inductor names by operations none of which computes anything."""
+
+
+_WITH_LIBRARY = code_fix(
+    "Write the part of the program that the longest kernel computes with a library function, such as "
+    "torch.nn.functional.scaled_dot_product_attention",
+    "PyTorch documentation: torch.nn.functional",
+)
+
+
+_LAYOUT_COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
+
+
+class LayoutCopies(RecordingRule, code="GD508"):
+    """Kernels that compute nothing: they copy tensors into another layout.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more, and only bring tensors into another layout: what
+    `.contiguous()`, `.clone()` or a `.reshape()` of a permuted tensor copies, and what Inductor
+    copies because a library wants another layout, such as the inputs and results of convolutions on
+    a CPU or in mixed layouts. Copies that are fused into a kernel that computes something aren't
+    counted, and neither are writes to arguments. `graphdoctor profile` reports it.
+
+    ## Why it costs
+    Such a kernel reads and writes a whole tensor, and one of the two not in the order of memory,
+    which is slower. The call would be faster by all of its time if the tensor were in the right
+    layout from the beginning.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return torch.nn.functional.conv2d(x, weight)
+
+    def inputs():
+        return (torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3))
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        x, weight = torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3)
+        return tuple(each.to(memory_format=torch.channels_last) for each in (x, weight))
+    ```
+    For a module: `model.to(memory_format=torch.channels_last)`, and the same for its input. Leave
+    out `.contiguous()` and `.clone()` where nothing needs them, and permute a tensor where it is
+    made rather than in each layer.
+
+    ## Fix safety
+    Values stay the same. What reads the strides of a result, such as `.view()` or NumPy, sees other
+    ones.
+
+    ## Source
+    PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.13
+    (`decide_layout_opt`).
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        if (profiled := view.recording.profiled) is None:
+            return
+        copies = [kernel for kernel in timed_kernels(profiled) if _only_copies(kernel)]
+        for is_for_library in (True, False):
+            kernels = [kernel for kernel in copies if bool(_of_library(kernel)) == is_for_library]
+            yield from _copy_matches(kernels, call_us(profiled), is_for_library=is_for_library)
+
+
+def _only_copies(kernel: TimedKernel) -> bool:
+    operations = kernel.operations
+    if not operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
+        return False
+    of_library = library_operations(kernel.graph)
+    numbered = zip(kernel.kernel.operations, operations, strict=True)
+    return mostly(
+        operations,
+        [
+            each
+            for number, each in numbered
+            if number in of_library or each.target in _LAYOUT_COPIES
+        ],
+    )
+
+
+def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    """The operations of a copy that a library computes: it copies what that reads or makes."""
+    of_library = library_operations(kernel.graph)
+    return [
+        kernel.graph.operations[number]
+        for number in kernel.kernel.operations
+        if number in of_library
+    ]
+
+
+def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return _of_library(kernel) or kernel.operations
+
+
+def _copy_matches(
+    kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool
+) -> Matches:
+    about = [operation for kernel in kernels for operation in _about(kernel)]
+    operations = list(dict.fromkeys(operation.operation.rpartition(".")[0] for operation in about))
+    if not operations:
+        return ()
+    if not is_for_library:
+        what = f"copies by {names(operations)}"
+        return at_lines(kernels, _about, whole_us, what=what, subject="copy", fix=_LEAVE_OUT)
+    whose = "its" if len(operations) == 1 else "their"
+    what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+    return at_lines(kernels, _about, whole_us, what=what, subject="library", fix=_IN_LAYOUT)
+
+
+_IN_LAYOUT = code_fix(
+    "Keep the model and its inputs in the layout that the library uses: for convolutions "
+    "model.to(memory_format=torch.channels_last), and the same for the inputs",
+    'PyTorch tutorials: "Channels Last Memory Format in PyTorch"',
+)
+_LEAVE_OUT = code_fix(
+    "Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
+    "PyTorch documentation: Tensor Views",
+)
+
+
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
+_CLONES = frozenset({"aten.clone.default"})
+_WIDE = "float64"
+_NARROWER = frozenset({"float32", "bfloat16", "float16"})
+_CAST_ONCE = code_fix(
+    "Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as weights with "
+    "model.to(torch.bfloat16) in place of autocast for inference",
+    "PyTorch documentation: Automatic Mixed Precision package",
+)
+_IN_FLOAT32 = code_fix(
+    "Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become tensors",
+    "PyTorch documentation: Type Promotion",
+)
+
+
+class DtypeCasts(RecordingRule, code="GD509"):
+    """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
+
+    ## What it finds
+    Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights
+    that autocast casts in each call. Also a line at which narrower values become float64, if
+    kernels that compute in float64 take 5% or
+    more: a NumPy array or a tensor made of one is float64, and what is computed with it becomes so.
+        Casts
+    that are fused into a kernel that computes something cost next to nothing, and aren't counted.
+    `graphdoctor profile` reports it.
+
+    ## Why it costs
+    A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs
+    compute in it at half their speed in float32 at best, most of them at a thirty-second or less.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return x @ weight.float()
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048, dtype=torch.float16))
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, weight):
+        return x @ weight
+
+    def inputs():
+        return (torch.ones(1, 2048), torch.ones(2048, 2048))
+    ```
+    Cast once, outside of the call: keep weights in the dtype in which they are used, such as
+    `model.to(torch.bfloat16)` in place of autocast for inference. Make arrays float32 before they
+    become tensors, or use Python numbers, which don't make float64 of float32.
+
+    ## Fix safety
+    A smaller dtype changes results, and so does float32 in place of float64. Training needs weights
+    in float32, which is why autocast casts them.
+
+    ## Source
+    PyTorch documentation, "Automatic Mixed Precision package" and "Type Promotion"; NVIDIA CUDA C++
+    Programming Guide, "Arithmetic Instructions".
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        if (profiled := view.recording.profiled) is not None:
+            kernels, whole = timed_kernels(profiled), call_us(profiled)
+            yield from _casts([kernel for kernel in kernels if _only_casts(kernel)], whole)
+            yield from _wide(profiled, kernels, whole)
+
+
+def _only_casts(kernel: TimedKernel) -> bool:
+    if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
+        return False
+    return mostly(
+        kernel.operations, [each for each in kernel.operations if each.target in _CASTS | _CLONES]
+    )
+
+
+def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return [operation for operation in kernel.operations if operation.target in _CASTS]
+
+
+def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
+    casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
+    kinds = {
+        (each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype
+    }
+    which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
+    return at_lines(
+        kernels, _casts_of, whole_us, what=f"casts{which}", subject="cast", fix=_CAST_ONCE
+    )
+
+
+def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
+    """Values that become float64, where kernels that compute in it take long enough."""
+    widened = [
+        operation
+        for graph in profiled.graphs
+        for operation in graph.operations
+        if operation.target in _CASTS
+        and operation.dtype == _WIDE
+        and operation.stack
+        and _NARROWER.intersection(operation.input_dtypes)
+    ]
+    own = [
+        kernel
+        for kernel in kernels
+        if any(
+            each.target not in _CASTS and _WIDE in (each.dtype, *each.input_dtypes)
+            for each in kernel.operations
+        )
+    ]
+    us, runs = sum(kernel.us for kernel in own), sum(kernel.runs for kernel in own)
+    if not widened or us < CLEAR * whole_us:
+        return
+    first = max(widened, key=lambda operation: operation.bytes or 0)
+    entry = first.stack[-1]
+    others = dict.fromkeys(each.stack[-1] for each in widened if each.stack[-1] != entry)
+    computes, takes = ("computes", "takes") if runs == 1 else ("compute", "take")
+    yield RuleMatch(
+        entry=entry,
+        message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
+        f"{takes} {percent(us / whole_us)} of a steady call",
+        count=runs,
+        of=[kernel.graph for kernel in own],
+        related=tuple((line, "becomes float64 here too") for line in others),
+        user_stack=first.stack,
+        subject=_WIDE,
+        share=us / whole_us,
+        call_us=us,
+        fixes=(_IN_FLOAT32,),
+    )
+
+
+_FIRST_WITH_TF32 = (8, 0)
+_ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
+_MATMULS = frozenset(
+    {
+        "addbmm",
+        "addmm",
+        "addmv",
+        "baddbmm",
+        "bilinear",
+        "bmm",
+        "einsum",
+        "linear",
+        "matmul",
+        "mm",
+        "mv",
+        "tensordot",
+    }
+)
+_CONVOLUTIONS = frozenset(
+    {"convolution", *(f"conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))}
+)
+
+
+class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
+    """Float32 matrix products on CUDA that could use TensorFloat32.
+
+    ## What it finds
+    Matrix products or convolutions in float32 in a graph, on a GPU whose tensor cores have
+    TensorFloat32 (compute capability 8.0 or higher), while torch is set not to use it after the
+    calls. For matrix products that is torch's default, for convolutions it isn't. Under autocast,
+    and in other dtypes, nothing is found. torch itself warns once, from `inductor` only, and names
+    no line. Nothing is found either where the kernels were measured and take less than half of the
+    call: it waits for its host.
+
+    ## Why it costs
+    Matrix products in TensorFloat32 run on tensor cores, several times as fast as in float32. How
+    much of a call that is depends on their share in it: a small product is bound by memory, or by
+    the host.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--device", "cuda"]
+
+    def forward(x):
+        return x @ x
+
+    def inputs():
+        return (torch.ones(1024, 1024),)
+    ```
+
+    ## Use instead
+    ```python
+    ARGUMENTS = ["--device", "cuda"]
+
+    torch.set_float32_matmul_precision("high")
+    ```
+    Measure it: run `graphdoctor bench` with and without the line.
+
+    ## Fix safety
+    Results change: the inputs of a product are rounded to 10 bits of mantissa in place of 23, and
+    are added up in float32. Training and inference of neural networks usually bear that; linear
+    algebra and simulations may not. The line holds for the whole program, eager mode too.
+
+    ## Source
+    PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.13
+    (`_warn_tf32_disabled`).
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        precision = view.recording.float32_precision
+        if _waits_for_host(view.recording.kernels):
+            return
+        if precision is not None and not precision.matmul_tf32:
+            yield from _precision_matches(
+                view, _MATMULS, "matrix product", 'torch.set_float32_matmul_precision("high")'
+            )
+        if precision is not None and not precision.convolution_tf32:
+            yield from _precision_matches(
+                view, _CONVOLUTIONS, "convolution", "torch.backends.cudnn.allow_tf32 = True"
+            )
+
+
+def _waits_for_host(share: KernelShare | None) -> bool:
+    """Whether kernels were seen to take less than half of a call, so that faster ones hardly make
+    it shorter.
+    """
+    if share is None or share.kernels_us is None:
+        return False
+    return share.kernels_us < (share.unprofiled_us or share.call_us) / 2
+
+
+def _precision_matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:
+    found = list(_nodes(view.recording, names))
+    places = Counter(
+        filter(None, (view.place(node.file, node.line, graph.compile_id) for graph, node in found))
+    )
+    if not places:
+        return
+    (first, _), *others = places.most_common()
+    yield RuleMatch(
+        entry=first,
+        message=f"{counted(len(found), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
+        of=[graph for graph, _ in found],
+        related=tuple((entry, counted(count, what)) for entry, count in others),
+        subject=what,
+        fixes=(
+            code_fix(
+                f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried",
+                "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
+                snippet=line,
+                place=SnippetPlace(where="start"),
+            ),
+        ),
+    )
+
+
+def _nodes(recording: Recording, names: frozenset[str]) -> Iterator[tuple[Graph, GraphNode]]:
+    """The operations of this kind in float32 on a device with TensorFloat32, with the compile that
+    captured them.
+    """
+    capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
+    for graph in recording.graphs:
+        for node in graph.nodes or ():
+            device = _ON_CUDA.match(node.value or "")
+            if (
+                device is None
+                or not node.opcode.startswith("call_")
+                or node.target.rpartition(".")[2] not in names
+            ):
+                continue
+            number = int(device[1] or 0)
+            if number < len(capabilities) and capabilities[number] >= _FIRST_WITH_TF32:
+                yield graph, node

@@ -1,0 +1,447 @@
+"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD208, GD211."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.guards import ChangeKind, GuardChange
+from graphdoctor.facts.recording import Compile, Graph
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.toolkit import (
+    REGIONAL,
+    Matches,
+    RecompileEvent,
+    RecompileRule,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    code_fix,
+    counted,
+    distinct_values,
+    grouped,
+    hidden_change_count,
+    names,
+    quoted,
+    setting,
+)
+
+
+class Recompile(RecompileRule, code="GD200"):
+    """A function that torch recompiled because a guard failed.
+
+    ## What it finds
+    Recompiles of a function because of a change that no other rule describes. The message names the
+    value or shows torch's own words.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly, without a warning.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, names):
+        return x.sin() if "a" in names else x.cos()
+
+    def inputs():
+        return [(torch.ones(4), {"a"}), (torch.ones(4), {"b"})]
+    ```
+    In a `TORCH_TRACE` log, a recompile like this one has only torch's words, here
+    `set.__contains__(names, 'a')`. graphdoctor can read these and reports GD215. It reports GD200
+    for words that it can't read, which can come from a newer torch.
+
+    ## Use instead
+    ```python
+    def forward(x, has_a):
+        return torch.where(has_a, x.sin(), x.cos())
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(True)), (torch.ones(4), torch.tensor(False))]
+    ```
+
+    ## Fix safety
+    Dynamic shapes and tensors instead of numbers keep results the same. Code specialized on a value
+    can be faster than general code.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
+    """
+
+    kinds = get_args(ChangeKind)
+    remedies = (
+        call_fix(
+            "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+        ),
+    )
+
+
+_MAX_CAUSES = 4
+_NEVER_DYNAMIC = frozenset(
+    {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
+)
+RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
+"""Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
+
+
+class RecompileLimit(RecordingRule, code="GD201", severity="error"):
+    """A function that torch no longer compiles because it recompiled too often.
+
+    ## What it finds
+    A function that hit `torch.compiler.config.recompile_limit` (8) or `accumulated_recompile_limit`
+    (256).
+
+    ## Why it costs
+    From then on, a call that matches none of the compiled versions runs eagerly, without a warning,
+    until the process ends.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, name):
+        return x.sin() * len(name)
+
+    def inputs():
+        return [(torch.ones(4, 8), "n" * length) for length in range(1, 12)]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, length):
+        return x.sin() * length
+
+    def inputs():
+        return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
+    ```
+    Find the value that changes from call to call, in the other GD2 findings of the function, and
+    make it dynamic. Raise the limit only if the number of variants is bounded.
+
+    ## Fix safety
+    A higher limit keeps results the same. It costs compile time and guard checks.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13
+    (`exceeds_recompile_limit`).
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        versions = grouped(
+            (each.frame_id, each) for each in view.recording.compiles if each.outcome == "compiled"
+        )
+        earlier = grouped(
+            (each.frame.frame_id, each) for each in view.events if not each.is_over_limit
+        )
+        for event in _over_limit(view):
+            number = event.frame.frame_id
+            yield _over_limit_match(event, view, versions.get(number, ()), earlier.get(number, ()))
+
+
+def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
+    """The first call of each function over its limit, then those that no event tells of."""
+    reported: set[int] = set()
+    for event in view.events:
+        if event.is_over_limit and event.frame.frame_id not in reported:
+            yield event
+            reported |= {frame.frame_id for frame in event.frames}
+    causeless = {
+        compile_.frame_id: compile_
+        for compile_ in reversed(view.recording.compiles)
+        if compile_.outcome == "limit" and compile_.frame_id not in reported
+    }
+    for frame_id, compile_ in causeless.items():
+        if (frame := view.frames.get(frame_id)) is not None:
+            yield RecompileEvent(frame, (compile_,), (frame,))
+
+
+def _over_limit_match(
+    event: RecompileEvent,
+    view: RecordingView,
+    versions: Sequence[Compile],
+    earlier: Sequence[RecompileEvent],
+) -> RuleMatch:
+    """A function over its limit.
+
+    Args:
+        event: The first call over it.
+        view: The recording.
+        versions: Compiles of the function.
+        earlier: Its recompiles until then.
+    """
+    frame, limit = event.frame, event.compiles[0]
+    since = "" if limit.call_index is None else f" from call {limit.call_index} on"
+    others = dict.fromkeys(item.described for item in event.frames[1:])
+    with_it = f", together with {', '.join(f'`{name}`' for name in others)}" if others else ""
+    filled = _filled_by(earlier)
+    by = f"; causes: {', '.join(filled)}" if filled else ""
+    name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"
+    command = command_line(view.recording.target, "recompiles", "--what-if")
+    what_if = f"`{command}`" if command is not None else "graphdoctor recompiles --what-if"
+    raised = "Raise the limit if the number of variants is bounded"
+    return RuleMatch(
+        entry=frame.entry,
+        # A call that a compiled version accepts still runs that; one that none accepts runs eagerly
+        # or raises.
+        message=f"`{frame.described}` is no longer compiled for new values{since}{with_it}: it hit torch's {name} "
+        f"after {counted(len(versions), 'compile')}{by}",
+        count=1,
+        of=event.compiles,
+        changes=distinct_values(change for item in earlier for change in item.changes),
+        hidden_change_count=hidden_change_count(earlier),
+        reasons=limit.failure.chain if limit.failure else (),
+        user_stack=versions[0].stack if versions else (),
+        fixes=(
+            call_fix(_advice(earlier, what_if)),
+            setting(name, raised, value=RAISED[name], is_safe=True),
+        ),
+    )
+
+
+def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
+    """What to do about the value that changes most often; the length of a list, say, can't be
+    dynamic.
+    """
+    counts = Counter(
+        (change.kind, change.expression) for event in earlier for change in set(event.changes)
+    )
+    kind, expression = next((most for most, _ in counts.most_common(1)), ("unknown", ""))
+    if kind in _NEVER_DYNAMIC:
+        return f"Keep {quoted(expression)} from changing: its own finding says how"
+    return f"Make the value that changes most often dynamic; {what_if} tries it"
+
+
+def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
+    """The values that made the function recompile before it hit the limit, most frequent first."""
+    names = (dict.fromkeys(change.expression for change in event.changes) for event in earlier)
+    counts = Counter(name for changed in names for name in changed)
+    return [f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)]
+
+
+_LARGE = 50
+"""Number of operations from which a graph is worth splitting."""
+_SMALL_SHARE = 0.1
+"""Largest share of the graph's operations that counts as a small part."""
+_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
+
+
+class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
+    """A large graph that recompiles for a value that only a small part of it uses.
+
+    ## What it finds
+    A function with 50 or more operations that recompiled because a constant changed, if the line
+    that made torch guard on the constant has at most a tenth of the operations.
+
+    ## Why it costs
+    torch compiles all operations again because of a few.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, mode):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + len(mode)
+
+    def inputs():
+        return [(torch.ones(4), "a"), (torch.ones(4), "ab")]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, length):
+        for _ in range(40):
+            x = x.sin().cos()
+        return x + length
+
+    def inputs():
+        return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
+    ```
+    If the value must stay a constant, split the function: compile the large part and the part that
+    uses the value separately.
+
+    ## Fix safety
+    A split keeps results the same. It costs the time of a graph break in each call.
+
+    ## Source
+    PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        found: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
+        for event in view.events:
+            line, graph = _line(event), view.graphs.get(event.compiles[0].compile_id)
+            if line is not None and graph is not None:
+                part, whole = _counts(line, graph)
+                if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
+                    found.setdefault(line.at, []).append((event, line, part, whole))
+        for alike in found.values():
+            first, line, part, whole = alike[0]
+            value = quoted(first.changes[0].expression)
+            yield RuleMatch(
+                entry=line,
+                message=f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
+                f"{part} of them use, on this line",
+                changes=distinct_values(change for event, *_ in alike for change in event.changes),
+                of=[event.compiles[0] for event, *_ in alike],
+                fixes=(code_fix(f"Compile the part that uses {value} separately", is_safe=True),),
+            )
+
+
+def _line(event: RecompileEvent) -> StackEntry | None:
+    """The line that made torch guard on all changed values, if they are constants; otherwise
+    None.
+    """
+    lines = {change.guard_location for change in event.changes}
+    if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
+        return None
+    line = lines.pop()
+    return line if line is not None and line.origin == "user" else None
+
+
+def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
+    """The graph's operations at the line, and all of them."""
+    calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
+    return sum((node.file, node.line) == line.at for node in calls), len(calls)
+
+
+_FEWEST = 2
+"""Number of recompiles of one function from one line in one call that make a pattern."""
+
+
+class PerInstanceRecompile(RecordingRule, code="GD211"):
+    """A function that recompiles for each instance of its module.
+
+    ## What it finds
+    Within one call, a line calls a method on one module instance after another, and the method
+    recompiles for several of them because an attribute or the size of a parameter differs from
+    instance to instance. What it is called with may differ too, such as the output of a layer of
+    another width.
+
+    ## Why it costs
+    torch compiles once for each layer instead of once for all of them. After the recompile limit,
+    the remaining layers run eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    class Layer(torch.nn.Module):
+        def __init__(self, index):
+            super().__init__()
+            self.index = index
+
+        def forward(self, x):
+            return x + self.index
+
+    layers = [Layer(index) for index in range(4)]
+
+    def forward(x):
+        for layer in layers:
+            torch._dynamo.graph_break()
+            x = layer(x)
+        return x
+
+    def inputs():
+        return (torch.ones(4),)
+    ```
+
+    ## Use instead
+    ```python
+    class Layer(torch.nn.Module):
+        def __init__(self, index):
+            super().__init__()
+            self.register_buffer("index", torch.tensor(index))
+
+        def forward(self, x):
+            return x + self.index
+
+    layers = [Layer(index) for index in range(4)]
+
+    def forward(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+    ```
+    Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break
+    must stay, keep numbers that differ between layers in buffers. Sizes of parameters can't be
+    equal; if there are more kinds of layers than `recompile_limit`, raise it, or compile each layer
+    separately (regional compilation: `layer.compile()`). Or mark the layer with
+    `torch.compiler.nested_compile_region`.
+
+    ## Fix safety
+    Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
+
+    ## Source
+    PyTorch user guide, "Compile time": regional compilation; `torch/compiler/__init__.py`, 2.13
+    (`nested_compile_region`).
+    """
+
+    def findings(self, view: RecordingView) -> Matches:
+        groups = grouped(
+            ((event.frame.frame_id, event.call_index, site.file, site.line), event)
+            for event in view.events
+            if (site := event.call_site) is not None
+            and event.call_index is not None
+            and _is_of_instance(event)
+        )
+        found: dict[int, RuleMatch] = {}
+        for (frame_id, *_), events in groups.items():
+            if len(events) >= _FEWEST and frame_id not in found:
+                found[frame_id] = _instance_match(
+                    events, is_regional=view.recording.target.is_regional
+                )
+        yield from found.values()
+
+
+def _is_of_instance(event: RecompileEvent) -> bool:
+    """Whether the method was called on a different instance.
+
+    Either everything that differs belongs to ``self``, or the size of one of its parameters does,
+    which doesn't change from call to call.
+    """
+    own = _own(event.changes)
+    is_certain = any(change.kind == "size" and change.is_parameter for change in own)
+    return is_certain or len(own) == len(event.changes)
+
+
+def _own(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+    """The changes that belong to ``self``."""
+    return tuple(change for change in changes if (change.source or "").startswith("L['self']"))
+
+
+def _instance_match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
+    frame, site = events[0].frame, events[0].call_site
+    own = _own(change for event in events for change in event.changes)
+    # Attributes come first: they have names that a person gave them.
+    changes = distinct_values(sorted(own, key=lambda change: change.is_parameter))
+    values = names(change.expression for change in changes)
+    is_sized = any(change.is_parameter for change in changes)
+    return RuleMatch(
+        entry=frame.entry,
+        message=f"`{frame.described}` recompiles for each instance, because {values} "
+        f"{'differs' if len(changes) == 1 else 'differ'}",
+        of=[event.compiles[0] for event in events],
+        related=((site, "called here, one instance after another"),) if site is not None else (),
+        changes=changes,
+        hidden_change_count=hidden_change_count(events),
+        fixes=(
+            *(() if is_regional else (_INLINE,)),
+            *(() if is_sized else (_BUFFERS,)),
+            _WHOLE if is_regional else REGIONAL,
+        ),
+    )
+
+
+_INLINE = code_fix(
+    "Fix the graph break in the caller: torch then traces all instances into the caller's graph"
+)
+_WHOLE = code_fix(
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    is_safe=True,
+)
+_BUFFERS = code_fix("Keep what differs between the instances in buffers")

@@ -1,0 +1,416 @@
+"""Rules about sizes that change: GD202, GD206, GD207, GD210."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from graphdoctor.facts.base import sum_of_known
+from graphdoctor.facts.expressions import expression, is_carried, size_dim
+from graphdoctor.facts.guards import GuardChange
+from graphdoctor.facts.recording import Graph
+from graphdoctor.rules.toolkit import (
+    WITHIN_CALL,
+    Fixes,
+    Matches,
+    RecompileEvent,
+    RecompileGroup,
+    RecompileRule,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    can_be_dynamic,
+    code_fix,
+    compile_argument,
+    config_fix,
+    counted,
+    distinct_values,
+    hidden_change_count,
+    is_specialized,
+    names,
+    quoted,
+    setting,
+    shortened,
+    sources_setting,
+)
+
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_ROOTS = frozenset({"self", "fn", "args", "kwargs"})
+_EVERYTHING = compile_argument(
+    "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True
+)
+
+
+class SizeChange(RecompileRule, code="GD202"):
+    """A tensor whose size, or number of dims, changes from call to call.
+
+    ## What it finds
+    Recompiles because a dim that was compiled as static has a different size. By default, torch
+    makes a dim dynamic when it sees a second size, so each dim that changes costs one recompile. So
+    does each tensor that changes independently, and each size of 0 or 1.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(6, 8),)]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        calls = [(torch.ones(4, 8),), (torch.ones(6, 8),)]
+        for (x,) in calls:
+            torch._dynamo.mark_dynamic(x, 0)
+        return calls
+    ```
+
+    ## Fix safety
+    A dynamic dim keeps results the same. Code for any size can be slower than code for one size: if
+    there are only a few sizes, pad to them, or let torch compile each of them.
+
+    ## Source
+    PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13
+    (`mark_dynamic`).
+    """
+
+    kinds = ("size", "rank", "dynamic_marking")
+
+    def matches(self, change: GuardChange) -> bool:
+        return super().matches(change) and not is_specialized(change)
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        if group.first.kind == "rank":
+            same = call_fix("Give the tensor the same number of dims in each call")
+            return (WITHIN_CALL if group.is_within_call else same,)
+        if group.first.kind == "dynamic_marking":
+            return (call_fix("Mark the same dims in each call, from the first on"),)
+        return tuple(_of_sizes(group))
+
+
+def _of_sizes(group: RecompileGroup) -> Fixes:
+    changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
+    if not changes:
+        title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
+        yield call_fix(title, is_safe=True)
+        return
+    sources = {
+        f"{change.source}.size()[{size_dim(change.expression)}]": change for change in changes
+    }
+    if constant := next((one for one in group.constants if one.source in sources), None):
+        # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
+        size, text = sources[constant.source or ""].expression, shortened(constant.text or "")
+        yield code_fix(f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`")
+        return
+    marks = dict.fromkeys(
+        (name, at)
+        for change in changes
+        if (name := group.passed(change)) is not None
+        and (at := size_dim(change.expression)) is not None
+    )
+    if marks and not _is_first(group):
+        # What later calls pass needn't be there in the first one: an argument can be None then.
+        listed, when = (
+            names(change.expression for change in changes),
+            "before each call in which the tensor exists",
+        )
+        yield call_fix(
+            f"Mark {listed} as dynamic, with torch._dynamo.mark_dynamic, {when}", is_safe=True
+        )
+    elif marks:
+        yield call_fix(
+            f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
+            snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
+            place=group.at_call("first_call", *(name for name, _ in marks)),
+            is_safe=True,
+        )
+    yield _EVERYTHING
+    tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
+    if tensors and not marks:
+        listed = names(tensors)
+        title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes sizes dynamic"
+        yield config_fix(title, "torch/compiler/config.py, 2.13", is_safe=True)
+
+
+def _argument(change: GuardChange) -> str | None:
+    """The changed tensor's name in the call if it is an argument or an item of one, otherwise
+    None.
+    """
+    match = _ARGUMENT.match(change.source or "")
+    if match is None:
+        return None
+    name = expression(match[0])
+    # torch's wrapper has the argument x as kwargs['x'].
+    if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
+        return key[1]
+    # What an earlier line computed has no name that torch takes.
+    return None if match[1] in _ROOTS or name.startswith("(") else name
+
+
+def _is_first(group: RecompileGroup) -> bool:
+    """Whether the first call had these values: its cache entry guards on them."""
+    causes = (event.compiles[0].cause for event in group.events)
+    return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
+
+
+_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
+
+
+class ParameterShape(RecompileRule, code="GD206"):
+    """A parameter, or a tensor attribute of a module, whose size changes from call to call.
+
+    ## What it finds
+    Recompiles because a parameter or a module's tensor has a different size. torch treats these
+    sizes as static, so each of them causes a recompile, even where it would make the dim of an
+    argument dynamic.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, weight):
+        return x @ weight
+
+    def inputs():
+        return [(torch.ones(4, 8), torch.nn.Parameter(torch.ones(8, n))) for n in (2, 3, 4)]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        return [(torch.ones(4, 8), torch.nn.Parameter(torch.ones(8, n))) for n in (2, 2, 2)]
+    ```
+
+    ## Fix safety
+    Dynamic sizes keep results the same. Code for any size can be slower than code for one size.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
+    (`force_parameter_static_shapes`); `torch/compiler/config.py`, 2.13 (`dynamic_sources`).
+    """
+
+    def matches(self, change: GuardChange) -> bool:
+        return change.kind == "size" and (
+            change.is_parameter or _OF_MODULE.search(change.source or "") is not None
+        )
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        title = "Let torch make these sizes dynamic"
+        dynamic = setting("force_parameter_static_shapes", title, value=False, is_safe=True)
+        if not group.first.is_parameter:
+            source = re.sub(r"\.size\(\)\[\d+\]\Z", "", group.first.source or "")
+            dynamic = sources_setting("dynamic_sources", [source], title)
+        return (dynamic, code_fix("Keep the size fixed, and use a part of the tensor"))
+
+
+_SMALL = re.compile(r"^(?:2 <= )?(\S+\.shape\[\d+\]|shape\[\d+\] of .+)$")
+
+
+class SpecializedDim(RecompileRule, code="GD207"):
+    """A dynamic dim for which a condition in the code no longer holds.
+
+    ## What it finds
+    Recompiles although the dim is dynamic, because the compiled code is only valid for sizes that
+    satisfy a condition, and a call has a different size. The condition is an `if` on a size, a
+    comparison of two sizes, or one of torch's
+    own: it specializes sizes 0 and 1.
+
+    ## Why it costs
+    Each recompile takes as long as the first compile and happens in the middle of a call. After
+    `recompile_limit` (8) of them, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() if x.shape[0] % 2 == 0 else x.cos()
+
+    def inputs():
+        calls = [(torch.ones(4, 8),), (torch.ones(5, 8),)]
+        for (x,) in calls:
+            torch._dynamo.mark_dynamic(x, 0)
+        return calls
+    ```
+    For sizes 0 and 1, pad, or name the tensor in `torch.compiler.config.unbacked_sources`.
+
+    ## Use instead
+    ```python
+    def forward(x):
+        return x.sin()
+    ```
+
+    ## Fix safety
+    Removing a branch changes what the function computes. If you need both branches, two compiles
+    are correct.
+
+    ## Source
+    PyTorch user guide, "Dynamic shapes": 0/1 specialization;
+    `torch/fx/experimental/symbolic_shapes.py`, 2.13.
+    """
+
+    kinds = ("relation",)
+
+    def matches(self, change: GuardChange) -> bool:
+        return super().matches(change) or is_specialized(change)
+
+    def because(self, group: RecompileGroup) -> str:
+        change = group.first
+        if match := _SMALL.match(change.expression):
+            return f"{quoted(match[1])} is {_size(change)}, and torch compiles separate code for 0 and 1"
+        before = f": it was compiled for {change.old}" if change.old else ""
+        now = f", now {change.new}" if change.new else ""
+        return f"{quoted(change.expression)} no longer holds{before}{now}"
+
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        change = group.first
+        if match := _SMALL.match(change.expression):
+            tensor = match[1].partition(".shape[")[0]
+            title = "Tell torch that sizes can be anything, including 0 and 1"
+            in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
+            warm_up = call_fix(
+                f"Call it with a size of {_size(change)} during warm-up, or pad to 2"
+            )
+            if match[1].startswith("shape"):
+                # What an earlier line computed has no name that torch takes.
+                return (warm_up,)
+            return (
+                warm_up,
+                sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
+                if tensor.isidentifier()
+                else config_fix(in_words, "torch/compiler/config.py, 2.13"),
+            )
+        where = change.guard_location
+        line = f" on line {where.line}" if where is not None else ""
+        # torch computes with a dynamic number of a module as with a size.
+        what = (
+            "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
+        )
+        return (
+            code_fix(f"Write the code{line} so that one version holds for all {what}"),
+            call_fix("If you need both branches, call both during warm-up"),
+        )
+
+
+def _size(change: GuardChange) -> str:
+    return (change.new or "").rpartition(" = ")[2] or "0 or 1"
+
+
+class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
+    """Recompiles that only make dims dynamic, and that happen each time the program starts.
+
+    ## What it finds
+    Recompiles whose only effect is that a static dim became dynamic: torch compiles a dim as static
+    until it sees a second size.
+
+    ## Why it costs
+    Each new process starts over, so each of these functions compiles twice.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        return [(torch.ones(4, 8),), (torch.ones(6, 8),)]
+    ```
+
+    ## Use instead
+    ```python
+    def inputs():
+        calls = [(torch.ones(4, 8),), (torch.ones(6, 8),)]
+        for (x,) in calls:
+            torch._dynamo.mark_dynamic(x, 0)
+        return calls
+    ```
+    Or set `torch.compiler.config.dynamic_sources = "L['x']"`, which names the sources that are
+    dynamic from the start; the environment variable `TORCH_COMPILE_DYNAMIC_SOURCES` does the same.
+    With `TORCH_COMPILE_JOB_ID`, torch remembers dynamic dims from run to run.
+
+    ## Fix safety
+    A dynamic dim keeps results the same.
+
+    ## Source
+    `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
+    """
+
+    guide = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
+
+    def findings(self, view: RecordingView) -> Matches:
+        learned = [event for event in view.events if _only_generalized(event, view.graphs)]
+        if not learned:
+            return
+        changes = distinct_values(change for event in learned for change in event.changes)
+        compiles = [item for event in learned for item in event.compiles]
+        seconds = sum_of_known(event.cost_s for event in learned)
+        cost = "" if seconds is None else f" ({seconds:.2f} s)"
+        values, count = (
+            names(change.expression for change in changes),
+            counted(len(compiles), "recompile"),
+        )
+        yield RuleMatch(
+            entry=learned[0].frame.entry,
+            message=f"each start of the program costs {count}{cost} to make {values} dynamic",
+            of=compiles,
+            changes=changes,
+            hidden_change_count=hidden_change_count(learned),
+            fixes=_fixes(changes),
+        )
+
+
+def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph]) -> bool:
+    """Whether only sizes changed, all to dynamic ones, and the new graph has more of these than the
+    nearest entry's.
+    """
+    cause = event.compiles[0].cause
+    if (
+        event.is_over_limit
+        or cause is None
+        or any(change.kind != "size" for change in event.changes)
+    ):
+        return False
+    old, new = (_sizes(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
+    # Where the code makes a constant of a size, the next one compiles again, whatever else is
+    # dynamic.
+    dims = [(change.source or "", size_dim(change.expression)) for change in event.changes]
+    before, now = (sum(isinstance(size, str) for size in sizes.values()) for sizes in (old, new))
+    return bool(old) and before < now and not any(isinstance(new.get(dim), int) for dim in dims)
+
+
+def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
+    """The size of each dim of each input, which has a source or else a name."""
+    inputs = (graph and graph.inputs) or ()
+    return {
+        (item.source or item.name, dim): size
+        for item in inputs
+        for dim, size in enumerate(item.shape or ())
+    }
+
+
+def _fixes(changes: Sequence[GuardChange]) -> Fixes:
+    # A value that torch carried over a break has no name that stays the same.
+    named_ones = (
+        change.source for change in changes if change.source and not is_carried(change.source)
+    )
+    sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
+    if sources:
+        yield sources_setting(
+            "dynamic_sources", list(sources), "Name what is dynamic from the start"
+        )
+    how = "set the environment variable TORCH_COMPILE_JOB_ID to a name of the job"
+    yield config_fix(f"Let torch remember dynamic dims from run to run: {how}", is_safe=True)

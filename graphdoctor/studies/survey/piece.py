@@ -1,0 +1,493 @@
+"""One piece of a survey in, a target in one variant; its row out, with what is kept beside it.
+
+A piece can be sent to another process or machine. What fails becomes its row, so that it costs no
+other piece; its recordings are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+import graphdoctor
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import values_of
+from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
+from graphdoctor.facts.survey_comparison import COUNTS_OF_RECORDS
+from graphdoctor.rules.gate.check import missing_records
+from graphdoctor.studies.survey import outcome as outcomes
+from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut
+from graphdoctor.studies.survey.survey_list import SurveyOptions
+from graphdoctor.trace.folder import is_in_use
+from graphdoctor.trials.launch.child import Setup, handling, interpreter, probe_command, record
+from graphdoctor.trials.launch.request import Measured, Request, parse_target
+from graphdoctor.trials.launch.store import Store
+from graphdoctor.trials.launch.unchanged import reads_of
+from graphdoctor.trials.launch.warm import WarmProbes
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result
+    from graphdoctor.facts.export import ExportReport
+    from graphdoctor.facts.spec import RunSpec
+    from graphdoctor.facts.survey import SurveyStage
+
+_FOLDER = "graphdoctor-survey-"
+_MAX_FILE_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """An architecture that a library's catalog writes a program of."""
+
+    library: str
+    version: str
+    name: str
+
+
+@dataclass(frozen=True)
+class SurveyPiece:
+    """The work for one row.
+
+    Args:
+        entry: None for a program of the user's.
+        plan: A digest of what the row depends on besides files.
+    """
+
+    name: str
+    family: str | None
+    variant: str
+    spec: RunSpec
+    entry: CatalogEntry | None
+    python: str | None
+    options: SurveyOptions
+    plan: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The target's name and the variant's, as ``SurveyRow.key``."""
+        return self.name, self.variant
+
+    def row(self, files: Mapping[str, str], **values: Any) -> SurveyRow:  # noqa: ANN401
+        """Return its row, with what the piece says filled in."""
+        entry = self.entry
+        return SurveyRow(
+            **values_of(self, "name", "variant", "family"),
+            **values_of(self.spec, "target", "dtype", "batch"),
+            library=None if entry is None else f"{entry.library} {entry.version}",
+            fingerprint=digest_of(orjson.dumps([self.plan, sorted(files.items())])),
+            **values,
+        )
+
+
+@dataclass(frozen=True)
+class PieceResult:
+    """A row, and what is kept with it.
+
+    Args:
+        files: Digests of the files that it depends on, by path.
+        limits: Time and memory, as ``SurveyOptions.limits``.
+        page: Its page; None for none.
+        program: The text of a catalog's program; None for the user's.
+    """
+
+    row: SurveyRow
+    plan: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[float | None, ...] = ()
+    page: str | None = None
+    program: str | None = None
+
+    def is_valid_for(self, plan: str, limits: tuple[float | None, ...]) -> bool:
+        """Return whether another run would give the same, as far as that is known."""
+        if self.plan != plan or self.row.status == "lost":
+            return False
+        if self.row.status in ("timeout", "out_of_memory") and self.limits != limits:
+            return False
+        return all(file_digest(Path(path)) == digest for path, digest in self.files.items())
+
+
+def run_piece(piece: SurveyPiece) -> PieceResult:
+    """Run one piece, after removing what killed surveys left."""
+    base = Path(tempfile.gettempdir())
+    for left in base.glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_uid == os.getuid() and not is_in_use(left):
+                shutil.rmtree(left, ignore_errors=True)
+    # Locked before it has the name by which others look for what was left.
+    hidden = Path(tempfile.mkdtemp(prefix=f".{_FOLDER}"))
+    with Store.hold(hidden):
+        folder = hidden.rename(base / hidden.name.removeprefix("."))
+        try:
+            with _Deadline(piece.options.timeout_s) as deadline:
+                return _PieceRun(piece, folder, deadline).result()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Deadline(contextlib.ExitStack):
+    """Interrupts this process as Ctrl-C would when the time is up, until it's closed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.is_over = False
+        self._end = time.monotonic() + seconds
+        # Only the main thread gets signals; elsewhere each process has its limit, but not all of
+        # them together.
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+            self.enter_context(handling((signal.SIGALRM,), self._interrupt))
+            self.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left, at least a moment."""
+        return max(self._end - time.monotonic(), 0.001)
+
+    @property
+    def text(self) -> str:
+        """What happened at its end."""
+        return f"stopped after {self.seconds:g} s."
+
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        self.is_over = True
+        raise KeyboardInterrupt
+
+
+class _PieceRun:
+    """The run of one piece, step by step."""
+
+    def __init__(self, piece: SurveyPiece, folder: Path, deadline: _Deadline) -> None:
+        self._piece = piece
+        self._options = piece.options
+        self._recording = folder / "recording"
+        self._deadline = deadline
+        self._begun = time.monotonic()
+        self._started = utc_text()
+        self._stage: SurveyStage = "load"
+        self._program: Path | None = None
+        self._spec = piece.spec
+        self._diagnosis: Diagnosis | None = None
+        self._bench: BenchReport | None = None
+        self._export: ExportReport | None = None
+        self._gaps: list[str] = []
+
+    def result(self) -> PieceResult:
+        """Run all steps, as far as they go."""
+        piece = self._piece
+        try:
+            outcome = self._outcome()
+        except KeyboardInterrupt:
+            if not self._deadline.is_over:
+                raise
+            outcome = self._timeout()
+        except GraphDoctorError as error:
+            is_loaded = self._stage not in ("prepare", "load")
+            status: SurveyStatus = "crashed" if is_loaded else "load_failed"
+            outcome = PieceOutcome(status, self._stage, error.message)
+        if self._deadline.is_over and outcome.status != "timeout":
+            # An interrupt ended whatever was going on, which says nothing of the program.
+            outcome = self._timeout()
+        self._deadline.close()
+        page, files = self._page(), self._files_read()
+        values = {
+            **vars(outcome),
+            "host": platform.node() or None,
+            "seconds": time.monotonic() - self._begun,
+            "started": self._started,
+            "report": None if page is None else f"pages/{page_name(piece.name, piece.variant)}",
+        }
+        if self._diagnosis is not None:
+            values |= self._diagnosis_values(self._diagnosis, outcome.status)
+        if self._bench is not None:
+            values |= _bench_values(self._bench)
+        if self._export is not None:
+            values |= _export_values(self._export)
+        row = piece.row(files, **values, gaps=tuple(self._gaps))
+        program = None if self._program is None else self._program.read_text(encoding="utf-8")
+        return PieceResult(row, piece.plan, files, self._options.limits, page, program)
+
+    def _timeout(self) -> PieceOutcome:
+        return PieceOutcome("timeout", self._stage, f"It was {self._deadline.text}")
+
+    def _outcome(self) -> PieceOutcome:
+        options = self._options
+        with contextlib.ExitStack() as stack:
+            warm = None
+            if options.bench or options.export or options.fix or self._piece.entry:
+                warm = WarmProbes(probe_command(interpreter(self._piece.python)))
+                stack.callback(warm.close)
+            setup = Setup(
+                python=self._piece.python,
+                timeout_s=self._deadline.left_s,
+                warm=warm,
+                memory_bytes=options.memory_bytes,
+            )
+            if (outcome := self._prepare(setup)) != OK:
+                return outcome
+            setup = replace(setup, timeout_s=self._deadline.left_s)
+            request = Request.of(self._spec, Measured(coverage=True, reads=True))
+            if (outcome := self._record(request, setup)) != OK:
+                return outcome
+            # A fix that fails, or an export, says nothing against the row.
+            if options.fix:
+                self._try_fixes(request, setup)
+            if options.bench and options.thorough:
+                outcome = self._measure(request, setup)
+            if options.export and outcome == OK:
+                self._try_export(request, setup)
+            return outcome
+
+    def _prepare(self, setup: Setup) -> PieceOutcome:
+        """Write the target's program where a catalog has it."""
+        entry = self._piece.entry
+        if entry is None:
+            return OK
+        from graphdoctor.facts.catalog import Refusal
+        from graphdoctor.trials.launch.catalog import write_program
+
+        self._stage = "prepare"
+        shared = Path(self._spec.target).parent
+        folder = shared if shared.is_dir() else self._recording.parent
+        program = write_program(entry.library, entry.name, folder, setup, version=entry.version)
+        if isinstance(program, Refusal):
+            status: SurveyStatus = "load_failed" if program.kind == "too_large" else program.kind
+            trace = cut(program.traceback)
+            return PieceOutcome(status, "prepare", program.message, traceback=trace)
+        self._program = Path(program.path)
+        self._spec = replace(self._spec, target=program.path)
+        self._stage = "load"
+        return OK
+
+    def _record(self, request: Request, setup: Setup) -> PieceOutcome:
+        self._recording.mkdir()
+        if self._options.bench and not self._options.thorough:
+            from graphdoctor.studies.bench.bench import bench
+
+            # Its only recorded run is the one that is timed.
+            report, self._diagnosis = bench(request, self._recording, None, setup)
+            outcome = outcomes.of_run(self._diagnosis)
+            self._stage = "call"
+            if outcome == OK:
+                self._bench, outcome = report, outcomes.of_bench(report)
+            return outcome
+        if self._options.bench:
+            request = request.quick
+        ended = record(request, self._recording, setup)
+        self._stage = "call"
+        self._diagnosis = self._diagnosed().diagnosis
+        if ended.reason == "interrupted" and self._deadline.is_over:
+            return replace(self._timeout(), stage=outcomes.of_early_end(ended).stage)
+        return outcomes.of_run(self._diagnosis)
+
+    def _diagnosed(self, *, is_page: bool = False) -> Result:
+        from graphdoctor.rules.diagnosed import Needs, diagnose_recording
+
+        needs = Needs(guards=is_page, picture=is_page, is_page=is_page)
+        return diagnose_recording(self._recording, needs=needs)
+
+    def _try_fixes(self, request: Request, setup: Setup) -> None:
+        from graphdoctor.fixes.kept import SearchOptions, try_fixes
+        from graphdoctor.rules.diagnosis.selection import Selection
+
+        assert self._diagnosis is not None
+        if not self._diagnosis.findings:
+            return
+        options = SearchOptions(
+            Selection(select=(self._diagnosis.findings[0].code,)),
+            is_unsafe_tried=False,
+            timing="none",
+            jobs=1,
+            memory_bytes=self._options.memory_bytes,
+        )
+        with self._extra("fix", "Fixes weren't tried"):
+            try_fixes(request, self._recording, options, setup)
+            self._diagnosis = self._diagnosed().diagnosis
+        self._stage = "call"
+
+    def _measure(self, request: Request, setup: Setup) -> PieceOutcome:
+        from graphdoctor.facts.bench import BENCH_PARTS
+        from graphdoctor.studies.bench.bench import Wanted, bench
+
+        assert self._diagnosis is not None
+        self._stage = "bench"
+        wanted = Wanted(parts=BENCH_PARTS)
+        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, wanted)
+        return outcomes.of_bench(self._bench)
+
+    def _try_export(self, request: Request, setup: Setup) -> None:
+        from graphdoctor.studies.export.export import export
+
+        assert self._diagnosis is not None
+        with self._extra("export", "It wasn't exported"):
+            self._export = export(
+                request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False
+            )
+
+    @contextlib.contextmanager
+    def _extra(self, stage: SurveyStage, failed: str) -> Iterator[None]:
+        """Note a gap if a measurement besides the row's own fails, or if the time is up."""
+        self._stage = stage
+        try:
+            yield
+        except GraphDoctorError as error:
+            self._gaps.append(f"{failed}: {error.message}")
+        except KeyboardInterrupt:
+            if not self._deadline.is_over:
+                raise
+            self._gaps.append(f"{failed}: the piece was {self._deadline.text}")
+            self._deadline.is_over = False
+
+    def _page(self) -> str | None:
+        if not self._options.pages or self._diagnosis is None:
+            return None
+        from graphdoctor.fixes.options import with_declined
+        from graphdoctor.views.html.document import render_view_page
+        from graphdoctor.views.report import report_view
+
+        try:
+            result = self._diagnosed(is_page=True)
+            diagnosis = with_declined(result.diagnosis, self._recording, Path.cwd())
+            return render_view_page(report_view(diagnosis, result.picture, root=Path.cwd()))
+        except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
+            self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
+            return None
+
+    def _files_read(self) -> dict[str, str]:
+        """Return digests of the user's files that the run read, by path: relative below the working
+        directory.
+        """
+        reads = reads_of(self._recording) or {"files": (), "prefix": ()}
+        files = {os.path.realpath(file) for file in reads["files"]}
+        if self._piece.entry is None:
+            with contextlib.suppress(GraphDoctorError):
+                files.update(filter(None, [parse_target(self._spec.target).file]))
+        here = Path.cwd().resolve()
+        package = os.path.realpath(Path(graphdoctor.__file__).parent)
+        own = os.path.realpath(self._recording.parent)
+        installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
+        # Under the path that it has where the survey is kept: a node may have written it elsewhere.
+        paths = {} if self._program is None else {self._piece.spec.target: self._program}
+        for path in sorted(map(Path, files)):
+            is_below = path.is_relative_to(here)
+            is_source = is_below or path.suffix == ".py"
+            if is_source and not str(path).startswith(installed) and path != self._program:
+                paths[path.relative_to(here).as_posix() if is_below else str(path)] = path
+        digests = {name: file_digest(path) for name, path in paths.items()}
+        return {name: digest for name, digest in digests.items() if digest is not None}
+
+    def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
+        from graphdoctor.facts.command import command_line
+
+        summary, recording = diagnosis.summary, diagnosis.recording
+        spec = self._piece.spec
+        target = recording.target.replace(
+            text=spec.target, compile_arguments=spec.compile_arguments()
+        )
+        values: dict[str, Any] = {
+            **values_of(recording.environment, "torch", "python"),
+            "device": _device(self._spec.device, recording.environment.device_name),
+            "command": command_line(target, "bench" if self._options.bench else "explain"),
+            "causes": tuple(_cause(finding) for finding in diagnosis.findings),
+        }
+        if status not in RAN:
+            return values
+        values |= values_of(summary, *COUNTS_OF_RECORDS, "calls", "graphs", "coverage")
+        values["compile_s"] = summary.compile_time_s
+        values["peak_memory_bytes"] = recording.exit.peak_memory_bytes
+        if summary.steadiness is not None and summary.steadiness.state is not None:
+            values["is_steady"] = summary.steadiness.state == "settled"
+        if missing_records(diagnosis) is not None:
+            values |= dict.fromkeys(COUNTS_OF_RECORDS)
+        self._gaps += [gap.message for gap in recording.gaps]
+        return values
+
+
+def utc_text() -> str:
+    """Return the time in UTC, as ``2026-11-23T01:20:00Z``."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _bench_values(report: BenchReport) -> dict[str, Any]:
+    eager, compiled, *_ = report.variants
+    values = values_of(compiled, "compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
+    for name, call in (("call_us", compiled.call_us), ("eager_us", eager.call_us)):
+        values[name] = None if call is None else call.median
+    if report.noise is not None:
+        values |= {"is_noisy": report.noise.is_noisy, "noise": report.noise.ratio}
+    if (speedup := compiled.speedup) is not None:
+        values |= {
+            "speedup": speedup.ratio,
+            "speedup_low": speedup.low,
+            "speedup_high": speedup.high,
+        }
+    return values
+
+
+def _export_values(report: ExportReport) -> dict[str, Any]:
+    if report.best is not None:
+        return {"exports": True}
+    # Strict and not may stop at one line, or at two.
+    stops = [_cause(blocker.finding) for way in report.ways for blocker in way.blockers]
+    causes = {(cause.code, cause.location, cause.message): cause for cause in stops}
+    error = stops[0].message if stops else report.text
+    return {"exports": False, "export_error": error, "export_causes": tuple(causes.values())}
+
+
+def _cause(finding: Finding) -> SurveyCause:
+    fix = min(finding.fixes, key=lambda fix: fix.verdict != "verified", default=None)
+    cost, location = finding.cost, finding.location
+    values = {} if cost is None else values_of(cost, "call_us", "compile_s")
+    if fix is not None:
+        values |= {"fix": fix.title, "fix_verdict": fix.verdict}
+        values |= {"diff": fix.diff} if fix.verdict == "verified" else {}
+    return SurveyCause(
+        **values_of(finding, "code", "rule", "severity", "message", "count", "fingerprint"),
+        **values_of(location, "line", "function", "text", "package"),
+        **values,
+        file=location.shown_file.replace("\\", "/"),
+        eager_frames=len(finding.effects.eager_frames),
+    )
+
+
+def _device(device: str | None, cuda: str | None) -> str | None:
+    """Return what it ran on; None where there is a GPU that the program may use by itself."""
+    if device is None:
+        return "cpu" if cuda is None else None
+    return cuda if device.startswith("cuda") else device
+
+
+def page_name(name: str, variant: str) -> str:
+    """Return the file name of a piece's page, which no other piece has."""
+    text = f"{name}.{variant}"
+    plain = "".join(char if char.isalnum() or char in "-_." else "_" for char in text)
+    digest = digest_of(f"{name}\0{variant}".encode())[:8]
+    return f"{plain[:80].strip('.')}-{digest}.html"
+
+
+def digest_of(content: bytes) -> str:
+    """Return a digest short enough for a table."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str | None:
+    """Return a digest of a file; None if it can't be read, or is very large."""
+    try:
+        return digest_of(path.read_bytes()) if path.stat().st_size <= _MAX_FILE_BYTES else None
+    except OSError:
+        return None

@@ -1,0 +1,232 @@
+"""The words for what ended a run, in the names that options have where the person gave them.
+
+Comes in: a ``HintCode`` of the probe's with its values, and a surface: the command line,
+``pyproject.toml`` or the Python API. Goes out: a message and a hint. Imports no model at run time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.spec import RunSpec, options_of
+from graphdoctor.wording import did_you_mean, during
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.run import HintCode, HintValue, ProbeExit
+
+
+Values = Mapping[str, "HintValue"]
+Words = tuple[str, str | None]
+"""Message and hint."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Where a person gives the options of a run.
+
+    Args:
+        names: What each option is called there.
+        separator: What stands between an option and its value.
+        write: Writes a value as it is written there.
+        setting: Writes the setting of one of torch's config values, from its name and value.
+        inputs_hint: How to give inputs.
+    """
+
+    names: Mapping[str, str]
+    separator: str
+    write: Callable[[object], str]
+    setting: Callable[[str, object], str]
+    inputs_hint: str
+
+    def given(self, option: str, value: object) -> str:
+        """An option with its value, such as ``--device cuda``."""
+        return f"{self.names[option]}{self.separator}{self.write(value)}"
+
+
+_EXAMPLE = "f32[8,128]"
+_MAX_TENSORS = 6
+"""Tensors that are listed."""
+
+_FLAGS = {name: told.flags(name).partition("/")[0] for name, told in options_of(RunSpec).items()}
+_OWN_NAMES = {name: name for name in (*_FLAGS, "timeout", "python")}
+
+COMMAND_LINE = Surface(
+    names={**_FLAGS, "timeout": "--timeout", "python": "--python"},
+    separator=" ",
+    write=str,
+    setting=lambda name, value: f"--config {name}={value!r}",
+    inputs_hint=f"Pass --input, such as --input '{_EXAMPLE}'",
+)
+CONFIGURATION = Surface(
+    names=_OWN_NAMES,
+    separator=" = ",
+    write=json.dumps,
+    setting=lambda name, value: f"config = {{ {json.dumps(name)} = {json.dumps(value)} }}",
+    inputs_hint=f'Give the target inputs = ["{_EXAMPLE}"] in pyproject.toml',
+)
+PYTHON = Surface(
+    names=_OWN_NAMES,
+    separator="=",
+    write=repr,
+    setting=lambda name, value: f"{name} = {value!r}",
+    inputs_hint="Pass the arguments of the call",
+)
+
+_WORDS: dict[HintCode, tuple[str, str]] = {
+    "no_inputs": (
+        "There are no inputs for {callable}: none were given, and the program has none of {looked_for}.",
+        "{inputs_hint}, or add two lines to the file:\n"
+        "    def example_inputs():\n        return (torch.randn(8, 128),)",
+    ),
+    "unusable_input": ("{name[inputs]} {input} can't be made: {error}", "Make it smaller."),
+    "unusable_device": ("{given[device]} can't be used here: {error}", "Try {cpu}."),
+    "unusable_dtype": ("{given[dtype]}: {device} can't compute in it: {error}", "Try {float32}."),
+    "no_batch": (
+        "{given[batch]}: {tensors}.",
+        "{inputs_hint}, or make the inputs with this size and leave {name[batch]} out.",
+    ),
+    "unusable_batch": (
+        "{given[batch]}: {tensor} can't have this size: {error}",
+        "Make it smaller.",
+    ),
+    "changed_call": (
+        "{failed}",
+        "The call was made with {asked} in place of its own. Does it work without?",
+    ),
+    "mode_and_options": (
+        "torch.compile takes either {name[mode]} or {name[options]}.",
+        "Leave one of them out.",
+    ),
+    "refused_compile_arguments": (
+        "torch.compile doesn't take these arguments: {error}",
+        "See {name[backend]}, {name[mode]} and {name[options]}.",
+    ),
+    "unknown_package": ("{given[own]}: there is no installed package of this name.", "{nearest}"),
+    "unknown_argument": ("{owner} has no {argument} {unknown!r}.", "{nearest}"),
+    "unknown_config": ("{name[config]}: torch has no {unknown!r}.", "{nearest}"),
+    "config_type": (
+        "{setting}: it takes {type}, and is {default!r} by default.",
+        "Write {default_setting}.",
+    ),
+    "no_gradient": (
+        "{name[backward]}: no floating-point output requires a gradient.",
+        "Leave {name[backward]} out, or let an input or a parameter require a gradient.",
+    ),
+    "no_blocks": ("{name[regional]}: {blocks}", "{leave}eave {name[regional]} out."),
+    "timeout": (
+        "Stopped after {timeout_s:g} s{when}.",
+        "Raise {name[timeout]}, or make the call smaller.",
+    ),
+    "script_timeout": ("Stopped after {timeout_s:g} s.", "Raise {name[timeout]}, or leave it out."),
+    "no_torch": (
+        "{python} can't import torch: {error}",
+        "Install torch>=2.11 there, or set {name[python]} to an interpreter that has it.",
+    ),
+    "unusable_python": (
+        "{python} couldn't run the probe: it ended with status {status}.",
+        "Set {name[python]} to the path of a Python 3.11 or newer that has torch.",
+    ),
+}
+"""Message and hint of each code, with its values, the options' names, and what ``_derived`` makes
+of them."""
+
+
+def words(code: HintCode, values: Values, surface: Surface) -> Words:
+    """What a code says on a surface.
+
+    Args:
+        code: What happened.
+        values: Those that ``_WORDS`` and ``_derived`` read for the code.
+        surface: Where the person gave the options.
+
+    Returns:
+        The message, a whole sentence, and what to do next.
+    """
+    known = {**values, **_derived(values, surface)}
+    message, hint = _WORDS[code]
+    return message.format_map(known), hint.format_map(known)
+
+
+def _derived(values: Values, surface: Surface) -> dict[str, object]:
+    given = {
+        name: surface.given(name, values[name])
+        for name in ("device", "dtype", "batch", "own")
+        if name in values
+    }
+    found: dict[str, object] = {
+        "name": surface.names,
+        "unknown": values.get("name"),
+        "given": given,
+        "asked": " and ".join(
+            given[name] for name in ("dtype", "batch") if values.get(name) is not None
+        ),
+        "inputs_hint": surface.inputs_hint,
+        "cpu": surface.given("device", "cpu"),
+        "float32": surface.given("dtype", "float32"),
+        "device": values.get("device") or "this device",
+        "when": during(None if values.get("phase") is None else str(values["phase"])),
+        **{name: _sentence(values[name]) for name in ("error", "failed") if name in values},
+    }
+    if isinstance(looked_for := values.get("looked_for"), list):
+        found["looked_for"] = ", ".join(looked_for)
+    if "tensors" in values:
+        found["tensors"] = _without_batch(values["tensors"])
+    if "near" in values:
+        found |= _unknown(values, surface)
+    if "default" in values:
+        name = str(values["name"])
+        found["setting"] = surface.setting(name, values["value"])
+        found["default_setting"] = surface.setting(name, values["default"])
+    if "is_module" in values:
+        found["blocks"] = f"{values['target']} isn't a module, so it has no modules that repeat."
+        found["leave"] = "Name the module as the target, or l"
+        if values["is_module"]:
+            found["leave"] = "L"
+            found["blocks"] = (
+                f"no class of modules repeats in {values['target']}: none has {values['fewest']} instances with the "
+                "same parameters and submodules."
+            )
+    return found
+
+
+def _without_batch(tensors: HintValue) -> str:
+    if not isinstance(tensors, list) or not tensors:
+        return "the call has no tensor with a batch dim"
+    shown = [*tensors[:_MAX_TENSORS], *(["…"] if len(tensors) > _MAX_TENSORS else [])]
+    return f"it isn't clear which size is the batch in {', '.join(shown)}"
+
+
+def _unknown(values: Values, surface: Surface) -> dict[str, object]:
+    near, known, argument = values["near"], values.get("known"), values.get("argument")
+    otherwise = "torch._inductor.list_options() lists them all."
+    if "own" in values:
+        otherwise = "pip list has the names of those that are installed."
+    elif argument is None:
+        otherwise = (
+            f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
+        )
+    elif isinstance(known, list) and known:
+        otherwise = f"Known ones: {', '.join(known)}."
+    owner = {"backend": "torch", "option": "inductor"}.get(str(argument), "torch.compile")
+    return {
+        "owner": owner,
+        "nearest": did_you_mean(near if isinstance(near, list) else [], otherwise),
+    }
+
+
+def _sentence(text: object) -> str:
+    """Text of torch's or the program's, ended by one period."""
+    return f"{str(text).rstrip('.')}." if not str(text).endswith("…") else str(text)
+
+
+def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
+    """How a run ended, in the words of a surface; unchanged where the words are the same on all of
+    them.
+    """
+    if exit_.hint_code is None:
+        return exit_
+    message, hint = words(exit_.hint_code, exit_.hint_values, surface)
+    return exit_.replace(message=message, hint=hint)

@@ -1,0 +1,332 @@
+"""Surveys of pieces that nothing runs for: what is kept, run again, resumed."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.survey import _check_any_loaded, _executor_and_share
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Environment, Failure, Share
+from graphdoctor.studies.survey.piece import PieceResult, file_digest, run_piece
+from graphdoctor.studies.survey.run import (
+    ROWS_FILE,
+    SurveyFolder,
+    last_survey,
+    report_of,
+    run_survey,
+)
+from graphdoctor.studies.survey.survey_list import ListedTargets, SurveyList, SurveyOptions
+from tests.each import for_each
+from tests.studies.survey.reports import row
+
+NAMES = ("a", "b", "c")
+
+
+@dataclass
+class Answers:
+    """An executor that answers by a function."""
+
+    answer: Callable[[str, int], object]
+    jobs: int = 2
+    cluster: str | None = None
+    worked: list[str] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
+
+    def run(self, work, pieces, *, ahead=None, share=None, on_begin=None):
+        assert work == run_piece
+        self.shares.append(share)
+        for index, piece in enumerate(pieces):
+            on_begin(index, "slot 1")
+            self.worked.append(piece.name)
+            found = self.answer(piece.name, self.worked.count(piece.name))
+            if isinstance(found, BaseException):
+                raise found
+            if isinstance(found, Failure):
+                yield (index, found)
+                continue
+            row_ = row(piece.name, piece.variant, report=None, **found)
+            yield (index, PieceResult(row_, piece.plan, limits=piece.options.limits))
+
+
+class Looks:
+    """Notes what it is shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_phase(self, phase):
+        pass
+
+    def planned(self, count, kept):
+        self.seen.append(("planned", count, kept))
+
+    def began(self, key, place):
+        self.seen.append(("began", key[0]))
+
+    def finished(self, row):
+        self.seen.append(("finished", row.name, row.status))
+
+    def retrying(self, key, status):
+        self.seen.append(("retrying", key[0], status))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _run(
+    answer,
+    *,
+    names=NAMES,
+    resume=False,
+    looks=None,
+    executor=None,
+    retries=1,
+    shard=None,
+    **options,
+):
+    survey = SurveyList(
+        name="mine",
+        targets=tuple(ListedTargets(target=f"{name}.py", name=name) for name in names),
+        options=SurveyOptions(retries=retries, **options),
+        shard=shard,
+    )
+    executor, looks = executor or Answers(answer), looks or Looks()
+    return run_survey(survey, Settings().store, executor, Share(None), looks, resume=resume)
+
+
+def _statuses(report):
+    return {one.name: one.status for one in report.rows}
+
+
+def test_rows_are_in_the_order_of_the_list_and_all_of_them_seen():
+    looks = Looks()
+    found = _run(lambda name, _: {"status": "ok" if name != "b" else "no_inputs"}, looks=looks)
+    assert _statuses(found.report) == {"a": "ok", "b": "no_inputs", "c": "ok"}
+    assert (found.report.planned, found.report.kept, found.is_interrupted) == (3, 0, False)
+    assert looks.seen[0] == ("planned", 3, 0)
+    assert [event for event in looks.seen if event[0] == "finished"] == [
+        ("finished", "a", "ok"),
+        ("finished", "b", "no_inputs"),
+        ("finished", "c", "ok"),
+    ]
+
+
+def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently():
+    looks = Looks()
+    answer = lambda name, time: {
+        "status": "crashed" if name == "b" and time == 1 else "ok",
+        "seconds": 2.0,
+    }
+    one = _run(answer, looks=looks).report.rows[1]
+    assert (one.status, one.attempts, one.earlier, one.is_flaky, one.seconds) == (
+        "ok",
+        2,
+        ("crashed",),
+        True,
+        4.0,
+    )
+    assert ("retrying", "b", "crashed") in looks.seen
+    assert sum(event[0] == "finished" for event in looks.seen) == 3
+
+
+def test_a_piece_that_fails_again_is_not_flaky():
+    report = _run(lambda name, _: {"status": "timeout" if name == "b" else "ok"}).report
+    assert (report.rows[1].status, report.rows[1].attempts, report.rows[1].is_flaky) == (
+        "timeout",
+        2,
+        False,
+    )
+
+
+@for_each("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
+def test_what_the_program_decides_is_not_run_again(status):
+    executor = Answers(lambda *_: {"status": status})
+    _run(None, executor=executor)
+    assert executor.worked == list(NAMES)
+
+
+def test_without_retries_each_piece_runs_once():
+    executor = Answers(lambda *_: {"status": "crashed"})
+    assert _run(None, executor=executor, retries=0).report.rows[0].attempts == 1
+    assert executor.worked == list(NAMES)
+
+
+def test_a_piece_that_nothing_comes_back_of_is_lost_and_costs_no_other():
+    def answer(name, _):
+        return Failure("ended", "its process was killed") if name == "b" else {"status": "ok"}
+
+    report = _run(answer).report
+    assert _statuses(report) == {"a": "ok", "b": "lost", "c": "ok"}
+    assert (report.rows[1].error, report.rows[1].is_judged) == ("Its process was killed.", False)
+
+
+def test_an_interrupted_survey_keeps_what_was_finished_and_goes_on():
+    def answer(name, _):
+        return KeyboardInterrupt() if name == "b" else {"status": "ok"}
+
+    found = _run(answer)
+    assert found.is_interrupted
+    assert (_statuses(found.report), found.report.planned) == ({"a": "ok"}, 3)
+    executor = Answers(lambda *_: {"status": "ok"})
+    again = _run(None, executor=executor, resume=True)
+    assert executor.worked == ["b", "c"]
+    assert (again.folder, again.report.kept) == (found.folder, 1)
+    assert _statuses(again.report) == dict.fromkeys(NAMES, "ok")
+
+
+def test_half_a_line_is_a_piece_that_is_missing():
+    folder = _run(lambda *_: {"status": "ok"}).folder
+    rows = folder / ROWS_FILE
+    rows.write_bytes(rows.read_bytes()[:-20])
+    assert _statuses(report_of(folder)) == {"a": "ok", "b": "ok"}
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, resume=True)
+    assert executor.worked == ["c"]
+    assert _statuses(report_of(folder)) == dict.fromkeys(NAMES, "ok")
+
+
+def test_resume_runs_what_would_come_out_otherwise():
+    _run(lambda *_: {"status": "ok"})
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, resume=True, names=("a", "d"))
+    assert executor.worked == ["d"]
+    _run(None, executor=executor, resume=True, names=("a", "d"), bench=True)
+    assert executor.worked == ["d", "a", "d"]
+
+
+def test_resume_runs_a_piece_whose_file_changed(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text("one")
+
+    class WithFiles(Answers):
+        def run(self, work, pieces, **more):
+            for index, result in super().run(work, pieces, **more):
+                yield (
+                    index,
+                    PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}),
+                )
+
+    _run(None, executor=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == []
+    path.write_text("two")
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == ["a"]
+
+
+@for_each("status, worked", [("timeout", True), ("out_of_memory", True), ("wrong", False)])
+def test_resume_with_another_limit_runs_what_reached_it(status, worked):
+    _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout=5.0)
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True, timeout=5.0)
+    assert executor.worked == []
+    _run(None, executor=executor, names=("a",), resume=True, timeout=50.0)
+    assert bool(executor.worked) is worked
+
+
+def test_resume_runs_what_was_lost():
+    _run(lambda *_: Failure("lost", "the node ended"), names=("a",), retries=0)
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == ["a"]
+
+
+def test_a_shard_goes_on_with_its_own_rows():
+    first = _run(lambda *_: {"status": "ok"}, shard=(1, 2))
+    other = _run(lambda *_: {"status": "ok"}, shard=(2, 2))
+    executor = Answers(lambda *_: {"status": "ok"})
+    again = _run(None, executor=executor, shard=(1, 2), resume=True)
+    assert (executor.worked, again.folder) == ([], first.folder)
+    assert _statuses(again.report) == {"a": "ok", "c": "ok"}
+    assert _statuses(report_of(other.folder)) == {"b": "ok"}
+    with pytest.raises(GraphDoctorError, match="There is no shard 1/3 of survey 'mine' to resume"):
+        _run(None, resume=True, shard=(1, 3))
+    with pytest.raises(GraphDoctorError, match="There is no survey 'mine' to resume"):
+        _run(None, resume=True)
+
+
+def test_a_survey_that_another_process_writes_is_left_alone():
+    folder = _run(lambda *_: {"status": "ok"}).folder
+    with (folder / "survey.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(GraphDoctorError, match="Another survey is running in"):
+            _run(None, resume=True)
+
+
+def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
+    import errno
+
+    written = SurveyFolder.add
+
+    def add(self, result):
+        if result.row.name == "c":
+            self._rows.close()
+
+            class Full:
+                def write(self, _):
+                    raise OSError(errno.ENOSPC, "No space left on device")
+
+                def close(self):
+                    pass
+
+            self._rows = Full()
+        written(self, result)
+
+    monkeypatch.setattr(SurveyFolder, "add", add)
+    with pytest.raises(GraphDoctorError) as caught:
+        _run(lambda *_: {"status": "ok"})
+    assert (
+        "can't be written: No space left on device. 2 finished pieces of this run are kept"
+        in caught.value.message
+    )
+    assert _statuses(report_of(last_survey(Settings().store))) == {"a": "ok", "b": "ok"}
+
+
+def test_the_last_survey_is_no_recording_and_the_other_way_round():
+    folder = _run(lambda *_: {"status": "ok"}).folder
+    store = Settings().store
+    time.sleep(0.01)
+    made = store.create("model")
+    assert store.last() == made.path
+    assert last_survey(Settings().store) == folder
+    assert store.surveys("mine") == [folder]
+    assert store.surveys("ine") == []
+
+
+def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
+    def shares(**measured):
+        executor = Answers(lambda *_: {"status": "ok"})
+        _run(None, executor=executor, **measured)
+        return executor.shares
+
+    assert {share.gpus for share in shares()} == {None}
+    assert {share.gpus for share in shares(gpus=0)} == {0}
+
+
+def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
+    assert _executor_and_share(SurveyOptions(), "ray", Environment())[1].cpus == 1
+    assert _executor_and_share(SurveyOptions(cpus=3), "ray", Environment())[1].cpus == 3
+    assert _executor_and_share(SurveyOptions(), None, Environment())[1].cpus is None
+
+
+def test_a_survey_in_which_nothing_loads_failed():
+    report = _run(
+        lambda *_: {"status": "load_failed", "error": "No CUDA GPUs are available"}
+    ).report
+    with pytest.raises(
+        GraphDoctorError, match=r"None of 3 pieces could be loaded. a: No CUDA GPUs are available\."
+    ):
+        _check_any_loaded(report.rows)
+    _check_any_loaded(
+        _run(lambda name, _: {"status": "ok" if name == "a" else "load_failed"}).report.rows
+    )
+    _check_any_loaded(())

@@ -1,0 +1,427 @@
+"""Surveys as Parquet files, and read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import SCHEMA_VERSION
+from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
+from graphdoctor.studies.survey.run import is_survey, read_survey
+from graphdoctor.studies.survey.table import (
+    COLUMNS,
+    flat_columns,
+    read_parquet,
+    render_survey_csv,
+    write_parquet,
+)
+from tests.each import for_each
+from tests.studies.survey.reports import cause, failed, report, row
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_COUNT = st.none() | st.integers(0, 2**62)
+_NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+_FLAG = st.none() | st.booleans()
+
+
+def _causes() -> st.SearchStrategy[SurveyCause]:
+    return st.builds(
+        cause,
+        code=_TEXT,
+        message=_TEXT,
+        file=_TEXT,
+        line=st.integers(0, 10**6),
+        text=st.none() | _TEXT,
+        package=st.none() | _TEXT,
+        call_us=_NUMBER,
+        fix=st.none() | _TEXT,
+        fix_verdict=st.sampled_from([None, "verified", "made worse"]),
+        diff=st.none() | _TEXT,
+        fingerprint=_TEXT,
+    )
+
+
+def _rows() -> st.SearchStrategy[SurveyRow]:
+    return st.builds(
+        row,
+        name=_TEXT,
+        variant=_TEXT,
+        status=st.sampled_from(SURVEY_STATUSES),
+        stage=st.sampled_from([None, "inductor", "load"]),
+        error=st.none() | _TEXT,
+        traceback=st.none() | _TEXT,
+        family=st.none() | _TEXT,
+        calls=_COUNT,
+        peak_memory_bytes=_COUNT,
+        coverage=_NUMBER,
+        compile_cold_s=_NUMBER,
+        speedup=_NUMBER,
+        is_noisy=_FLAG,
+        correct=_FLAG,
+        exports=_FLAG,
+        seconds=st.floats(0, 1e9),
+        attempts=st.integers(1, 5),
+        earlier=st.lists(st.sampled_from(SURVEY_STATUSES), max_size=2).map(tuple),
+        causes=st.lists(_causes(), max_size=3).map(tuple),
+        export_causes=st.lists(_causes(), max_size=2).map(tuple),
+        gaps=st.lists(_TEXT, max_size=2).map(tuple),
+    )
+
+
+def _table(content: bytes) -> pyarrow.Table:
+    return pyarrow.parquet.read_table(io.BytesIO(content))
+
+
+def _with(tmp_path: Path, table: pyarrow.Table, name: str = "survey.parquet") -> Path:
+    path = tmp_path / name
+    pyarrow.parquet.write_table(table, path)
+    return path
+
+
+def _with_metadata(tmp_path: Path, **changed: Any) -> Path:
+    table = _table(write_parquet(report()))
+    own = json.loads(table.schema.metadata[b"graphdoctor"]) | changed
+    return _with(
+        tmp_path, table.replace_schema_metadata({b"graphdoctor": json.dumps(own).encode()})
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(_rows(), max_size=4),
+    st.dictionaries(_TEXT, st.integers() | _TEXT | st.booleans(), max_size=3),
+)
+def test_a_survey_is_read_back_whole(rows, options):
+    options = {
+        name: value
+        for name, value in options.items()
+        if not isinstance(value, int) or abs(value) < 2**63
+    }
+    written = report(rows, options=options, notes=("one",), shard="1/2", kept=1)
+    assert orjson.loads(orjson.dumps(written)) == read_parquet(write_parquet(written), "it")
+
+
+def test_both_forms_of_a_survey_are_read_alike(tmp_path):
+    written = report()
+    (tmp_path / "a.parquet").write_bytes(write_parquet(written))
+    (tmp_path / "a.json").write_text(json_of(written))
+    assert read_survey(tmp_path / "a.parquet") == read_survey(tmp_path / "a.json") == written
+
+
+def test_columns_are_as_declared_described_and_compressed():
+    content = write_parquet(report())
+    schema = _table(content).schema
+    assert schema.names == [column.name for column in COLUMNS]
+    for column in COLUMNS:
+        field = schema.field(column.name)
+        assert field.nullable == column.is_nullable
+        assert field.metadata[b"description"].decode() == column.description
+    assert schema.field("speedup").type == pyarrow.float64()
+    assert schema.field("break_sites").type == pyarrow.int64()
+    assert schema.field("correct").type == pyarrow.bool_()
+    assert schema.field("earlier").type == pyarrow.list_(pyarrow.string())
+    assert schema.field("causes").type.value_type.field("line").type == pyarrow.int64()
+    stored = pyarrow.parquet.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
+    assert stored.compression == "ZSTD"
+
+
+def test_types_do_not_depend_on_what_there_is():
+    """A column of nulls alone would otherwise have no type, and two files couldn't be put
+    together."""
+    assert _table(write_parquet(report([]))).schema.equals(_table(write_parquet(report())).schema)
+
+
+def test_what_is_unknown_is_null_and_not_zero():
+    table = _table(write_parquet(report([row(break_sites=None), row("b", break_sites=0)])))
+    assert table.column("break_sites").to_pylist() == [None, 0]
+
+
+def test_a_number_that_no_column_holds_is_a_sentence():
+    with pytest.raises(
+        GraphDoctorError, match="The column calls can't hold a value of this survey"
+    ):
+        write_parquet(report([row(calls=2**63)]))
+
+
+def test_a_file_that_is_cut_off_says_so(tmp_path):
+    content = write_parquet(report())
+    path = tmp_path / "a.parquet"
+    for length in (len(content) - 1, len(content) // 2, 5):
+        path.write_bytes(content[:length])
+        with pytest.raises(GraphDoctorError, match=r"a\.parquet is cut off"):
+            read_survey(path)
+
+
+def test_a_damaged_file_is_a_sentence(tmp_path):
+    content = bytearray(write_parquet(report()))
+    path = tmp_path / "a.parquet"
+    for start in range(4, len(content) - 4, 997):
+        spoiled = bytes(content[:start]) + b"\xff" * 40 + bytes(content[start + 40 :])
+        path.write_bytes(spoiled[: len(content) - 4] + b"PAR1")
+        try:
+            read_survey(path)
+        except GraphDoctorError as error:
+            assert "a.parquet" in error.message
+
+
+def test_a_newer_major_schema_says_so(tmp_path):
+    newer = f"{int(SCHEMA_VERSION.partition('.')[0]) + 1}.0"
+    with pytest.raises(
+        GraphDoctorError, match=f"has schema version {newer}; this graphdoctor reads"
+    ) as raised:
+        read_survey(_with_metadata(tmp_path, schema_version=newer, rows=None))
+    assert "with the version that wrote it" in (raised.value.hint or "")
+
+
+def test_a_newer_minor_schema_is_read_without_what_is_new(tmp_path):
+    newer = f"{SCHEMA_VERSION.partition('.')[0]}.999"
+    table = pyarrow.parquet.read_table(_with_metadata(tmp_path, schema_version=newer, news=1))
+    more = table.append_column("news", pyarrow.array([1] * len(table)))
+    assert read_survey(_with(tmp_path, more)).rows == report().rows
+
+
+def test_a_column_that_an_older_version_lacks_is_unknown(tmp_path):
+    table = _table(write_parquet(report()))
+    (back, *_) = read_survey(_with(tmp_path, table.drop_columns(["exports", "gaps"]))).rows
+    assert (back.exports, back.gaps) == (None, ())
+
+
+def test_what_no_row_can_be_says_where(tmp_path):
+    table = _table(write_parquet(report()))
+    with pytest.raises(
+        GraphDoctorError, match=r"isn't a valid survey .*rows\.0\.status: Field required"
+    ):
+        read_survey(_with(tmp_path, table.drop_columns(["status"])))
+    (tmp_path / "a.parquet").write_bytes(write_parquet(report([row().replace(status="melted")])))
+    with pytest.raises(GraphDoctorError, match=r"rows\.0\.status: Input should be 'ok'"):
+        read_survey(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "isn't valid JSON"),
+        ("[]", "isn't a survey"),
+        ('{"schema_version": "99.0"}', "has schema version 99.0"),
+        (f'{{"schema_version": "{SCHEMA_VERSION}", "findings": []}}', "isn't a survey"),
+        ("", "is empty"),
+        ("name,target\n", "isn't a Parquet file"),
+        ("PAR1", "is cut off"),
+    ],
+)
+def test_a_document_that_is_no_survey_says_so(tmp_path, text, said):
+    path = tmp_path / ("a.json" if text[:1] in ("{", "[") else "a.parquet")
+    path.write_text(text)
+    with pytest.raises(GraphDoctorError, match=said):
+        read_survey(path)
+
+
+def test_nothing_there_says_so(tmp_path):
+    with pytest.raises(GraphDoctorError, match="There is no survey at"):
+        read_survey(tmp_path / "a.parquet")
+    with pytest.raises(GraphDoctorError, match="it has no Parquet files"):
+        read_survey(tmp_path)
+
+
+def test_surveys_are_known_by_what_they_hold(tmp_path):
+    (tmp_path / "renamed").write_bytes(write_parquet(report()))
+    (tmp_path / "a.json").write_text(json_of(report()))
+    (tmp_path / "diagnosis.json").write_text('{"schema_version": "1.0", "findings": []}')
+    (tmp_path / "trace.log").write_text("V1121 …")
+    (tmp_path / "empty.json").write_text("")
+    assert {path.name: is_survey(path) for path in tmp_path.iterdir()} == {
+        **{"renamed": True, "a.json": True},
+        **{"diagnosis.json": False, "trace.log": False, "empty.json": False},
+    }
+    assert not is_survey(tmp_path)
+    assert not is_survey(tmp_path / "missing.json")
+
+
+def test_a_folder_with_tables_of_somebody_else_is_no_survey(tmp_path):
+    _with(tmp_path, pyarrow.table({"name": ["a"]}))
+    (tmp_path / "short.parquet").write_bytes(b"PAR1")
+    (tmp_path / "text.parquet").write_text("graphdoctor")
+    assert not is_survey(tmp_path)
+    (tmp_path / "own.parquet").write_bytes(write_parquet(report()))
+    assert is_survey(tmp_path)
+
+
+def test_a_folder_of_shards_is_one_survey(tmp_path):
+    rows = report().rows
+    for number, part in ((1, rows[:4]), (2, rows[4:])):
+        (tmp_path / f"shard-{number}").mkdir()
+        shard = report(part, shard=f"{number}/2")
+        (tmp_path / f"shard-{number}" / "survey.parquet").write_bytes(write_parquet(shard))
+    assert is_survey(tmp_path)
+    whole = read_survey(tmp_path)
+    assert whole.rows == rows
+    assert (whole.shard, whole.planned, whole.seconds) == (None, len(rows), 520.0)
+
+
+def test_without_pyarrow_it_says_what_to_install(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(write_parquet(report()))
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from pathlib import Path\n"
+        "from graphdoctor.studies.survey.run import read_survey\n"
+        "from graphdoctor.errors import GraphDoctorError\n"
+        "try: read_survey(Path('a.parquet'))\n"
+        "except GraphDoctorError as error: print(error.message, error.hint)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout.strip()
+        == "Reading Parquet needs the package pyarrow. pip install 'graphdoctor[survey]'"
+    )
+
+
+def test_columns_are_known_without_pyarrow():
+    code = (
+        "import sys; from graphdoctor.studies.survey import table; print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# Columns.
+
+_FIRST = [
+    *("name", "target", "variant", "status", "stage", "error", "torch", "device", "calls"),
+    *("break_sites", "skipped_frames", "recompiles", "graphs", "coverage", "compile_cold_s"),
+    *("call_us", "eager_us", "speedup", "speedup_low", "speedup_high", "peak_memory_bytes"),
+    *("correct", "top_code", "top_location", "top_fix", "seconds", "fingerprint"),
+]
+_PYTHON = {
+    "string": str,
+    "int64": int,
+    "float64": float,
+    "bool": bool,
+    "list<string>": tuple,
+    "list<struct>": tuple,
+}
+
+
+def _values(row):
+    return {column.name: column.read(row) for column in COLUMNS}
+
+
+def test_the_promised_columns_come_first_in_order():
+    assert [column.name for column in COLUMNS][: len(_FIRST)] == _FIRST
+
+
+def test_what_is_read_has_the_declared_type():
+    for one in report().rows:
+        for column in COLUMNS:
+            value = column.read(one)
+            assert isinstance(value, _PYTHON[column.type]) or (
+                value is None and column.is_nullable
+            ), column.name
+
+
+def test_the_first_cause_is_the_top():
+    first = cause(
+        code="GD103", file="net.py", line=7, fix="Use torch.where", fix_verdict="verified"
+    )
+    values = _values(row(causes=(first, cause())))
+    assert values["top_code"] == "GD103"
+    assert values["top_location"] == "net.py:7"
+    assert values["top_fix"] == "Use torch.where"
+
+
+def test_without_a_verified_fix_or_a_cause_there_is_none_on_top():
+    assert _values(row(causes=(cause(fix_verdict="not tried"),)))["top_fix"] is None
+    values = _values(failed("a", "timeout"))
+    assert (values["top_code"], values["top_location"], values["top_fix"]) == (None, None, None)
+
+
+def test_attempts_that_differ_make_a_row_flaky():
+    assert _values(row(attempts=2, earlier=("crashed",)))["flaky"] is True
+    assert _values(row())["flaky"] is False
+
+
+def test_only_causes_are_too_deep_for_cells():
+    assert {column.name for column in COLUMNS} - {column.name for column in flat_columns()} == {
+        "causes",
+        "export_causes",
+    }
+
+
+# CSV.
+
+
+def read(*rows: SurveyRow) -> list[dict[str, str]]:
+    text = render_survey_csv(report(rows))
+    assert len(text.splitlines()) == len(rows) + 1
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_it_has_every_column_but_causes_in_their_order():
+    (found,) = read(row())
+    assert [*found] == [column.name for column in COLUMNS if column.type != "list<struct>"]
+
+
+def test_a_cell_holds_what_the_column_says():
+    (found,) = read(
+        row(causes=(cause(fix_verdict="verified"),), earlier=("crashed", "timeout"), batch=4)
+    )
+    columns = {column.name: column for column in flat_columns()}
+    assert found["speedup"] == "1.5"
+    assert found["calls"] == "2"
+    assert found["batch"] == "4"
+    assert found["correct"] == "true"
+    assert found["noisy"] == "false"
+    assert found["top_location"] == "transformers/masking.py:41"
+    assert found["top_fix"] == "Keep the value in a tensor"
+    assert found["earlier"] == "crashed; timeout"
+    assert found["gaps"] == ""
+    assert {*found} == {*columns}
+
+
+def test_what_is_unknown_is_empty_and_zero_is_zero():
+    unknown, known = read(failed("t5", "timeout"), row(break_sites=0))
+    assert {
+        unknown[name] for name in ("break_sites", "speedup", "correct", "coverage", "top_code")
+    } == {""}
+    assert known["break_sites"] == "0"
+
+
+@for_each("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\n=1", "\uff1d1", "-", "-e"])
+def test_a_text_that_begins_as_a_formula_is_one_no_more(text):
+    (found,) = read(failed(text, "load_failed", error=text))
+    for name in ("name", "error"):
+        assert found[name].startswith("'")
+
+
+@for_each("text", ["a=b", "1-2", "me@here", "a, b", 'say "no"', "x;y"])
+def test_other_text_stays_as_it_is(text):
+    (found,) = read(row(text))
+    assert found["name"] == text
+
+
+def test_a_negative_number_is_still_a_number():
+    (found,) = read(row(seconds=-0.5))
+    assert found["seconds"] == "-0.5"
+
+
+def test_an_error_of_several_lines_is_one_line():
+    (found,) = read(
+        failed("t5", "compile_failed", error="first\r\nsecond\n\nthird", traceback="a\n  b\n")
+    )
+    assert found["error"] == "first↵second↵↵third"
+    assert found["traceback"] == "a↵  b"
