@@ -16,7 +16,6 @@ from graphdoctor.facts.base import field_types, values_of
 from graphdoctor.facts.export import DimsFrom, DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, DimOfExport, TriedDim
 from graphdoctor.facts.stack import innermost
-from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.trials import ExportTrials
 from graphdoctor.trials.judge import Reference
@@ -132,7 +131,7 @@ class DynamicTrials:
         return ExportDim(
             **values_of(dim, *field_types(DimOfExport)),
             reason=_reason(dim),
-            location=location_of(place, self.exporter.root)
+            location=place.located(self.exporter.root)
             if place is not None and not dim.is_by_another
             else None,
         )
