@@ -11,17 +11,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.version import __version__
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.diagnosis import Diagnosis, FrameReport, Result
     from graphdoctor.facts.kernels import KernelShare
-    from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.picture import GraphStages, Picture
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.spec import StageName
-    from graphdoctor.facts.stages import GraphStages
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.folder import RecordingFolder
     from graphdoctor.trace.storage.places import Location
