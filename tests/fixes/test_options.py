@@ -130,14 +130,6 @@ def test_before_any_trial_it_is_known_why_there_is_no_edit(
     assert list(found.reasons.values()) == ([reason] if reason else [])
 
 
-def test_a_package_s_line_has_no_edit(tmp_path: Path) -> None:
-    facts = recording(breaks=(record(entry(LINE, file="/lib/lib/ops.py", **PACKAGE)),))
-    (reason,) = with_declined(
-        seen(facts, tmp_path).diagnosis, tmp_path, tmp_path
-    ).recording.declined.reasons.values()
-    assert reason == "the line belongs to lib, whose files aren't edited"
-
-
 def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     outcome: Any = "limit" if limit else "compiled"
     again = [recompiled(f"0/{number}", *changes, call=number + 1) for number in range(1, count + 1)]

@@ -647,19 +647,6 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     assert treated.treatment.diff.startswith("--- a/model.py\n")
 
 
-def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, patient: Make) -> None:
-    path = tmp_path / "model.py"
-    path.write_text("".join(f"line_{number}\n" for number in range(1, 5)))
-
-    def world(fixes: Fixes) -> Recording:
-        chain = (ASKED,) if "a" in fixes else (PRINT,)
-        return runs(3).replace(breaks=(record(entry(3, file=str(path)), chain=chain),))
-
-    found = patient(world, {"GD101": [edit("a", path, 3)]})
-    [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
-    assert (case.verdict, why(case)) == ("moved", "it breaks at model.py:3 (GB0025) instead")
-
-
 def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     patient: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
