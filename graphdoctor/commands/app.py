@@ -70,8 +70,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "--pages",
     ),
     "Trials": (
-        *("--proposer", "--rounds", "--proposer-timeout", "--allow-edit"),
         *(
+            "--proposer",
             "--try",
             "--unsafe-fixes",
             "--apply",
@@ -134,7 +134,7 @@ _NAMES_OF_SELDOM = """
     --check-results --thorough --pages --again --vary --jobs --timing --no-timing --trial-timeout
     --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty --own-code --select
     --ignore --stages --stage --graph --compile --with-trials --drop --open --force --source --stdout
-    --recordings --quiet --color --rounds --proposer-timeout --allow-edit
+    --recordings --quiet --color --proposer
 """
 SELDOM = frozenset(_NAMES_OF_SELDOM.split())
 """Options that ``--help`` only counts: a command's help fits on two screens."""
@@ -272,7 +272,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
         # Without the dashes that all have.
         known = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
-    if (gone := GONE.get(option or "")) is not None:
+    name = "" if ctx is None else ctx.info_name
+    of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
+    if (gone := of_command or GONE.get(option or "")) is not None:
         complain(gone, None)
         return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"

@@ -7,12 +7,13 @@ arguments, or with others.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from .base import Document, Fact
 from .diagnosis import Finding
+from .fixes import Treatment
 from .kernels import CacheUse, CudaGraphs, KernelShare
 from .recording import CaptureGap, Environment, TargetInfo
 from .run import ProbeExit
@@ -42,6 +43,21 @@ BenchPart = Literal["cold", "results", "causes"]
 variant, and where one goes wrong."""
 
 BENCH_PARTS: tuple[BenchPart, ...] = ("cold", "results", "causes")
+
+
+CUDA_GRAPH_MODES = ("reduce-overhead", "max-autotune")
+"""Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
+CUDA_GRAPH_OPTION = "triton.cudagraphs"
+CUDA_GRAPH_BACKEND = "cudagraphs"
+
+
+def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
+    """Whether torch.compile, given these, records CUDA graphs."""
+    return (
+        bool((arguments.get("options") or {}).get(CUDA_GRAPH_OPTION))
+        or arguments.get("mode") in CUDA_GRAPH_MODES
+        or arguments.get("backend") == CUDA_GRAPH_BACKEND
+    )
 
 
 class CallTimes(Fact):
@@ -167,9 +183,6 @@ class Stages(Fact):
     ``the decomposition of aten.gelu.default``; None if there is no such part, or it is unknown."""
     workaround: Workaround | None = None
     """How to do without that part; None if there is no way to, or it doesn't help."""
-    reproducer: str | None = None
-    """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't
-    asked for."""
     note: str | None = None
     """What couldn't be found out, and why; a clause."""
 
@@ -284,6 +297,13 @@ class BenchVerdict(Fact):
     untried: str | None = None
     """A variant that wasn't measured and may be faster, as ``--variant`` reads it; None if there is
     none."""
+    alike: tuple[str, ...] = ()
+    """Variants that can't be told apart from the best one."""
+    waits: str | None = None
+    """The variant whose calls wait for their host, which limits what its kernels allow; None if
+    there is none."""
+    held_back: Finding | None = None
+    """If nothing is faster than eager mode, what holds the fastest variant back; None if unknown."""
 
 
 class Noise(Fact):
@@ -306,6 +326,8 @@ class SweepPoint(Fact):
     variants: tuple[Variant, ...]
     """As of the whole bench, the first named ``eager``."""
     noise: Noise | None = None
+    best: str | None = None
+    """As of the whole bench."""
 
 
 class Sweep(Fact):
@@ -339,3 +361,76 @@ class BenchReport(Document):
     gaps: tuple[CaptureGap, ...] = ()
     recordings: dict[str, str] = field(default_factory=dict)
     """Folder of each variant's recording, by name."""
+
+
+AS_IT_WAS = "as you had it"
+"""The name of torch.compile with the user's own arguments, without a change."""
+
+CURED = "cured"
+"""The name of the best way that was found."""
+
+Best = Literal["eager", "as you had it", "cured"]
+
+StepOutcome = Literal["kept", "no gain", "slower", "wrong", "failed", "skipped"]
+"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile cold;
+``no gain``: neither; ``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried,
+because it can't be, or time was up."""
+
+
+class CureStep(Fact):
+    """One thing that was tried on top of those that were kept before."""
+
+    name: str
+    """Such as ``fixes`` or ``mode=reduce-overhead``."""
+    outcome: StepOutcome
+    reason: str | None = None
+    """Why, as a clause; None if the numbers say it."""
+    is_late: bool = False
+    """It wasn't tried because time was up."""
+    speedup: Speedup | None = None
+    """Beside the best way before it; None if it wasn't timed."""
+    compile_cold_s: float | None = None
+    """Seconds that compiling adds with an empty cache on disk; None unless cold starts were asked
+    for."""
+    compile_before_s: float | None = None
+    """The same of the best way before it."""
+
+
+class CureReport(Document):
+    """What ``graphdoctor cure`` found."""
+
+    environment: Environment
+    target: TargetInfo
+    text: str
+    best: Best | None
+    """The fastest correct way; None if the program fails without torch.compile, so that nothing
+    could be compared."""
+    eager: Variant
+    """Without torch.compile."""
+    as_it_was: Variant
+    """With the user's own arguments."""
+    cured: Variant | None
+    """The best way that was found; None if nothing helped."""
+    steps: tuple[CureStep, ...]
+    """What was tried, in order."""
+    diff: str = ""
+    """Edits of source that the best way needs, as one unified diff."""
+    arguments: dict[str, object]
+    """What torch.compile is to be given that isn't its default; empty if the best way is eager
+    mode."""
+    compile_lines: tuple[str, ...] = ()
+    """Lines that compile the model, in place of the user's own call of torch.compile."""
+    settings: tuple[str, ...] = ()
+    """Lines for the start of the program."""
+    calls: tuple[str, ...] = ()
+    """Lines for where the program makes its calls."""
+    treatment: Treatment | None = None
+    """Fixes that were tried; None if there were no findings to treat."""
+    noise: Noise | None = None
+    verified_calls: int
+    """Calls whose results were compared with eager mode's."""
+    budget_s: float
+    """Seconds that the search was given."""
+    spent_s: float
+    """Seconds that it took."""
+    gaps: tuple[CaptureGap, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.views.formats import Document, Format, RenderOptions, document
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.cure import CureReport
+    from graphdoctor.facts.bench import CureReport
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.job import Job
     from graphdoctor.facts.survey import SurveyReport
@@ -28,9 +28,7 @@ def _from(module: str, name: str, *asked: str) -> Callable[[Any, RenderOptions],
     return shown
 
 
-CURE: Document[CureReport] = document(
-    "a cure", _from("studies.cure.view", "cure_view", "is_written")
-)
+CURE: Document[CureReport] = document("a cure", _from("views.cure", "cure_view", "is_written"))
 EXPORT: Document[ExportReport] = document("an export", _from("studies.export.view", "export_view"))
 JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.view", "job_view"))
 """What the ranks of a job did: ``report`` and ``run`` of several ranks."""

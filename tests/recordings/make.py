@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-PROGRAMS = REPOSITORY / "tests" / "truth" / "programs"
+PROGRAMS = REPOSITORY / "tests" / "truth" / "programs.txt"
 NAMES = ("print_in_helper", "break_in_try", "item")
 BARE = ("print_in_helper", "break_in_try")
 _HEADER = re.compile(r"^([VDIWEC]\d{4} [\d:.]+) \d+ (\S+\]) (\{.*)$")
@@ -228,7 +228,8 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     """Record one program with one torch, with graphdoctor and without."""
     demo = temporary / "demo"
     demo.mkdir()
-    shutil.copy(PROGRAMS / f"{name}.py", demo)
+    (source,) = re.findall(rf"^## {name}\n\n(.*?\n)(?=\n## |\Z)", PROGRAMS.read_text(), re.M | re.S)
+    (demo / f"{name}.py").write_text(source)
     (demo / "bare.py").write_text(_BARE)
     environment = clean_environment() | {"PYTHONPATH": str(REPOSITORY)}
     explain = [
