@@ -6,6 +6,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.views.reasons import reason_text
 from graphdoctor.views.words import about_time, measured_speed
 from graphdoctor.wording import duration, join_texts, shortened
 
@@ -64,7 +65,11 @@ def decided_text(trial: DecidedTrial) -> str:
 
 def timed_text(timed: TimedPrograms) -> str:
     """What a timing showed: ``timing 2 · inductor · 1.7x faster``, with a multiplication sign."""
-    shown = f"not timed: {timed.reason}" if timed.times is None else measured_speed(timed.times)
+    shown = (
+        measured_speed(timed.times)
+        if timed.times is not None
+        else f"not timed: {reason_text(timed.reason) if timed.reason else ''}"
+    )
     return f"timing {timed.number} · {timed.backend} · {shown}"
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from graphdoctor.commands.phases import Phases, phases_of
 from graphdoctor.commands.progress import Progress, _Line
+from graphdoctor.facts.fixes import Reason
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialEvent
 from graphdoctor.trials.launch.store import Store
 from tests.commands.test_cli import read_all
@@ -22,7 +23,7 @@ from tests.commands.test_cli import read_all
 TRIALS: tuple[TrialEvent, ...] = (
     DecidedTrial(1, "Skip `print(…)` while compiling\x1b[2J", (("model.py:3", "verified"),)),
     DecidedTrial(2, "Choose `x` with `torch.where`", (("model.py:5", "no effect"),)),
-    TimedPrograms(1, "eager", None, "the call is too short to time"),
+    TimedPrograms(1, "eager", None, Reason(kind="too_short")),
 )
 
 

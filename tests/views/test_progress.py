@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.fixes import PairedTime, Reason
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms
 from graphdoctor.views.progress import decided_text, left_text, phase_text, timed_text
 from tests.each import for_each
@@ -48,7 +48,7 @@ def test_a_line_says_each_verdict_once() -> None:
             SEVERAL
         ),
         "timing 1 · eager · not timed: the call is too short to time": timed_text(
-            TimedPrograms(1, "eager", None, "the call is too short to time")
+            TimedPrograms(1, "eager", None, Reason(kind="too_short"))
         ),
     }
     assert list(said) == list(said.values())
