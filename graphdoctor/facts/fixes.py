@@ -120,7 +120,7 @@ class ColdCompile(Fact):
 
 
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
-    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing
+    """Choose the times that say whether a fix pays: the user's backend, but ``eager`` runs nothing
     faster.
 
     Args:

@@ -82,7 +82,9 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
         for variant in others
         if variant.status == "failed" or (variant.status == "skipped" and not is_any_right)
     ]
-    why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
+    why = [
+        f"{variant.name} {_ended(variant)}" for variant in failed[:_MAX_NAMED] if not is_any_right
+    ]
     named = listed([variant.name for variant in failed[len(why) :]])
     return (
         wrong and f"Wrong results: {wrong}",
@@ -93,7 +95,9 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
 
 def _by_speed(variants: Sequence[Variant], status: str) -> list[Variant]:
     chosen = [variant for variant in variants if variant.status == status]
-    return sorted(chosen, key=lambda one: one.speedup.ratio if one.speedup else 0.0, reverse=True)
+    return sorted(
+        chosen, key=lambda variant: variant.speedup.ratio if variant.speedup else 0.0, reverse=True
+    )
 
 
 def _timed(others: Sequence[Variant]) -> list[Variant]:
@@ -121,7 +125,8 @@ def _with_interval(variant: Variant) -> str:
 def _is_unclear(timed: Sequence[Variant]) -> bool:
     """Whether there are times, and all of them are too noisy to say anything."""
     return bool(timed) and all(
-        one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed
+        variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement)
+        for variant in timed
     )
 
 

@@ -45,8 +45,8 @@ def cure_view(report: CureReport, *, is_written: bool = False) -> View:
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
-        said = noise_text(report.noise)
-        yield Note(f"{said[0].upper()}{said[1:]}", "dim")
+        text = noise_text(report.noise)
+        yield Note(f"{text[0].upper()}{text[1:]}", "dim")
     yield Section(
         "Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried"
     )

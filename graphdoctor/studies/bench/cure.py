@@ -292,8 +292,8 @@ def compile_lines(
     }
     if spec.regional:
         return block_lines(blocks, arguments)
-    given = "".join(f", {name}={value!r}" for name, value in arguments.items())
-    return (f"model = torch.compile(model{given})",)
+    text = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return (f"model = torch.compile(model{text})",)
 
 
 def best_of(

@@ -87,13 +87,13 @@ def time_rounds(
     ``is_on_gpu``: calls may wait for their host, whose speed changes, so the shortest rounds of
     each must agree, too.
     """
-    found = {name: Turns() for name in probes}
+    timed = {name: Turns() for name in probes}
     running = list(probes)
     spent_s = 0.0
     most_s = (_MAX_PRECISE_S if is_precise else _MAX_S) * len(probes)
     count = 0
     while reference in running:
-        on_round(count + 1, found)
+        on_round(count + 1, timed)
         # Each begins as often as any other, and follows another one each time.
         first = count % len(running)
         order = [*running[first:], *running[:first]]
@@ -103,7 +103,7 @@ def time_rounds(
             if turn is None:
                 running.remove(name)
                 continue
-            turns = found[name]
+            turns = timed[name]
             turns.medians_us.append(statistics.median(turn["times_us"]))
             turns.times_us += turn["times_us"]
             turns.alone_us += turn["alone_us"]
@@ -114,15 +114,15 @@ def time_rounds(
         spent_s += round_s
         if count >= MIN_TURNS and spent_s + round_s > most_s:
             break
-        is_known = not is_on_gpu or all(found[name].is_best_known for name in running)
+        is_known = not is_on_gpu or all(timed[name].is_best_known for name in running)
         is_enough = (
             count in LOOKS
             and is_known
-            and _is_enough(found, running, reference, is_precise=is_precise)
+            and _is_enough(timed, running, reference, is_precise=is_precise)
         )
         if count >= LOOKS[-1] or is_enough:
             break
-    return found
+    return timed
 
 
 def _ratios(turns: Turns, reference: Turns) -> list[float]:
@@ -138,20 +138,20 @@ def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Spee
     if len(ratios) < MIN_TURNS:
         return None
     if is_of_best and len(ratios) >= BEST:
-        (least, own, most), (other_least, other, other_most) = turns.best_us, reference.best_us
+        (least, mine, most), (other_least, other, other_most) = turns.best_us, reference.best_us
         low, high = other_least / most, other_most / least
-        return Speedup(ratio=other / own, low=low, high=high, rounds=len(ratios), is_of_best=True)
+        return Speedup(ratio=other / mine, low=low, high=high, rounds=len(ratios), is_of_best=True)
     low, high = interval(ratios)
     return Speedup(ratio=statistics.median(ratios), low=low, high=high, rounds=len(ratios))
 
 
 def _is_enough(
-    found: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
+    timed: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
 ) -> bool:
     others = [name for name in running if name != reference]
     if not is_precise:
-        return all(is_decided(_ratios(found[name], found[reference])) for name in others)
-    ratios = [speedup(found[name], found[reference]) for name in others]
+        return all(is_decided(_ratios(timed[name], timed[reference])) for name in others)
+    ratios = [speedup(timed[name], timed[reference]) for name in others]
     return all(
         ratio is not None
         and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low

@@ -70,12 +70,12 @@ class VariantSpec:
         if self.is_eager:
             return {}
         spec = self.spec(base)
-        given = {
+        arguments = {
             name: getattr(spec, name)
             for name, unset in _UNSET.items()
             if getattr(spec, name) != unset
         }
-        return given | {
+        return arguments | {
             name: value for name, value in spec.config.items() if base.config.get(name) != value
         }
 
@@ -122,8 +122,8 @@ def variants_of(
 
 def name_of(base: RunSpec) -> str:
     """What a way to run a program is called that has no name of its own."""
-    given = VariantSpec("").arguments(base)
-    parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
+    arguments = VariantSpec("").arguments(base)
+    parts = [f"{name}={_text(value)}" for name, value in arguments.items() if name != "options"]
     parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
     parts += [REGIONAL] if base.regional else []
     return " ".join(parts) or DEFAULT

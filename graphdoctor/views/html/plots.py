@@ -33,8 +33,8 @@ class Axis:
     def place(self, value: float) -> float:
         """Where a number is, in percent of the axis's length; outside of it, at the end."""
         low, high, at = (
-            math.log(max(each, 1e-300)) if self.is_log else each
-            for each in (self.low, self.high, value)
+            math.log(max(number, 1e-300)) if self.is_log else number
+            for number in (self.low, self.high, value)
         )
         share = (at - low) / (high - low) if high > low else 0.0
         return 100 * min(max(share, 0.0), 1.0)
