@@ -101,17 +101,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over an axis, points with a class each, and a line across at a number of the second.
-
-    A script names the row of a piece, by its number; marks have a label.
-    """
+    """Lines over an axis, points with a class each, and a line across at a number of the second."""
 
     x: Axis
     y: Axis
     lines: Sequence[Line]
     dots: Sequence[tuple[float, float, str]] = ()
-    pieces: Sequence[tuple[float, float, str, int]] = ()
-    marks: Sequence[tuple[float, float, str, str]] = ()
     level: float | None = None
 
     def top(self, value: float) -> float:
