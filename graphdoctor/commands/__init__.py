@@ -10,7 +10,7 @@ import io
 import os
 import sys
 
-from graphdoctor.commands.streams import (
+from graphdoctor.commands.terminal import (
     drop_results,
     prepare_streams,
     system_error_text,

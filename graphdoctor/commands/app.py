@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
+from graphdoctor.commands.commands import ABOUT, GONE, MODULES, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.views.printable import printable
@@ -84,8 +84,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         ),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
-    "What reads logs": ("--on",),
-    "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
+    "Reading logs": ("--on",),
+    "Execution": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
         *(
             "--read-only",
@@ -283,10 +283,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
 def command_of(name: str) -> Callable[..., None]:
     """The function that runs a command."""
     # `try` is no name in Python.
-    known = f"{name}_" if keyword.iskeyword(name) else name
-    command: Callable[..., None] = getattr(
-        importlib.import_module(f"graphdoctor.commands.{known}"), known
-    )
+    function = f"{name}_" if keyword.iskeyword(name) else name
+    module = importlib.import_module(f"graphdoctor.commands.{MODULES.get(name, function)}")
+    command: Callable[..., None] = getattr(module, function)
     return command
 
 

@@ -76,7 +76,7 @@ def bench(
         flag="--minify",
     ),
 ) -> None:
-    """Measure what torch.compile is worth, beside eager mode.
+    """Measure the speedup over eager mode.
 
     Each way to run the target has a process of its own; their calls are timed in turns, until it is
     plain which is faster.
@@ -108,7 +108,7 @@ def bench(
 
     wanted = Wanted(ways, parts, sizes, is_minified)
     diagnosis = None
-    with set_up(settings, common, given, is_warm=True) as setup:
+    with set_up(settings, common, is_warm=True) as setup:
         if wanted.needs_recording:
             recorded = record_target(
                 replace(request, measured=Measured(coverage=True)).quick, settings.store, setup
@@ -121,8 +121,6 @@ def bench(
             made = new_recording(request, settings.store)
         report, diagnosis = benched(request, made.path, diagnosis, setup, wanted)
         sign(made.path)
-        if diagnosis.recording.exit.reason == "finished":
-            setup.on_done(made.path)
     ended = diagnosis.recording.exit
     if report.verdict.best is None and ended.reason != "finished":
         finish(Recorded(made, ended), diagnosis)

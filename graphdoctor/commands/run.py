@@ -14,7 +14,6 @@ from graphdoctor.commands import reported
 from graphdoctor.commands.options import (
     COLOR,
     VERBOSE,
-    Color,
     Given,
     OutputOptions,
     ProcessOptions,
@@ -29,7 +28,7 @@ from graphdoctor.commands.running import (
     project_settings,
     tell_place,
 )
-from graphdoctor.commands.terminal import complain, console_of, say
+from graphdoctor.commands.terminal import Color, complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.diagnosis import Result
