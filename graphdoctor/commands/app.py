@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdoctor import __version__
 from graphdoctor.commands.commands import ABOUT, GONE, MODULES, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.version import __version__
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import counted
 
@@ -241,7 +241,7 @@ class _Overview(typer.core.TyperGroup):
         """As typer's, where the command's own options are read; typer says nothing of an
         interrupt.
         """
-        from graphdoctor.commands import reported
+        from graphdoctor.commands.terminal import reported
 
         try:
             with _safe_complaints():
@@ -272,7 +272,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
         # Without the dashes that all have.
         known = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
-    if (gone := GONE.get(option or "")) is not None:
+    name = "" if ctx is None else ctx.info_name
+    of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
+    if (gone := of_command or GONE.get(option or "")) is not None:
         complain(gone, None)
         return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"

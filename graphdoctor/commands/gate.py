@@ -19,7 +19,6 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor import __version__
 from graphdoctor.commands.options import (
     BASELINE,
     COLOR,
@@ -93,6 +92,7 @@ from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.version import __version__
 from graphdoctor.views.exit_words import CONFIGURATION, worded_exit
 from graphdoctor.views.formats import CHECK, RenderOptions
 from graphdoctor.wording import counted, nearest

@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from graphdoctor.commands import reported
 from graphdoctor.commands.options import (
     COLOR,
     VERBOSE,
@@ -28,7 +27,7 @@ from graphdoctor.commands.running import (
     project_settings,
     tell_place,
 )
-from graphdoctor.commands.terminal import Color, complain, console_of, say
+from graphdoctor.commands.terminal import Color, complain, console_of, reported, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.diagnosis import Result

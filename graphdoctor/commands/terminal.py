@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NoReturn
 
+from graphdoctor import version
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.progress import PHASES_VARIABLE
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import without_middle
@@ -249,9 +251,7 @@ def _write_trouble_log(error: BaseException) -> Path:
     import tempfile
     import traceback
 
-    from graphdoctor import __version__
-
-    lines = [f"graphdoctor {__version__}", f"python {sys.version}", platform.platform()]
+    lines = [f"graphdoctor {version.__version__}", f"python {sys.version}", platform.platform()]
     for name in _PACKAGES:
         try:
             lines.append(f"{name} {importlib.metadata.version(name)}")
@@ -263,6 +263,28 @@ def _write_trouble_log(error: BaseException) -> Path:
     ) as log:
         log.write("\n".join(lines))
     return Path(log.name)
+
+
+def reported(error: BaseException) -> int:
+    """Say on standard error what ended something, and return the exit status for it."""
+    match error:
+        case GraphDoctorError():
+            complain(error.message, error.hint)
+            return error.exit_code
+        case KeyboardInterrupt():
+            say("Interrupted.")
+            return 130
+        case BrokenPipeError():
+            # Whoever read our output has gone: `graphdoctor report | head`.
+            sys.stderr.close()
+            return 141
+        case OSError() if (text := system_error_text(error)) is not None:
+            complain(text)
+        case _:
+            report_trouble(error)
+    if isinstance(error, OSError):
+        drop_results()
+    return 2
 
 
 # Progress.

@@ -28,6 +28,13 @@ ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 """All owners, the nearest to the user first."""
 
 
+@lru_cache(maxsize=4096)  # asked for every node of every graph
+def relative(file: str, root: Path) -> str:
+    """The path to show: relative to ``root`` if it is below it."""
+    path = Path(file)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else file
+
+
 class StackEntry(Fact):
     """One line of a traceback, or of a finding."""
 
@@ -61,6 +68,11 @@ class StackEntry(Fact):
         """File and line."""
         return self.file, self.line
 
+    def located(self, root: Path, note: str | None = None) -> StackEntry:
+        """The line as the location of a finding, or as a related one with a note."""
+        file, function = relative(self.file, root), self.qualname or self.function
+        return self.replace(file=file, function=function, qualname=None, note=note)
+
     @property
     def shown_file(self) -> str:
         """The path to show: for a file of a package, from the package on."""
@@ -79,13 +91,6 @@ class StackEntry(Fact):
 def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
     """The innermost line of the program; None if there is none."""
     return next((entry for entry in reversed(stack) if entry.origin in PROGRAM_ORIGINS), None)
-
-
-@lru_cache(maxsize=4096)  # asked for every node of every graph
-def relative(file: str, root: Path) -> str:
-    """The path to show: relative to ``root`` if it is below it."""
-    path = Path(file)
-    return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
 
 def parsed(code: str | bytes) -> ast.Module | None:

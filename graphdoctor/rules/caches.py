@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
-from graphdoctor.facts.recording import GraphNode
-from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     counted,
@@ -116,59 +113,49 @@ class CacheBypassed(RecordingRule, code="GD403", severity="info"):
 
     guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
 
-    def findings(self, view: RecordingView) -> Matches:
-        nodes = grouped(
-            (graph.compile_id, node)
-            for graph in view.recording.graphs
-            for node in graph.nodes or ()
+    def findings(self, view: RecordingView) -> Findings:
+        placed = (
+            ((bypass.kind, bypass.subject, view.place(*_line(bypass, view))), bypass)
+            for bypass in view.recording.cache_bypasses
+            if (compile_ := view.compiles.get(bypass.compile_id)) is None
+            or compile_.outcome != "failed"
         )
-        failed = {
-            compile_.compile_id
-            for compile_ in view.recording.compiles
-            if compile_.outcome == "failed"
-        }
-        groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
-        for bypass in (
-            each for each in view.recording.cache_bypasses if each.compile_id not in failed
-        ):
-            # torch's reason is about a node; else the finding is about the function.
-            wanted = _TARGETS.get(bypass.kind, bypass.subject)
-            own = nodes.get(bypass.compile_id or "", ())
-            node = next((node for node in own if wanted and _calls(node, wanted)), None)
-            file, line = (node.file, node.line) if node is not None else (None, None)
-            if (entry := view.place(file, line, bypass.compile_id)) is not None:
-                groups.setdefault((bypass.kind, bypass.subject, entry), []).append(bypass)
-        for (_, _, entry), found in groups.items():
-            first, name = found[0], found[0].subject
-            subject = (
-                _NAMELESS.get(first.kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
-            )
-            yield RuleMatch(
-                entry=entry,
-                message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
-                of=found,
-                torch_reason=first.reason,
-                subject=f"{first.kind} {name or ''}".strip(),
-                fixes=_fixes(first),
+        for (kind, name, entry), bypasses in grouped(placed).items():
+            if entry is None:
+                continue
+            subject = _NAMELESS.get(kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
+            why = _WHY[kind].format(subject=subject)
+            yield self.finding(
+                view,
+                entry,
+                f"each start {_again(bypasses, view)}: torch's cache {why}",
+                bypasses,
+                torch_reason=bypasses[0].reason,
+                subject=f"{kind} {name or ''}".strip(),
+                fixes=_fixes(bypasses[0]),
             )
 
 
-def _again(found: Sequence[CacheBypass], view: RecordingView) -> str:
-    graphs = counted(len(found), "graph")
-    if all(bypass.is_code_kept for bypass in found):
+def _line(bypass: CacheBypass, view: RecordingView) -> tuple[str | None, int | None, str | None]:
+    """The line of the node that torch's reason is about, if it is known, and the compile."""
+    wanted = _TARGETS.get(bypass.kind, bypass.subject) or ""
+    for graph in view.recording.graphs if wanted else ():
+        for node in graph.nodes or () if graph.compile_id == bypass.compile_id else ():
+            # Torch names a function by its module; a graph may only have the last part of that.
+            is_it = node.target.rpartition(".")[2] == wanted.rpartition(".")[2]
+            if is_it and node.opcode.startswith("call_"):
+                return node.file, node.line, bypass.compile_id
+    return None, None, bypass.compile_id
+
+
+def _again(bypasses: Sequence[CacheBypass], view: RecordingView) -> str:
+    graphs = counted(len(bypasses), "graph")
+    if all(bypass.is_code_kept for bypass in bypasses):
         return f"traces {graphs} with AOTAutograd again"
-    compiles = (view.compiles.get(bypass.compile_id) for bypass in found)
+    compiles = (view.compiles.get(bypass.compile_id) for bypass in bypasses)
     seconds = whole_sum(None if compile_ is None else compile_.backend_s for compile_ in compiles)
     took = "" if seconds is None else f" ({seconds:.1f} s)"
     return f"compiles {graphs} again{took}"
-
-
-def _calls(node: GraphNode, wanted: str) -> bool:
-    """Torch names a function by its module; a graph may only have the last part of that."""
-    name = node.target.rpartition(".")[2]
-    return node.opcode.startswith("call_") and (
-        node.target == wanted or name == wanted.rpartition(".")[2]
-    )
 
 
 def _fixes(bypass: CacheBypass) -> Fixes:
@@ -252,18 +239,18 @@ class IgnoredCache(RecordingRule, code="GD404", severity="info"):
 
     guide = "torch/_dynamo/variables/functions.py, 2.13"
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         calls = (((call.function, call.entry.at), call) for call in view.recording.ignored_caches)
-        for (function, _), found in grouped(calls).items():
-            yield RuleMatch(
-                entry=found[0].entry,
-                message=f"compiled code computes what `{function}` returns in each call: torch ignores its lru_cache",
-                of=found,
+        for (function, _), alike in grouped(calls).items():
+            yield self.finding(
+                view,
+                alike[0].entry,
+                f"compiled code computes what `{function}` returns in each call: torch ignores its lru_cache",
+                alike,
                 subject=function,
-                fixes=(
+                fixes=[
                     code_fix(
-                        f"Call `{function}` before the compiled code, and pass what it returns",
-                        self.guide,
-                    ),
-                ),
+                        f"Call `{function}` before the compiled code, and pass what it returns"
+                    )
+                ],
             )

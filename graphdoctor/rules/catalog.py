@@ -10,14 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from graphdoctor import rules
-from graphdoctor.rules.diagnosis.rule import (
-    BreakRule,
-    Page,
-    RecompileRule,
-    RecordingRule,
-    Rule,
-    RuleBook,
-)
+from graphdoctor.rules.diagnosis.rule import Page, Rule
 
 # The first that matches names a site or a change. So rules that look at where a break happened come
 # before rules that look only at torch's id: to torch, an optimizer's method is a skipped function
@@ -43,11 +36,8 @@ PAGES = {page.code: page() for page in sorted(_CLASSES, key=lambda page: page.co
 ALL_RULES = {code: page for code, page in PAGES.items() if isinstance(page, Rule)}
 """Every rule by its code, in order: the codes that findings have."""
 
-_RULES = [ALL_RULES[code] for code in dict.fromkeys([*_FIRST, *ALL_RULES]) if code not in _LAST]
-_RULES += [ALL_RULES[code] for code in _LAST]
-RULES = RuleBook(
-    breaks=tuple(rule for rule in _RULES if isinstance(rule, BreakRule)),
-    recompiles=tuple(rule for rule in _RULES if isinstance(rule, RecompileRule)),
-    recordings=tuple(rule for rule in _RULES if isinstance(rule, RecordingRule)),
+RULES = (
+    *(ALL_RULES[code] for code in dict.fromkeys((*_FIRST, *ALL_RULES)) if code not in _LAST),
+    *(ALL_RULES[code] for code in _LAST),
 )
 """The rules to diagnose a recording by."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     compile_argument,
@@ -40,24 +39,7 @@ _WHY: dict[CudaGraphSkipKind, str] = {
     "rerecording": "the addresses of its tensors keep changing",
     "disabled": "a setting turns CUDA graphs off for it",
 }
-_DYNAMIC = setting(
-    "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
-    "Let torch record a CUDA graph for each size",
-    value=False,
-    is_safe=True,
-)
-"""Its default; the program turned it on."""
-_PARTITION = setting(
-    "torch._inductor.config.graph_partition",
-    "Let torch split the graph, and record what is before and after the operation",
-    is_safe=True,
-)
-"""Its default; the program turned it off."""
-_OPERATORS = re.compile(
-    r"_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
-)
-_LEFT_OUT = "torch splits a CUDA graph"
-_OPERATION: dict[CudaGraphSkipKind, str] = {
+_WHY_SPLIT: dict[CudaGraphSkipKind, str] = {
     "cpu_device": "an operation runs on the CPU, or copies from or to it",
     "dynamic_shapes": "an operation has dynamic sizes",
     "incompatible_op": "CUDA graphs can't have an operation in it",
@@ -77,6 +59,15 @@ _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
     "non_tensor_input": ("Pass it as a tensor, or read it from the module",),
     "rerecording": ("Pass the same tensors in every call, and write new values into them",),
 }
+_SKIP_DYNAMIC = "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs"
+_IN_PLACE = re.compile(
+    r".*(?<!_)_|_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
+)
+"""torch's names for operations in place end so; Python's are ``x[i] = y`` and ``x += y``."""
+_MIN_COPY_SHARE = 0.1
+_MAX_SIZES = 8
+"""torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``,
+2.13)."""
 
 
 class CudaGraphsSkipped(RecordingRule, code="GD504"):
@@ -136,50 +127,55 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
 
     guide = CUDA_GRAPHS
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         if (graphs := view.recording.cuda_graphs) is not None:
-            yield from _matches(graphs.skipped, "torch doesn't record a CUDA graph", view)
-            yield from _matches(graphs.left_out, _LEFT_OUT, view)
+            yield from self._of(graphs.skipped, view, is_whole=True)
+            yield from self._of(graphs.left_out, view, is_whole=False)
+
+    def _of(
+        self, every: Iterable[CudaGraphSkip], view: RecordingView, *, is_whole: bool
+    ) -> Findings:
+        """Those of one kind at one line are one finding."""
+        what = "torch doesn't record a CUDA graph" if is_whole else "torch splits a CUDA graph"
+        for skips in grouped(((skip.kind, skip.file, skip.line), skip) for skip in every).values():
+            first = skips[0]
+            entry = view.place(first.file, first.line, first.compile_id)
+            why = (_WHY if is_whole else _WHY_SPLIT).get(first.kind, "see torch's reason")
+            if first.kind == "mutation" and (written := _written(view.recording)):
+                why = f"it writes to {names(map(expression, written))}"
+                if view.line(first.file, first.line) is None:
+                    lines = (line for source in written for line in _writes(view, source))
+                    entry = next(lines, entry)
+            if entry is None:
+                continue
+            yield self.finding(
+                view,
+                entry,
+                f"CUDA graphs were asked for, but {why}"
+                if first.kind == "no_device"
+                else f"{what}: {why}",
+                skips,
+                torch_reason=first.reason,
+                severity=self.severity if first.is_on_gpu else "info",
+                subject=f"{what} {first.kind}",
+                fixes=_fixes(
+                    first.kind,
+                    view.recording.target.compile_arguments.get("mode"),
+                    is_whole=is_whole,
+                ),
+                cuda_graph_skip=first,
+            )
 
 
-def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> Matches:
-    """Those of one kind at one line are one finding."""
-    for skips in grouped(((skip.kind, skip.file, skip.line), skip) for skip in every).values():
-        first = skips[0]
-        entry = view.place(first.file, first.line, first.compile_id)
-        why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
-        if first.kind == "mutation" and (written := _written(view.recording)):
-            why = f"it writes to {names(map(expression, written))}"
-            if view.line(first.file, first.line) is None:
-                entry = next((line for source in written for line in _writes(view, source)), entry)
-        if entry is None:
-            continue
-        is_without = first.kind == "no_device"
-        yield RuleMatch(
-            entry=entry,
-            message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
-            of=skips,
-            torch_reason=first.reason,
-            severity="info" if not first.is_on_gpu else None,
-            subject=f"{what} {first.kind}",
-            fixes=_fixes(
-                first.kind,
-                view.recording.target.compile_arguments.get("mode"),
-                is_whole=what != _LEFT_OUT,
-            ),
-            cuda_graph_skip=first,
-        )
+def _functions(recording: Recording) -> tuple[CudaGraphFunction, ...]:
+    graphs = recording.cuda_graphs
+    return (graphs.functions or ()) if graphs is not None else ()
 
 
 def _written(recording: Recording) -> tuple[str, ...]:
     """The inputs that a graph writes to; empty if several graphs do, or it is unknown."""
-    graphs = recording.cuda_graphs
-    found = [
-        function.mutated
-        for function in (graphs.functions or () if graphs else ())
-        if function.mutated
-    ]
-    return found[0] if len(found) == 1 else ()
+    written = [function.mutated for function in _functions(recording) if function.mutated]
+    return written[0] if len(written) == 1 else ()
 
 
 def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
@@ -187,17 +183,12 @@ def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
     line.
     """
     for graph in view.recording.graphs:
-        placeholders = {each.name for each in graph.inputs or () if each.source == source}
+        placeholders = {item.name for item in graph.inputs or () if item.source == source}
         for node in graph.nodes or ():
-            # torch's names for operations in place end so; Python's are x[i] = y and x += y.
-            is_in_place = node.target.endswith("_") or _OPERATORS.fullmatch(node.target) is not None
-            if (
-                is_in_place
-                and not node.target.endswith("__")
-                and placeholders.intersection((node.inputs or ())[:1])
-            ):
+            is_write = node.opcode.startswith("call_") and _IN_PLACE.fullmatch(node.target)
+            if is_write and not placeholders.isdisjoint((node.inputs or ())[:1]):
                 entry = view.line(node.file, node.line)
-                if node.opcode.startswith("call_") and entry is not None:
+                if entry is not None:
                     yield entry
 
 
@@ -207,17 +198,17 @@ def _fixes(kind: CudaGraphSkipKind, mode: object, *, is_whole: bool) -> Fixes:
         argument = (
             'mode="max-autotune-no-cudagraphs"' if mode == "max-autotune" else 'mode="default"'
         )
-        yield compile_argument(
-            argument, f"Compile with {argument}: it does the same here", is_safe=True
-        )
+        title = f"Compile with {argument}: it does the same here"
+        yield compile_argument(argument, title, is_safe=True)
     if kind == "dynamic_shapes":
-        yield _DYNAMIC
-    yield from (code_fix(title) for title in _HOW.get(kind, ()))
+        # Its default; the program turned it on.
+        title = "Let torch record a CUDA graph for each size"
+        yield setting(_SKIP_DYNAMIC, title, value=False, is_safe=True)
+    yield from map(code_fix, _HOW.get(kind, ()))
     if kind in ("cpu_device", "incompatible_op") and is_whole:
-        yield _PARTITION
-
-
-_MIN_SHARE = 0.1
+        # Its default; the program turned it off.
+        title = "Let torch split the graph, and record what is before and after the operation"
+        yield setting("torch._inductor.config.graph_partition", title, is_safe=True)
 
 
 class CudaGraphInputs(RecordingRule, code="GD505"):
@@ -263,58 +254,41 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
     """
 
     guide = CUDA_GRAPHS
+    remedies = (
+        call_fix(
+            "Pass the same tensors in every call, write new values into them, and mark them before the first call: "
+            "torch._dynamo.mark_static_address",
+            "torch/_dynamo/decorators.py, 2.13",
+        ),
+        code_fix(
+            "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph"
+        ),
+    )
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         kernels, frame = view.recording.kernels, view.main_frame
-        if (
-            kernels is None
-            or frame is None
-            or not kernels.graph_launches
-            or not kernels.graph_input_copy_us
-        ):
+        if kernels is None or frame is None or not kernels.graph_launches:
             return
-        share = kernels.graph_input_copy_us / kernels.call_us
-        if share >= _MIN_SHARE:
-            yield RuleMatch(
-                entry=frame.entry,
-                message=f"copying {_copied(view.recording)} into the memory of CUDA graphs takes {percent(share)} of a "
-                "steady call",
+        copy_us = kernels.graph_input_copy_us or 0.0
+        share = copy_us / kernels.call_us
+        if share >= _MIN_COPY_SHARE:
+            copied = _copied(view.recording)
+            yield self.finding(
+                view,
+                frame.entry,
+                f"copying {copied} into the memory of CUDA graphs takes {percent(share)} of a steady call",
                 count=kernels.graph_launches,
-                call_us=kernels.graph_input_copy_us,
-                share=share,
-                fixes=_FIXES,
+                cost=Cost(call_us=copy_us, call_from="profile", share=share),
             )
 
 
 def _copied(recording: Recording) -> str:
     """The inputs that are copied, the largest first, as far as their names are known."""
-    graphs = recording.cuda_graphs
-    copied = [
-        each for function in (graphs.functions or () if graphs else ()) for each in function.copied
-    ]
-    known = [
-        each for each in sorted(copied, key=lambda each: -each.bytes) if each.source is not None
-    ]
-    if not known or len(known) < len(copied):
+    copied = [item for function in _functions(recording) for item in function.copied]
+    sources = [item.source for item in sorted(copied, key=lambda item: -item.bytes)]
+    if not sources or None in sources:
         return "inputs"
-    return names(expression(each.source or "") for each in known)
-
-
-_FIXES = (
-    call_fix(
-        "Pass the same tensors in every call, write new values into them, and mark them before the first call: "
-        "torch._dynamo.mark_static_address",
-        "torch/_dynamo/decorators.py, 2.13",
-    ),
-    code_fix(
-        "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph"
-    ),
-)
-
-
-_MAX_SIZES = 8
-"""torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``,
-2.13)."""
+    return names(expression(source or "") for source in sources)
 
 
 class CudaGraphRecordings(RecordingRule, code="GD511"):
@@ -366,37 +340,33 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
 
     guide = CUDA_GRAPHS
 
-    def findings(self, view: RecordingView) -> Matches:
-        graphs = view.recording.cuda_graphs
-        for function in (graphs.functions or ()) if graphs is not None else ():
+    def findings(self, view: RecordingView) -> Findings:
+        for function in _functions(view.recording):
             if (frame := view.frame(function.compile_id) or view.main_frame) is None:
                 continue
-            for message, count, subject, fixes in _found(function):
-                yield RuleMatch(
-                    entry=frame.entry,
-                    message=message,
+            for message, count, subject, fixes in _repeated(function):
+                yield self.finding(
+                    view,
+                    frame.entry,
+                    f"torch records a CUDA graph {message}",
+                    [function],
                     count=count,
-                    of=(function,),
                     subject=f"{subject} {function.phase} {function.name}",
                     fixes=fixes,
                 )
 
 
-def _found(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, tuple[Fix, ...]]]:
+def _repeated(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, Fixes]]:
     """What is recorded again and again: message, count, subject and fixes."""
     if function.sizes > _MAX_SIZES:
-        message = f"torch records a CUDA graph for each of {function.sizes} sizes"
-        yield message, function.sizes, "sizes", _FOR_SIZES
-    if function.rerecordings:
+        yield f"for each of {function.sizes} sizes", function.sizes, "sizes", _FOR_SIZES
+    if count := function.rerecordings:
         why, fix = "tensors that an earlier call returned were still in use", _FOR_RESULTS
         if function.moved:
-            moved = [expression(each.source) for each in function.moved if each.source is not None]
-            why, fix = (
-                f"{names(moved) if moved else 'static inputs'} moved to new addresses",
-                _FOR_ADDRESSES,
-            )
-        message = f"torch records a CUDA graph again: {counted(function.rerecordings, 'time')}, because {why}"
-        yield message, function.rerecordings, "again", (fix,)
+            sources = [item.source for item in function.moved if item.source is not None]
+            moved = names(map(expression, sources)) if sources else "static inputs"
+            why, fix = f"{moved} moved to new addresses", _FOR_ADDRESSES
+        yield f"again: {counted(count, 'time')}, because {why}", count, "again", [fix]
 
 
 _FOR_SIZES = (
@@ -405,11 +375,7 @@ _FOR_SIZES = (
         "List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
         "torch/_inductor/config.py, 2.13",
     ),
-    setting(
-        "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
-        "Run graphs with dynamic sizes without CUDA graphs",
-        is_safe=True,
-    ),
+    setting(_SKIP_DYNAMIC, "Run graphs with dynamic sizes without CUDA graphs", is_safe=True),
 )
 _FOR_ADDRESSES = code_fix("Write new values into the same tensors, such as with copy_")
 _FOR_RESULTS = call_fix(

@@ -8,17 +8,16 @@ from collections.abc import Iterable
 from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
-from graphdoctor.rules.diagnosis.findings import digest
+from graphdoctor.rules.diagnosis.rule import digest
 from graphdoctor.rules.toolkit import (
     BEFORE_SHARDING,
     INSIDE_DDP,
     BreakRule,
     BreakSite,
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     bytes_text,
     call_fix,
     can_be_dynamic,
@@ -29,6 +28,17 @@ from graphdoctor.rules.toolkit import (
     setting,
     times,
 )
+
+_AROUND = {
+    "ddp_forward": ("`DistributedDataParallel.forward`", (INSIDE_DDP,)),
+    "fsdp_hook": ("a hook of FSDP", (BEFORE_SHARDING,)),
+    "module_hook": ("a hook", ()),
+}
+"""What breaks, and what helps; the break has its own finding, and what helps against a hook is
+there."""
+_UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
+_BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
+"""In what ranks differ if they saw other sizes or values."""
 
 
 class DdpForward(BreakRule, code="GD125", severity="info"):
@@ -217,16 +227,6 @@ class FsdpHook(BreakRule, code="GD126"):
         return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"
 
 
-_AROUND = {
-    "ddp_forward": ("`DistributedDataParallel.forward`", (INSIDE_DDP,)),
-    "fsdp_hook": ("a hook of FSDP", (BEFORE_SHARDING,)),
-    "module_hook": ("a hook", ()),
-}
-"""What breaks, and what helps; the break has its own finding, and what helps against a hook is
-there."""
-_UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
-
-
 class SkippedContainer(RecordingRule, code="GD129", severity="error"):
     """Nothing was compiled, because the module is of a class of torch's own.
 
@@ -285,60 +285,40 @@ class SkippedContainer(RecordingRule, code="GD129", severity="error"):
 
     guide = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 
-    def findings(self, view: RecordingView) -> Matches:
-        with_graph = {
-            found.process for each in view.graphs if (found := view.compiles.get(each)) is not None
-        }
-        alone = {
-            frame.name
-            for each in view.graphs
-            if (frame := view.frame(each)) is not None and not frame.is_wrapper
-        }
+    def findings(self, view: RecordingView) -> Findings:
+        compiles = [view.compiles[id_] for id_ in view.graphs if id_ in view.compiles]
+        with_graph = {compile_.process for compile_ in compiles}
+        frames = (view.frames.get(compile_.frame_id) for compile_ in compiles)
+        alone = {frame.name for frame in frames if frame is not None and not frame.is_wrapper}
         for site in view.sites:
             if site.mechanism not in _AROUND:
                 continue
             around, fixes = _AROUND[site.mechanism]
-            own = [
-                found
-                for record in site.records
-                if (found := view.compiles.get(record.compile_id)) is not None
-            ]
-            frames = (view.frames.get(found.frame_id) for found in own)
-            name = next(
-                (frame.container for frame in frames if frame is not None and frame.container), None
-            )
-            idle = [found for found in own if found.process not in with_graph]
+            ids = (record.compile_id for record in site.records)
+            broken = [view.compiles[id_] for id_ in ids if id_ in view.compiles]
+            entered = (view.frames.get(compile_.frame_id) for compile_ in broken)
+            name = next((frame.container for frame in entered if frame and frame.container), None)
+            idle = [compile_ for compile_ in broken if compile_.process not in with_graph]
             # Since 2.13, torch compiles its own `forward` by itself if the module has a hook.
-            if idle or (name is not None and f"{name}.forward" not in alone):
-                what = (
-                    "nothing was compiled"
-                    if idle
-                    else "only modules in it were compiled, one by one"
-                )
-                inside = (
-                    f"doesn't compile `{name}.forward`, its own code, by itself"
-                    if name
-                    else _UNKNOWN
-                )
-                yield RuleMatch(
-                    entry=site.entry,
-                    message=f"{what}: {around} breaks the graph, and torch {inside}",
-                    count=len({found.process for found in idle or own}),
-                    of=idle or own,
-                    user_stack=site.stack,
-                    fixes=fixes,
-                    severity="error" if idle else "warning",
-                    subject=name or "",
-                )
-
-
-_ONE_GRAPH = setting(
-    "optimize_ddp",
-    "Compile it in one graph",
-    condition="if reducing gradients takes little time",
-    value=False,
-    is_safe=True,
-)
+            if not idle and (name is None or f"{name}.forward" in alone):
+                continue
+            what = (
+                "nothing was compiled" if idle else "only modules in it were compiled, one by one"
+            )
+            inside = (
+                f"doesn't compile `{name}.forward`, its own code, by itself" if name else _UNKNOWN
+            )
+            yield self.finding(
+                view,
+                site.entry,
+                f"{what}: {around} breaks the graph, and torch {inside}",
+                idle or broken,
+                count=len({compile_.process for compile_ in idle or broken}),
+                user_stack=site.stack,
+                fixes=fixes,
+                severity="error" if idle else "warning",
+                subject=name or "",
+            )
 
 
 class DdpSplit(RecordingRule, code="GD130", severity="info"):
@@ -411,27 +391,32 @@ class DdpSplit(RecordingRule, code="GD130", severity="info"):
     `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    remedies = (
+        setting(
+            "optimize_ddp",
+            "Compile it in one graph",
+            condition="if reducing gradients takes little time",
+            value=False,
+            is_safe=True,
+        ),
+    )
+
+    def findings(self, view: RecordingView) -> Findings:
         owned = ((view.frame(split.compile_id), split) for split in view.recording.ddp_splits)
         for frame, splits in grouped(owned).items():
             if frame is None:
                 continue
             last = splits[-1]
-            count, bytes_ = last.crossing_count, last.crossing_bytes
-            size = "" if bytes_ is None else f" ({bytes_text(bytes_)})"
-            verb = "crosses" if count == 1 else "cross"
-            yield RuleMatch(
-                entry=frame.entry,
-                message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
-                f"{counted(count, 'tensor')}{size} {verb} between them",
-                of=splits,
-                fixes=(_ONE_GRAPH,),
+            size = "" if last.crossing_bytes is None else f" ({bytes_text(last.crossing_bytes)})"
+            verb = "crosses" if last.crossing_count == 1 else "cross"
+            yield self.finding(
+                view,
+                frame.entry,
+                f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
+                f"{counted(last.crossing_count, 'tensor')}{size} {verb} between them",
+                splits,
                 ddp_split=last,
             )
-
-
-_BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
-"""In what ranks differ if they saw other sizes or values."""
 
 
 class RanksDisagree(RecordingRule, code="GD209"):
@@ -494,35 +479,34 @@ class RanksDisagree(RecordingRule, code="GD209"):
     (`enable_compiler_collectives`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         ranks: set[str] = set()
         by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
-        for item in view.recording.compiles:
+        for compile_ in view.recording.compiles:
             # In a run with ranks, the main process is the lowest one.
-            rank, frame = item.process or "rank0", view.frames.get(item.frame_id)
-            if item.outcome == "compiled" and rank.startswith("rank"):
+            rank, frame = compile_.process or "rank0", view.frames.get(compile_.frame_id)
+            if compile_.outcome == "compiled" and rank.startswith("rank"):
                 ranks.add(rank)
                 if frame is not None:
-                    by_function.setdefault((frame.file, frame.line, frame.code_name), []).append(
-                        (rank, item)
-                    )
-        for items in by_function.values() if len(ranks) > 1 else ():
+                    function = frame.file, frame.line, frame.code_name
+                    by_function.setdefault(function, []).append((rank, compile_))
+        for pairs in by_function.values() if len(ranks) > 1 else ():
             counts = Counter(dict.fromkeys(sorted(ranks), 0))
-            counts.update(rank for rank, _ in items)
+            counts.update(rank for rank, _ in pairs)
             most, least = max(counts.values()), min(counts.values())
             if most == least:
                 continue
-            frame = view.frames[items[0][1].frame_id]
+            frame = view.frames[pairs[0][1].frame_id]
             shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
             often = f"{times(most)} on one rank and {times(least)} on another"
-            yield RuleMatch(
-                entry=frame.entry,
-                message=f"`{frame.described}` was compiled {often} ({shown})",
+            is_dynamic = can_all_be_dynamic(compile_.cause for _, compile_ in pairs)
+            yield self.finding(
+                view,
+                frame.entry,
+                f"`{frame.described}` was compiled {often} ({shown})",
+                [compile_ for rank, compile_ in pairs if counts[rank] == most],
                 count=most - least,
-                of=[item for rank, item in items if counts[rank] == most],
-                fixes=_fixes(
-                    is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False
-                ),
+                fixes=_fixes(is_dynamic=is_dynamic, can_agree=False),
             )
 
 
@@ -537,7 +521,7 @@ def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:
 
 
 def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
-    """What helps.
+    """Suggest what helps.
 
     Args:
         is_dynamic: Ranks differ in nothing but sizes and numbers that dynamic code can have.
@@ -567,25 +551,26 @@ def finding_of_job(job: Job) -> JobFinding | None:
         # Other operations from the first compile on are other code, such as the stages of a
         # pipeline.
         is_by_sizes = "sizes" in differs_in and "operations" not in differs_in
-        if not row.agree and (causes or is_by_sizes) and _BY_VALUES & differs_in:
-            largest, *others = row.groups
-            ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
-            because = f" ({causes[0]})" if causes else ""
-            fixes = _fixes(
-                is_dynamic=all(group.is_dynamic for group in row.groups if group.causes),
-                can_agree="presence" not in differs_in and job.environment.torch_build != "CPU",
-            )
-            return JobFinding(
-                code=RanksDisagree.code,
-                rule=RanksDisagree.name,
-                severity=RanksDisagree.severity,
-                message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
-                f"{ranks_text(largest.ranks)}{because}",
-                location=row.location,
-                count=1,
-                most=1,
-                ranks=ranks,
-                fixes=RanksDisagree.sourced(fixes),
-                fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
-            )
+        if row.agree or not (causes or is_by_sizes) or _BY_VALUES.isdisjoint(differs_in):
+            continue
+        largest, *others = row.groups
+        ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
+        because = f" ({causes[0]})" if causes else ""
+        fixes = _fixes(
+            is_dynamic=all(group.is_dynamic for group in row.groups if group.causes),
+            can_agree="presence" not in differs_in and job.environment.torch_build != "CPU",
+        )
+        return JobFinding(
+            code=RanksDisagree.code,
+            rule=RanksDisagree.name,
+            severity=RanksDisagree.severity,
+            message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
+            f"{ranks_text(largest.ranks)}{because}",
+            location=row.location,
+            count=1,
+            most=1,
+            ranks=ranks,
+            fixes=RanksDisagree.sourced(fixes),
+            fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
+        )
     return None

@@ -5,35 +5,45 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recording import Call, CallError, Compile, TargetInfo
 from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
 from graphdoctor.rules.toolkit import (
     BreakRule,
     BreakSite,
-    Matches,
+    Findings,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     keep_out,
     without_middle,
 )
 
-_OF_TORCH = re.compile(
+_AROUND = re.compile(
     r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE
 )
-"""What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
+"""What torch puts around the exception of a backend (``torch/_dynamo/exc.py``, 2.13)."""
 _MOST_CHARACTERS = 200
 _STAGES = (None, "eager", "inductor", "cudagraphs", "aot_eager", "aot_eager_decomp_partition")
 """Torch's own backends; None for one without a name."""
-_OWN = (
-    call_fix(
-        "Try --backend eager: if that works, the backend itself fails on this graph", is_safe=True
-    ),
+_REPORT = call_fix(
+    "Report it to PyTorch with what graphdoctor bundle writes",
+    "PyTorch troubleshooting guide",
+    is_safe=True,
 )
-_FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
-"""``SkipFrame``: the backend asked torch to run the frame eagerly."""
+_OTHERS = re.compile(
+    "Unsupported|UserError|TorchRuntimeError|BackendCompilerFailed|InvalidBackend|SkipFrame|RecompileError"
+    "|RecompileLimitExceeded|FailOnRecompileLimitHit|ResetRequired|unknown|KeyboardInterrupt|SystemExit|GeneratorExit"
+)
+"""What torch raises for a reason of its own, and what ends a program."""
+_NOT_THE_PROGRAM_S = re.compile(
+    r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)"
+)
+"""Files of torch, of Python and of none."""
+_RAISED = "TorchRuntimeError"
+_BROKEN_PIPE = "BrokenPipeError"
+_GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
 
 
 class BackendException(BreakRule, RecordingRule, code="GD501", severity="error"):
@@ -87,66 +97,42 @@ class BackendException(BreakRule, RecordingRule, code="GD501", severity="error")
         raised = _headline(site.cause.explanation)
         return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         failed = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
         for compile_ in view.recording.compiles:
-            if compile_.failure is None or compile_.failure.type not in _FAILED:
+            failure = compile_.failure
+            # ``SkipFrame``: the backend asked torch to run the frame eagerly.
+            if failure is None or failure.type not in ("BackendCompilerFailed", "SkipFrame"):
                 continue
-            graph, frame = failed.get(compile_.compile_id), view.frames.get(compile_.frame_id)
-            error = graph.backend_error if graph else compile_.failure.message
-            backend = f"`{graph.backend}` " if graph and graph.backend else ""
-            raised = _headline(error)
-            yield RuleMatch(
-                entry=frame.entry if frame is not None else compile_.stack[-1],
-                message=f"the backend {backend}raised on graph {compile_.compile_id}{f': {raised}' if raised else ''}",
-                of=(compile_,),
-                torch_reason=compile_.failure.message,
+            graph = failed.get(compile_.compile_id)
+            backend = graph and graph.backend
+            raised = _headline(graph.backend_error if graph else failure.message)
+            own = "Try --backend eager: if that works, the backend itself fails on this graph"
+            yield self.finding(
+                view,
+                _definition(compile_, view),
+                f"the backend {f'`{backend}` ' if backend else ''}raised on graph {compile_.compile_id}"
+                f"{f': {raised}' if raised else ''}",
+                [compile_],
+                torch_reason=failure.message,
                 user_stack=compile_.stack,
-                fixes=self.remedies if graph is None or graph.backend in _STAGES else _OWN,
+                fixes=self.remedies if backend in _STAGES else [call_fix(own, is_safe=True)],
             )
+
+
+def _definition(compile_: Compile, view: RecordingView) -> StackEntry:
+    frame = view.frames.get(compile_.frame_id)
+    return frame.entry if frame is not None else compile_.stack[-1]
 
 
 def _headline(error: str | None) -> str:
     """The type and the first line of the text of the exception, which can stand below its type."""
-    text = _OF_TORCH.sub("", error or "")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    whole = next(
-        (number for number, line in enumerate(lines, start=1) if not line.endswith(":")), len(lines)
-    )
-    return without_middle(" ".join(lines[:whole]).rstrip(":"), _MOST_CHARACTERS)
-
-
-_REPORT = call_fix(
-    "Report it to PyTorch with what graphdoctor bundle writes",
-    "PyTorch troubleshooting guide",
-    is_safe=True,
-)
-_ON_DATA = code_fix("Tell torch first what holds of the number, with `torch._check`")
-_OTHERS = frozenset(
-    {
-        *(
-            "Unsupported",
-            "UserError",
-            "TorchRuntimeError",
-            "BackendCompilerFailed",
-            "InvalidBackend",
-            "SkipFrame",
-        ),
-        *(
-            "RecompileError",
-            "RecompileLimitExceeded",
-            "FailOnRecompileLimitHit",
-            "ResetRequired",
-            "unknown",
-        ),
-        *("KeyboardInterrupt", "SystemExit", "GeneratorExit"),
-    }
-)
-"""What torch raises for a reason of its own, and what ends a program."""
-_NOT_THE_PROGRAM_S = re.compile(
-    r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)"
-)
-"""Files of torch, of Python and of none."""
+    headline = ""
+    for line in _AROUND.sub("", error or "").splitlines():
+        headline = f"{headline} {line.strip()}".strip()
+        if headline and not headline.endswith(":"):
+            break
+    return without_middle(headline.rstrip(":"), _MOST_CHARACTERS)
 
 
 class CompilerError(RecordingRule, code="GD502", severity="error"):
@@ -198,64 +184,52 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
     own kinds becomes an `InternalTorchDynamoError`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         broken = {
             record.compile_id for record in view.recording.breaks if record.effect == "raised"
         }
+        errors = {call.index: call.error for call in view.recording.calls}
         for compile_ in view.recording.compiles:
             failure = compile_.failure
             if compile_.outcome != "failed" or failure is None:
                 continue
             # Torch reports the exception before it wraps it, so this can be of any class.
-            if compile_.compile_id in broken or failure.type in _OTHERS:
+            if compile_.compile_id in broken or _OTHERS.fullmatch(failure.type):
                 continue
-            first = next(
-                (line.strip() for line in failure.message.splitlines() if line.strip()), ""
-            )
-            # The innermost line of the program that Dynamo traced, else the definition of the
-            # frame.
-            frame = view.frames.get(compile_.frame_id)
-            calls = (one.error for one in view.recording.calls if one.index == compile_.call_index)
             # Dynamo asks the program's values for their length, class, … while it traces and writes
             # guards.
-            raised = next(
-                (_raised_in(error.traceback) for error in calls if error is not None), None
-            )
-            name, place = raised or ("", "")
-            on_data = failure.type == "GuardOnDataDependentSymNode"
-            own = (
-                [code_fix(f"Have `{name}` raise nothing: torch calls it while it compiles")]
-                if raised
-                else []
-            )
-            entry = innermost(failure.stack) or (
-                frame.entry if frame is not None else compile_.stack[-1]
-            )
-            kept_out = [keep_out(entry)] if failure.stack else []
-            yield RuleMatch(
-                entry=entry,
-                message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(
-                    ": "
-                )
-                + (f"; `{name}` raised it ({place})" if raised else ""),
-                of=(compile_,),
+            error = errors.get(compile_.call_index or 0)
+            raised = None if error is None else _raised_in(error.traceback)
+            entry = innermost(failure.stack) or _definition(compile_, view)
+            fixes = [keep_out(entry)] if failure.stack else []
+            if failure.type == "GuardOnDataDependentSymNode":
+                title = "Tell torch first what holds of the number, with `torch._check`"
+                fixes.insert(0, code_fix(title))
+            else:
+                fixes.append(_REPORT)
+                if raised is not None:
+                    title = f"Don't raise in `{raised[0]}`: torch calls it while it compiles"
+                    fixes.insert(0, code_fix(title))
+            first = failure.message.strip().partition("\n")[0].strip()
+            where = f"; `{raised[0]}` raised it ({raised[1]})" if raised is not None else ""
+            yield self.finding(
+                view,
+                entry,
+                f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": ")
+                + where,
+                [compile_],
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,
-                fixes=(_ON_DATA, *kept_out) if on_data else (*own, *kept_out, _REPORT),
+                fixes=fixes,
             )
 
 
 def _raised_in(traceback: str) -> tuple[str, str] | None:
     """The function that raised an exception, and its line; None if it is torch's or Python's."""
-    entries = TRACEBACK_LINE.findall(traceback)
-    file, line, name, _ = entries[-1] if entries else ("<unknown>", "", "", "")
-    return None if _NOT_THE_PROGRAM_S.search(file) else (name, f"{Path(file).name}:{line}")
-
-
-_RAISED = "TorchRuntimeError"
-_BROKEN_PIPE = "BrokenPipeError"
-_GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
-_COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program")
+    for file, line, name, _ in TRACEBACK_LINE.findall(traceback)[-1:]:
+        if not _NOT_THE_PROGRAM_S.search(file):
+            return name, f"{Path(file).name}:{line}"
+    return None
 
 
 class UserError(RecordingRule, code="GD901", severity="error"):
@@ -296,69 +270,64 @@ class UserError(RecordingRule, code="GD901", severity="error"):
     """
 
     guide = "torch/_dynamo/exc.py, 2.13"
+    remedies = (code_fix("Call it without torch.compile; if that raises too, fix the program"),)
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         recording = view.recording
+        failed = [compile_ for compile_ in recording.compiles if compile_.outcome == "failed"]
         if recording.is_foreign and not recording.calls:
-            for found in recording.compiles:
-                if (
-                    found.outcome == "failed"
-                    and found.failure is not None
-                    and found.failure.type == _RAISED
-                ):
-                    yield from _matches_of_compile(found, found.failure)
+            for compile_ in failed:
+                failure = compile_.failure
+                if failure is None or failure.type != _RAISED:
+                    continue
+                if (entry := innermost(failure.stack)) is not None:
+                    yield self.finding(
+                        view,
+                        entry,
+                        f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
+                        [compile_],
+                        reasons=failure.chain,
+                        user_stack=failure.stack,
+                    )
             return
-        failed = next(
-            (item for item in reversed(recording.compiles) if item.outcome == "failed"), None
-        )
         for call in recording.calls:
             # Without an end of the run, its pipe broke because the command that read it was killed.
             is_over = recording.exit.reason not in (None, "lost", "running")
             is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
             if call.error is not None and not call.error.from_compiler and not is_killed:
-                yield _match(call, call.error, failed, recording.target)
+                yield self._of_call(view, call, call.error, failed[-1:])
 
-
-def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Matches:
-    """What was raised while tracing, if that is known to be at a line of the program."""
-    if (entry := innermost(failure.stack)) is not None:
-        yield RuleMatch(
-            entry=entry,
-            message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
-            of=(compile_,),
-            reasons=failure.chain,
-            user_stack=failure.stack,
-            fixes=(_COMPARE,),
+    def _of_call(
+        self, view: RecordingView, call: Call, error: CallError, failed: list[Compile]
+    ) -> Finding:
+        failure = failed[0].failure if failed else None
+        stack = failure.stack if failure is not None else ()
+        first = next((line for line in error.message.splitlines() if line.strip()), "")
+        kind = error.type.rpartition(".")[2]
+        chain = failure.chain if failure is not None and kind == _RAISED else ()
+        # What was raised stands at the end of torch's explanation.
+        if chain and (got := _GOT.search(chain[0].explanation or "")):
+            first = f"{got['type']}: {got['words'].rstrip('.')}"
+        # The innermost line of the code being traced, or of the program's traceback.
+        entry = innermost(stack) or _raising_line(error)
+        is_fine = error.eager == "ok"
+        return self.finding(
+            view,
+            entry,
+            f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
+            failed,
+            count=1,
+            torch_reason=None if chain else error.message,
+            reasons=chain,
+            user_stack=stack,
+            fixes=[keep_out(entry) if is_fine else code_fix(_advice(error, view.recording.target))],
         )
-
-
-def _match(call: Call, error: CallError, failed: Compile | None, target: TargetInfo) -> RuleMatch:
-    failure = failed.failure if failed is not None else None
-    stack = failure.stack if failure is not None else ()
-    first = next((line for line in error.message.splitlines() if line.strip()), "")
-    kind = error.type.rpartition(".")[2]
-    chain = failure.chain if failure is not None and kind == _RAISED else ()
-    # What was raised stands at the end of torch's explanation.
-    if chain and (found := _GOT.search(chain[0].explanation or "")):
-        first = f"{found['type']}: {found['words'].rstrip('.')}"
-    # The innermost line of the code being traced, or of the program's traceback.
-    entry = innermost(stack) or _raising_line(error)
-    return RuleMatch(
-        entry=entry,
-        message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
-        count=1,
-        of=(failed,) if failed else (),
-        torch_reason=None if chain else error.message,
-        reasons=chain,
-        user_stack=stack,
-        fixes=(keep_out(entry) if error.eager == "ok" else code_fix(_advice(error, target)),),
-    )
 
 
 def _advice(error: CallError, target: TargetInfo) -> str:
     names = {"dtype": "dtype", "batch": "batch size"}
     changed = [text for name, text in names.items() if target.call_options.get(name) is not None]
-    if changed and error.eager not in (None, "ok"):
+    if changed and error.eager is not None:
         return f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the program"
     return "Fix the program, then run graphdoctor again"
 
@@ -369,8 +338,8 @@ def _in_eager(error: CallError) -> str:
     if error.eager == "ok":
         return "; without torch.compile, the call works"
     message = (error.eager_message or "").strip().partition("\n")[0]
-    return f"; without torch.compile, it raises {error.eager}" + (
-        f": {message}" if message else " too"
+    return (
+        f"; without torch.compile, it raises {error.eager}{f': {message}' if message else ' too'}"
     )
 
 
@@ -378,6 +347,4 @@ def _raising_line(error: CallError) -> StackEntry:
     lines = TRACEBACK_LINE.findall(error.traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
     file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
-    return StackEntry(
-        file=file, line=int(number), function=function, text=text.strip() or None, origin="user"
-    )
+    return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None)

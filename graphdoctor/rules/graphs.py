@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from graphdoctor.facts.command import block_lines
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Cost, Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
+from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
-    Matches,
+    Findings,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     compile_argument,
@@ -33,6 +31,7 @@ _FEWEST_SHARE = 0.5
 _WORD = re.compile(r"[^\W\d]\w*")
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """What torch's path of a module begins with."""
+_MIN_OVERHEAD_SHARE = 0.5
 
 
 class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
@@ -125,89 +124,77 @@ class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
     `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         target = view.recording.target
         if target.is_regional or not target.blocks:
             return
-        found = [
-            repeats
+        graphs = [
+            (shared, graph, counts)
             for graph in view.recording.graphs
-            if (compile_ := view.compiles.get(graph.compile_id)) is not None
-            if (repeats := _repeats(graph, compile_, target.blocks)) is not None
+            if graph.compile_id in view.compiles
+            for shared, counts in [_repeats(graph, target.blocks)]
+            if counts
         ]
-        largest = max(found, key=lambda repeats: repeats.shared_ops, default=None)
-        if largest is None or (frame := view.frames.get(largest.compile.frame_id)) is None:
+        largest = max(graphs, key=lambda repeats: repeats[0], default=None)
+        if largest is None or (frame := view.frame(largest[1].compile_id)) is None:
             return
-        blocks = " and ".join(f"{count} `{of.name}`" for of, count in largest.blocks.items())
-        seconds = largest.compile.duration_s
+        _, graph, counts = largest
+        blocks = " and ".join(f"{count} `{of.name}`" for of, count in counts.items())
+        seconds = view.compiles[graph.compile_id].duration_s
         took = "" if seconds is None else f", compiled in {seconds:.1f} s"
-        each = " of each kind" if sum(of.kinds for of in largest.blocks) > 1 else ""
-        yield RuleMatch(
-            entry=frame.entry,
-            message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
-            f"{largest.ops} operations{took}; torch may be able to compile one{each} and share it",
-            of=[repeats.compile for repeats in found],
-            fixes=(_regional(target, largest.blocks),),
-            subject=", ".join(of.class_name for of in largest.blocks),
+        kinds = " of each kind" if sum(of.kinds for of in counts) > 1 else ""
+        yield self.finding(
+            view,
+            frame.entry,
+            f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
+            f"{len(_calls(graph))} operations{took}; torch may be able to compile one{kinds} and share it",
+            [graph for _, graph, _ in graphs],
+            fixes=[_regional(target, counts)],
+            subject=", ".join(of.class_name for of in counts),
         )
 
 
-@dataclass(frozen=True)
-class _Repeats:
-    """Blocks in a graph.
-
-    Args:
-        compile: The compile that captured the graph.
-        ops: Operations in the graph.
-        shared_ops: Of these, the ones of blocks that torch could share.
-        blocks: How many blocks of each class are in it.
-    """
-
-    compile: Compile
-    ops: int
-    shared_ops: float
-    blocks: Mapping[RepeatedBlocks, int]
+def _calls(graph: Graph) -> list[GraphNode]:
+    return [node for node in graph.nodes or () if node.opcode.startswith("call_")]
 
 
 def _repeats(
-    graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]
-) -> _Repeats | None:
-    """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which
-    operations are theirs.
+    graph: Graph, blocks: tuple[RepeatedBlocks, ...]
+) -> tuple[float, Mapping[RepeatedBlocks, int]]:
+    """The operations of blocks that torch could share, and how many blocks of each class are in the
+    graph; none if they aren't worth sharing, or if it isn't known which operations are theirs.
     """
-    nodes = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
-    named = frozenset(node.name for node in graph.nodes or ())
-    within = grouped(
-        (_ROOT.sub("", node.module), node) for node in nodes if node.module is not None
+    calls, value_names = _calls(graph), {node.name for node in graph.nodes or ()}
+    modules = grouped(
+        (_ROOT.sub("", node.module), node) for node in calls if node.module is not None
     )
-    found: dict[RepeatedBlocks, int] = {}
+    counts: dict[RepeatedBlocks, int] = {}
     shared = 0.0
     for of in blocks:
-        present = [ops for path in of.paths if (ops := _within(path, within))]
+        within = (
+            [
+                node
+                for module, nodes in modules.items()
+                if f"{module}.".startswith(f"{path}.")
+                for node in nodes
+            ]
+            for path in of.paths
+        )
+        present = [nodes for nodes in within if nodes]
         # What differs in a number, a size or an operation isn't the same code.
-        kinds = max(of.kinds, len({tuple(_shape(node, named) for node in ops) for ops in present}))
+        shapes = {tuple(_shape(node, value_names) for node in nodes) for nodes in present}
+        kinds = max(of.kinds, len(shapes))
         if len(present) > kinds:
-            found[of] = len(present)
+            counts[of] = len(present)
             shared += sum(map(len, present)) * (1 - kinds / len(present))
-    if shared < _FEWEST_OPS or shared < _FEWEST_SHARE * len(nodes):
-        return None
-    return _Repeats(compile_, len(nodes), shared, found)
+    is_worth_it = shared >= max(_FEWEST_OPS, _FEWEST_SHARE * len(calls))
+    return shared, counts if is_worth_it else {}
 
 
-def _within(path: str, modules: Mapping[str, list[GraphNode]]) -> list[GraphNode]:
-    """The operations of a module and of those in it."""
-    inner = (
-        nodes
-        for module, nodes in modules.items()
-        if module == path or module.startswith(f"{path}.")
-    )
-    return [node for nodes in inner for node in nodes]
-
-
-def _shape(node: GraphNode, named: frozenset[str]) -> tuple[str, ...]:
+def _shape(node: GraphNode, value_names: set[str]) -> tuple[str, ...]:
     """An operation without the names of the values that go in."""
     texts = (
-        _WORD.sub(lambda word: "_" if word[0] in named else word[0], text)
+        _WORD.sub(lambda word: "_" if word[0] in value_names else word[0], text)
         for text in (node.args, node.kwargs)
     )
     return node.target, *texts, node.value or ""
@@ -215,32 +202,19 @@ def _shape(node: GraphNode, named: frozenset[str]) -> tuple[str, ...]:
 
 def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
     # With the run's arguments; ``eager`` only shows what Dynamo does.
-    given = {
+    arguments = {
         name: value
         for name, value in target.compile_arguments.items()
         if value not in (None, False, {})
-        and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
+        and not (name == "backend" and value in ("inductor", "eager"))
     }
     return call_fix(
         f"Compile each {names(of.name for of in blocks)} by itself, and not the whole",
         "PyTorch recipe: regional compilation",
-        snippet="\n".join(block_lines(tuple(blocks), given)),
+        snippet="\n".join(block_lines(tuple(blocks), arguments)),
         place=SnippetPlace(where="compile_call"),
         is_safe=True,
     )
-
-
-_MIN_SHARE = 0.5
-_LARGER = code_fix(
-    "Do more in one call: use a larger batch, or compile a function that does more",
-    "PyTorch user guide: torch.compile",
-)
-_GRAPHS = compile_argument(
-    'mode="reduce-overhead"',
-    'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
-    CUDA_GRAPHS,
-    is_safe=True,
-)
 
 
 class TinyGraphs(RecordingRule, code="GD402"):
@@ -285,24 +259,38 @@ class TinyGraphs(RecordingRule, code="GD402"):
     PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    remedies = (
+        compile_argument(
+            'mode="reduce-overhead"',
+            'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
+            CUDA_GRAPHS,
+            is_safe=True,
+        ),
+        code_fix(
+            "Do more in one call: use a larger batch, or compile a function that does more",
+            "PyTorch user guide: torch.compile",
+        ),
+    )
+
+    def findings(self, view: RecordingView) -> Findings:
         kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.unprofiled_us or not kernels.region_runs:
             return
-        overhead_us = kernels.overhead_us
-        if overhead_us is None or kernels.kernels_us is None:
+        overhead_us, kernels_us = kernels.overhead_us, kernels.kernels_us
+        if overhead_us is None or kernels_us is None or overhead_us <= kernels_us:
             return
         share = overhead_us / kernels.unprofiled_us
-        if share < _MIN_SHARE or overhead_us <= kernels.kernels_us:
+        if share < _MIN_OVERHEAD_SHARE:
             return
         functions = counted(kernels.region_runs, "compiled function")
         has_no_graphs = kernels.device == "cuda" and view.recording.cuda_graphs is None
-        yield RuleMatch(
-            entry=frame.entry,
-            message=f"running {functions} with {counted(kernels.launches or 0, 'kernel')} takes {percent(share)} of a "
-            f"steady call; the kernels themselves take {percent(kernels.kernels_us / kernels.unprofiled_us)}",
+        yield self.finding(
+            view,
+            frame.entry,
+            f"running {functions} with {counted(kernels.launches or 0, 'kernel')} takes "
+            f"{percent(share)} of a steady call; the kernels themselves take "
+            f"{percent(kernels_us / kernels.unprofiled_us)}",
             count=kernels.region_runs,
-            call_us=overhead_us,
-            share=share,
-            fixes=(_GRAPHS, _LARGER) if has_no_graphs else (_LARGER,),
+            cost=Cost(call_us=overhead_us, call_from="profile", share=share),
+            fixes=self.remedies if has_no_graphs else self.remedies[1:],
         )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 
-from graphdoctor.facts.guards import GuardChange, Guards, GuardSet
-from graphdoctor.facts.recording import Compile, Frame
+from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.rules.toolkit import (
     REGIONAL,
     SKIP_ALL,
     SKIP_INBUILT,
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     counted,
@@ -28,6 +26,9 @@ from graphdoctor.rules.toolkit import (
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2
 _MAX_PARTS = 3
+_MIN_STRUCTURE_GUARDS = 1000
+_MIN_RECOMPILES = 3
+_MAX_VALUES = 4
 
 
 class GuardOverhead(RecordingRule, code="GD301"):
@@ -74,58 +75,52 @@ class GuardOverhead(RecordingRule, code="GD301"):
     overhead".
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         guards = view.recording.guards
-        share = guards.known_share if guards else None
-        run = [found for found in guards.sets if found.known_share] if guards else []
-        if guards is None or share is None or share < _MIN_SHARE or not run:
+        if guards is None or (guards.known_share or 0) < _MIN_SHARE:
             return
-        costliest = max(run, key=lambda found: found.known_share or 0)
+        checked = [set_ for set_ in guards.sets if set_.known_share]
+        costliest = max(checked, key=lambda set_: set_.known_share or 0, default=None)
+        if costliest is None or (frame := view.frame(costliest.compile_id)) is None:
+            return
         least = "at least " if guards.share is None else ""
-        frame = view.frame(costliest.compile_id)
-        if frame is None:
-            return
-        most = f", most of it in `{frame.name}`" if len(run) > 1 else ""
-        yield RuleMatch(
-            entry=frame.entry,
-            message=f"guard checks take {least}{percent(share)} of a steady call{most}{_parts(costliest)}",
-            count=sum(found.runs_per_call or 0 for found in run),
-            of=run,
+        most = f", most of it in `{frame.name}`" if len(checked) > 1 else ""
+        yield self.finding(
+            view,
+            frame.entry,
+            f"guard checks take {least}{percent(guards.known_share or 0)} of a steady call{most}"
+            f"{_parts(costliest)}",
+            checked,
+            count=sum(set_.runs_per_call or 0 for set_ in checked),
             fixes=_fixes(guards),
         )
 
 
-def _parts(found: GuardSet) -> str:
+def _parts(costliest: GuardSet) -> str:
     """The parts that cost most, without parts of these parts."""
-    if not found.check_us:
-        return ""
-    named: list[str] = []
-    for part in sorted(found.bill, key=lambda part: -(part.check_us or 0)):
-        share = (part.check_us or 0) / found.check_us
-        if share < _MIN_PART or len(named) == _MAX_PARTS:
+    paths: list[str] = []
+    for part in sorted(costliest.bill, key=lambda part: -(part.check_us or 0)):
+        is_large = (part.check_us or 0) >= _MIN_PART * (costliest.check_us or math.inf)
+        if not is_large or len(paths) == _MAX_PARTS:
             break
-        if not any(part.path.startswith(path) for path in named):
-            named.append(part.path)
-    return f": mostly {', '.join(f'`{path}`' for path in named)}" if named else ""
+        if not part.path.startswith(tuple(paths)):
+            paths.append(part.path)
+    return f": mostly {', '.join(f'`{path}`' for path in paths)}" if paths else ""
 
 
 def _fixes(guards: Guards) -> Fixes:
-    nodes = [node for each in guards.sets for node in each.nodes]
-    if sum(node.is_module_internal for node in nodes) * 2 >= sum(
-        each.guard_count for each in guards.sets
-    ):
+    nodes = [node for set_ in guards.sets for node in set_.nodes]
+    internal_count = sum(node.is_module_internal for node in nodes)
+    if internal_count * 2 >= sum(set_.guard_count for set_ in guards.sets):
         yield from (SKIP_INBUILT, SKIP_ALL)
         return
     # Tensors alone are as little as it can need.
-    if any("." in (node.path or "") or "[" in (node.path or "") for node in nodes):
+    if any(not {".", "["}.isdisjoint(node.path or "") for node in nodes):
         yield code_fix(
             "Pass only what the function needs: tensors instead of large dicts, lists and objects",
             "PyTorch user guide: torch.compile, guard overhead",
         )
     yield guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors")
-
-
-_MIN_COUNT = 1000
 
 
 class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
@@ -179,29 +174,31 @@ class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
     user guide, "Reducing guard overhead" and "Regional compilation".
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        most: dict[int, tuple[int, GuardSet]] = {}
-        for found in view.recording.guards.sets if view.recording.guards else ():
-            count = sum(node.is_module_internal for node in found.nodes)
-            frame_id = view.compiles[found.compile_id].frame_id
-            if count >= _MIN_COUNT and count > most.get(frame_id, (0, found))[0]:
-                most[frame_id] = (count, found)
+    remedies = (SKIP_INBUILT, REGIONAL, SKIP_ALL)
+
+    def findings(self, view: RecordingView) -> Findings:
+        guards = view.recording.guards
+        sets = grouped(
+            (view.compiles[set_.compile_id].frame_id, set_)
+            for set_ in (guards.sets if guards else ())
+        )
         for frame in view.recording.frames:
-            if frame.frame_id in most:
-                count, found = most[frame.frame_id]
-                modules = Counter(node.path for node in found.nodes if node.is_module_internal)
-                yield RuleMatch(
-                    entry=frame.entry,
-                    message=f"`{frame.name}` checks {count:,} guards on the structure of "
-                    f"{counted(len(modules), 'module')} in each run",
-                    count=count,
-                    of=(found,),
-                    fixes=(SKIP_INBUILT, REGIONAL, SKIP_ALL),
-                )
+            largest = max(sets.get(frame.frame_id, ()), key=_internal_count, default=None)
+            if largest is None or (count := _internal_count(largest)) < _MIN_STRUCTURE_GUARDS:
+                continue
+            modules = {node.path for node in largest.nodes if node.is_module_internal}
+            yield self.finding(
+                view,
+                frame.entry,
+                f"`{frame.name}` checks {count:,} guards on the structure of "
+                f"{counted(len(modules), 'module')} in each run",
+                [largest],
+                count=count,
+            )
 
 
-_MIN_TIMES = 3
-_MAX_VALUES = 4
+def _internal_count(set_: GuardSet) -> int:
+    return sum(node.is_module_internal for node in set_.nodes)
 
 
 class GuardOnChangingValue(RecordingRule, code="GD303"):
@@ -243,37 +240,31 @@ class GuardOnChangingValue(RecordingRule, code="GD303"):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
+        if view.recording.guards is None:
+            return
         changes = grouped(
             ((compile_.frame_id, change.expression), (compile_, change))
-            for compile_ in (view.recording.compiles if view.recording.guards is not None else ())
-            for change in (
-                compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ()
-            )
+            for compile_ in view.recording.compiles
+            if compile_.cause is not None and compile_.outcome == "compiled"
+            for change in compile_.cause.changes
         )
-        for (frame_id, _), found in changes.items():
-            if len(found) >= _MIN_TIMES and (frame := view.frames.get(frame_id)) is not None:
-                yield _match(frame, found)
-
-
-def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
-    first = found[0][1]
-    known = (value for _, change in found for value in (change.old, change.new))
-    values = list(dict.fromkeys(value for value in known if value is not None))
-    shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (
-        ", …" if len(values) > _MAX_VALUES else ""
-    )
-    return RuleMatch(
-        entry=first.guard_location or frame.entry,
-        message=f"{quoted(first.expression)} differed in {len(found)} recompiles of `{frame.name}`"
-        + (f": {shown}" if values else ""),
-        of=[compile_ for compile_, _ in found],
-        changes=(first,),
-        torch_reason=first.guard,
-        user_stack=found[0][0].stack,
-        fixes=(
-            call_fix(
-                f"Keep {quoted(first.expression)} from changing: graphdoctor recompiles says how"
-            ),
-        ),
-    )
+        for (frame_id, _), pairs in changes.items():
+            if len(pairs) < _MIN_RECOMPILES or (frame := view.frames.get(frame_id)) is None:
+                continue
+            compile_, first = pairs[0]
+            texts = (text for _, change in pairs for text in (change.old, change.new))
+            values = [without_middle(text) for text in dict.fromkeys(texts) if text is not None]
+            shown = values[:_MAX_VALUES] + ["…"] * (len(values) > _MAX_VALUES)
+            name = quoted(first.expression)
+            yield self.finding(
+                view,
+                first.guard_location or frame.entry,
+                f"{name} differed in {len(pairs)} recompiles of `{frame.name}`"
+                + (f": {', '.join(shown)}" if shown else ""),
+                [compile_ for compile_, _ in pairs],
+                changes=(first,),
+                torch_reason=first.guard,
+                user_stack=compile_.stack,
+                fixes=[call_fix(f"Keep {name} from changing: graphdoctor recompiles says how")],
+            )

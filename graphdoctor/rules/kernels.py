@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
 from graphdoctor.facts.profiled import InductorOperation, Profiled
@@ -26,15 +26,15 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     timed_kernels,
 )
 from graphdoctor.rules.toolkit import (
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     code_fix,
     config_fix,
     counted,
     factor_text,
+    grouped,
     in_bfloat16,
     max_autotune,
     names,
@@ -42,7 +42,7 @@ from graphdoctor.rules.toolkit import (
 )
 from graphdoctor.wording import duration, listed
 
-_MIN_SHARE = 0.8
+_MIN_LIBRARY_SHARE = 0.8
 _MIN_NAMED = 0.2
 _MAX_NAMES = 2
 
@@ -92,51 +92,45 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
 
     guide = "torch/_inductor/__init__.py, 2.13"
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         kernels, frame = view.recording.kernels, view.main_frame
-        if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:
+        if kernels is None or frame is None or not kernels.region_runs:
             return
-        share = kernels.library_us / kernels.call_us
-        if share < _MIN_SHARE:
+        library_us = kernels.library_us or 0.0
+        share = library_us / kernels.call_us
+        if share < _MIN_LIBRARY_SHARE:
             return
-        lines = _lines(view.recording.profiled)
+        lines = _library_lines(view.recording.profiled)
         entry, *others = lines or [frame.entry]
         where = ", at this line" if lines else ""
         where += f" and {counted(len(others), 'other')}" if others else ""
-        yield RuleMatch(
-            entry=entry,
-            message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}{where}; "
+        library = [kernel for kernel in kernels.largest if kernel.kind == "library"]
+        large = [f"`{kernel.name}`" for kernel in library if kernel.us >= _MIN_NAMED * library_us]
+        mostly_of = f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+        yield self.finding(
+            view,
+            entry,
+            f"library calls take {percent(share)} of a steady call{mostly_of}{where}; "
             "torch.compile can't fuse them, and without all the rest the call would be only "
             f"{factor_text(1 / share)} faster",
-            count=sum(each.count for each in kernels.largest if each.kind == "library"),
-            related=tuple((line, f"{percent(lines[line])} of the call") for line in others),
-            fixes=_fixes(kernels, view.recording),
+            count=sum(kernel.count for kernel in library),
+            related=[(line, f"{percent(lines[line])} of the call") for line in others],
+            fixes=_library_fixes(kernels, view.recording),
         )
 
 
-def _mostly(kernels: KernelShare) -> str:
-    large = [
-        f"`{each.name}`"
-        for each in kernels.largest
-        if each.kind == "library" and each.us >= _MIN_NAMED * (kernels.library_us or 0)
-    ]
-    return f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
-
-
-def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
+def _library_lines(profiled: Profiled | None) -> dict[StackEntry, float]:
     """Lines with the shares of the call that their library calls take, the largest first; empty
     without a profile.
     """
     if profiled is None:
         return {}
     calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
-    whole = call_us(profiled)
-    return {
-        line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()
-    }
+    times, whole_us = by_line(calls, lambda kernel: kernel.operations), call_us(profiled)
+    return {line: us / whole_us for line, us in times.items()}
 
 
-def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
+def _library_fixes(kernels: KernelShare, recording: Recording) -> Fixes:
     inputs = (item for graph in recording.graphs for item in graph.inputs or ())
     if any(item.dtype == "f32" for item in inputs):
         if kernels.device == "cuda":
@@ -144,22 +138,29 @@ def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
                 "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
             )
             yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
-        yield code_fix(
-            f"Use a smaller dtype: {in_bfloat16(kernels.device)}",
-            "PyTorch documentation: torch.amp",
-        )
-    yield from max_autotune(
-        recording,
-        "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows",
-    )
+        title = f"Use a smaller dtype: {in_bfloat16(kernels.device)}"
+        yield code_fix(title, "PyTorch documentation: torch.amp")
+    why = "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
+    yield from max_autotune(recording, why)
 
 
 _ALMOST_NOTHING = 10
 """So many times as long as what they replaced: that is then what the library's own kernels differ
 by."""
-
 _MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
 """Smaller differences also show between two runs of one program."""
+_FAST_PATH = "::_native_multi_head_attention"
+"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``,
+2.13)."""
+_ONLY_LAYOUT = re.compile(
+    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
+)
+"""Of a kernel that Inductor names by operations none of which computes anything."""
+_WITH_LIBRARY = code_fix(
+    "Write the part of the program that the longest kernel computes with a library function, such as "
+    "torch.nn.functional.scaled_dot_product_attention",
+    "PyTorch documentation: torch.nn.functional",
+)
 
 
 class SlowerKernels(RecordingRule, code="GD506"):
@@ -209,34 +210,28 @@ class SlowerKernels(RecordingRule, code="GD506"):
 
     guide = "torch/_inductor/__init__.py, 2.13"
 
-    def findings(self, view: RecordingView) -> Matches:
-        recording = view.recording
-        now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
-        if (
-            now is None
-            or before is None
-            or frame is None
-            or now.device != before.device
-            or not now.region_runs
-        ):
+    def findings(self, view: RecordingView) -> Findings:
+        recording, frame = view.recording, view.main_frame
+        now, before = recording.kernels, recording.eager_kernels
+        if now is None or before is None or frame is None or not now.region_runs:
             return
         kernels_us, eager_us = now.kernels_us or 0.0, before.kernels_us or math.inf
-        if kernels_us < _MIN_RATIO[now.device] * eager_us:
+        if now.device != before.device or kernels_us < _MIN_RATIO[now.device] * eager_us:
             return
         lines = {} if recording.profiled is None else lines_by_kernel(recording.profiled)
-        yield RuleMatch(
-            entry=frame.entry,
-            message="; ".join(
-                (
-                    _message(now, before, kernels_us / eager_us),
-                    *_apart(now, before, "only compiled code has", lines),
-                    *_apart(before, now, "only eager mode has", {}),
-                    *_causes(now, before),
-                )
-            ),
+        slower_us = kernels_us - eager_us
+        clauses = (
+            _comparison(now, before, kernels_us / eager_us),
+            *_apart(now, before, "only compiled code has", lines),
+            *_apart(before, now, "only eager mode has", {}),
+            *_causes(now, before),
+        )
+        yield self.finding(
+            view,
+            frame.entry,
+            "; ".join(clauses),
             count=now.launches or 0,
-            call_us=kernels_us - eager_us,
-            share=(kernels_us - eager_us) / now.call_us,
+            cost=Cost(call_us=slower_us, call_from="profile", share=slower_us / now.call_us),
             fixes=(
                 *max_autotune(recording, "Inductor tries more variants of each kernel"),
                 _WITH_LIBRARY,
@@ -244,12 +239,12 @@ class SlowerKernels(RecordingRule, code="GD506"):
         )
 
 
-def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
+def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
     text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
     # What eager mode had beyond the library calls that are left.
     others = (now.library_us, now.copy_us, now.communication_us)
     replaced_us = (before.kernels_us or 0.0) - sum(us or 0.0 for us in others)
-    largest = next((each for each in now.largest if each.kind == "generated"), None)
+    largest = next((kernel for kernel in now.largest if kernel.kind == "generated"), None)
     if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
         return text
     if now.generated_us > _ALMOST_NOTHING * replaced_us:
@@ -260,14 +255,14 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
     return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
 
 
-def _own(one: KernelShare, other: KernelShare) -> list[KernelTime]:
+def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
     """The longest kernels that the other run doesn't have; none if not all of the other's are
     known.
     """
-    known = {each.name for each in other.largest}
+    known = {kernel.name for kernel in other.largest}
     if not known or len(other.largest) >= MOST_KERNELS:
         return []
-    return [each for each in one.largest if each.name not in known]
+    return [kernel for kernel in one.largest if kernel.name not in known]
 
 
 def _apart(
@@ -276,17 +271,17 @@ def _apart(
     """The kernels that the other run doesn't have, as a clause; ``lines``: of each, if it doesn't
     have them itself.
     """
-    if own := _own(one, other):
-        yield f"{only} " + listed(
-            [_described(each, lines.get(each.name) or each.lines) for each in own]
-        )
-
-
-def _described(kernel: KernelTime, lines: Sequence[CodeLine]) -> str:
-    often = f"{kernel.count} × " if kernel.count > 1 else ""
-    places = [f"{Path(line.file).name}:{line.line}" for line in lines]
-    known = [duration(kernel.us), *(f"`{each}`" for each in kernel.operations), listed(places, 2)]
-    return f"{often}`{kernel.name}` ({', '.join(filter(None, known))})"
+    texts = []
+    for kernel in _only_in(one, other):
+        times = f"{kernel.count} × " if kernel.count > 1 else ""
+        places = [
+            f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name) or kernel.lines
+        ]
+        operations = [f"`{operation}`" for operation in kernel.operations]
+        details = filter(None, [duration(kernel.us), *operations, listed(places, 2)])
+        texts.append(f"{times}`{kernel.name}` ({', '.join(details)})")
+    if texts:
+        yield f"{only} {listed(texts)}"
 
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
@@ -297,48 +292,42 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
     if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
         yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
     copies = [
-        each for each in now.largest if each.kind == "generated" and _ONLY_LAYOUT.search(each.name)
+        kernel
+        for kernel in now.largest
+        if kernel.kind == "generated" and _ONLY_LAYOUT.search(kernel.name)
     ]
-    if copies and known and not any(each.kind == "copy" for each in known):
-        runs, us = (
-            counted(sum(each.count for each in copies), "kernel run"),
-            sum(each.us for each in copies),
-        )
-        yield f"eager mode needs no copy into another layout, compiled code {runs} ({duration(us)})"
-    mine, others = (
-        {
-            operations: sum(us)
-            for operations, us in grouped((each.operations, each.us) for each in own).items()
-        }
-        for own in (_own(now, before), _own(before, now))
-    )
-    for operations in [each for each in mine if each and others.get(each, mine[each]) < mine[each]]:
-        times = f"{duration(mine[operations])} instead of {duration(others[operations])}"
-        yield f"for {listed([f'`{each}`' for each in operations])} the library runs other kernels ({times})"
+    if copies and known and not any(kernel.kind == "copy" for kernel in known):
+        runs = counted(sum(kernel.count for kernel in copies), "kernel run")
+        time = duration(sum(kernel.us for kernel in copies))
+        yield f"eager mode needs no copy into another layout, compiled code {runs} ({time})"
+    compiled_us, eager_us = _us_by_operations(now, before), _us_by_operations(before, now)
+    for operations, us in compiled_us.items():
+        if operations and eager_us.get(operations, us) < us:
+            times = f"{duration(us)} instead of {duration(eager_us[operations])}"
+            calls = listed([f"`{operation}`" for operation in operations])
+            yield f"for {calls} the library runs other kernels ({times})"
+
+
+def _us_by_operations(one: KernelShare, other: KernelShare) -> dict[tuple[str, ...], float]:
+    times = grouped((kernel.operations, kernel.us) for kernel in _only_in(one, other))
+    return {operations: sum(us) for operations, us in times.items()}
 
 
 def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
-    return any(_FAST_PATH in operation for each in kernels for operation in each.within)
+    return any(_FAST_PATH in operation for kernel in kernels for operation in kernel.within)
 
 
-_FAST_PATH = "::_native_multi_head_attention"
-"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``,
-2.13)."""
-
-_ONLY_LAYOUT = re.compile(
-    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
+_COPY = "aten.clone.default"
+_COPIES = frozenset({_COPY, "aten.copy.default"})
+_IN_LAYOUT = code_fix(
+    "Keep the model and its inputs in the layout that the library uses: for convolutions "
+    "model.to(memory_format=torch.channels_last), and the same for the inputs",
+    'PyTorch tutorials: "Channels Last Memory Format in PyTorch"',
 )
-"""Of a kernel that Inductor names by operations none of which computes anything."""
-
-
-_WITH_LIBRARY = code_fix(
-    "Write the part of the program that the longest kernel computes with a library function, such as "
-    "torch.nn.functional.scaled_dot_product_attention",
-    "PyTorch documentation: torch.nn.functional",
+_LEAVE_OUT = code_fix(
+    "Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
+    "PyTorch documentation: Tensor Views",
 )
-
-
-_LAYOUT_COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 
 
 class LayoutCopies(RecordingRule, code="GD508"):
@@ -386,29 +375,41 @@ class LayoutCopies(RecordingRule, code="GD508"):
     (`decide_layout_opt`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         if (profiled := view.recording.profiled) is None:
             return
-        copies = [kernel for kernel in timed_kernels(profiled) if _only_copies(kernel)]
+        copies = grouped(
+            (bool(_of_library(kernel)), kernel)
+            for kernel in timed_kernels(profiled)
+            if _only_copies(kernel)
+        )
         for is_for_library in (True, False):
-            kernels = [kernel for kernel in copies if bool(_of_library(kernel)) == is_for_library]
-            yield from _copy_matches(kernels, call_us(profiled), is_for_library=is_for_library)
+            kernels = copies.get(is_for_library, [])
+            operations = {
+                operation.operation.rpartition(".")[0]: None
+                for kernel in kernels
+                for operation in _about(kernel)
+            }
+            whose = "its" if len(operations) == 1 else "their"
+            what, subject, fix = f"copies by {names(operations)}", "copy", _LEAVE_OUT
+            if is_for_library:
+                what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+                subject, fix = "library", _IN_LAYOUT
+            yield from at_lines(
+                self, view, kernels, _about, call_us(profiled), what=what, subject=subject, fix=fix
+            )
 
 
 def _only_copies(kernel: TimedKernel) -> bool:
-    operations = kernel.operations
-    if not operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
+    if not kernel.operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
         return False
-    of_library = library_operations(kernel.graph)
-    numbered = zip(kernel.kernel.operations, operations, strict=True)
-    return mostly(
-        operations,
-        [
-            each
-            for number, each in numbered
-            if number in of_library or each.target in _LAYOUT_COPIES
-        ],
-    )
+    of_library = _of_library(kernel)
+    copies = [
+        operation
+        for operation in kernel.operations
+        if operation in of_library or operation.target in _COPIES
+    ]
+    return mostly(kernel.operations, copies)
 
 
 def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
@@ -425,34 +426,7 @@ def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return _of_library(kernel) or kernel.operations
 
 
-def _copy_matches(
-    kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool
-) -> Matches:
-    about = [operation for kernel in kernels for operation in _about(kernel)]
-    operations = list(dict.fromkeys(operation.operation.rpartition(".")[0] for operation in about))
-    if not operations:
-        return ()
-    if not is_for_library:
-        what = f"copies by {names(operations)}"
-        return at_lines(kernels, _about, whole_us, what=what, subject="copy", fix=_LEAVE_OUT)
-    whose = "its" if len(operations) == 1 else "their"
-    what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
-    return at_lines(kernels, _about, whole_us, what=what, subject="library", fix=_IN_LAYOUT)
-
-
-_IN_LAYOUT = code_fix(
-    "Keep the model and its inputs in the layout that the library uses: for convolutions "
-    "model.to(memory_format=torch.channels_last), and the same for the inputs",
-    'PyTorch tutorials: "Channels Last Memory Format in PyTorch"',
-)
-_LEAVE_OUT = code_fix(
-    "Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
-    "PyTorch documentation: Tensor Views",
-)
-
-
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
-_CLONES = frozenset({"aten.clone.default"})
 _WIDE = "float64"
 _NARROWER = frozenset({"float32", "bfloat16", "float16"})
 _CAST_ONCE = code_fix(
@@ -514,98 +488,93 @@ class DtypeCasts(RecordingRule, code="GD509"):
     Programming Guide, "Arithmetic Instructions".
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        if (profiled := view.recording.profiled) is not None:
-            kernels, whole = timed_kernels(profiled), call_us(profiled)
-            yield from _casts([kernel for kernel in kernels if _only_casts(kernel)], whole)
-            yield from _wide(profiled, kernels, whole)
+    def findings(self, view: RecordingView) -> Findings:
+        if (profiled := view.recording.profiled) is None:
+            return
+        kernels, whole_us = timed_kernels(profiled), call_us(profiled)
+        casting = list(filter(_only_casts, kernels))
+        kinds = {
+            (cast.input_dtypes[0], cast.dtype)
+            for kernel in casting
+            for cast in _casts_of(kernel)
+            if cast.input_dtypes and cast.dtype
+        }
+        which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
+        yield from at_lines(
+            self,
+            view,
+            casting,
+            _casts_of,
+            whole_us,
+            what=f"casts{which}",
+            subject="cast",
+            fix=_CAST_ONCE,
+        )
+        yield from self._wide(view, profiled, kernels, whole_us)
+
+    def _wide(
+        self,
+        view: RecordingView,
+        profiled: Profiled,
+        kernels: Sequence[TimedKernel],
+        whole_us: float,
+    ) -> Findings:
+        """Values that become float64, where kernels that compute in it take long enough."""
+        operations = (operation for graph in profiled.graphs for operation in graph.operations)
+        widened = [
+            operation
+            for operation in operations
+            if operation.target in _CASTS and operation.dtype == _WIDE and operation.stack
+            if not _NARROWER.isdisjoint(operation.input_dtypes)
+        ]
+        wide = [
+            kernel
+            for kernel in kernels
+            if any(
+                operation.target not in _CASTS
+                and _WIDE in (operation.dtype, *operation.input_dtypes)
+                for operation in kernel.operations
+            )
+        ]
+        us, runs = sum(kernel.us for kernel in wide), sum(kernel.runs for kernel in wide)
+        if not widened or us < CLEAR * whole_us:
+            return
+        first = max(widened, key=lambda operation: operation.bytes or 0)
+        entry = first.stack[-1]
+        others = dict.fromkeys(cast.stack[-1] for cast in widened if cast.stack[-1] != entry)
+        computes, takes = ("computes", "takes") if runs == 1 else ("compute", "take")
+        yield self.finding(
+            view,
+            entry,
+            f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
+            f"{takes} {percent(us / whole_us)} of a steady call",
+            [kernel.graph for kernel in wide],
+            count=runs,
+            related=[(line, "becomes float64 here too") for line in others],
+            user_stack=first.stack,
+            subject=_WIDE,
+            cost=Cost(call_us=us, call_from="profile", share=us / whole_us),
+            fixes=[_IN_FLOAT32],
+        )
 
 
 def _only_casts(kernel: TimedKernel) -> bool:
     if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
         return False
-    return mostly(
-        kernel.operations, [each for each in kernel.operations if each.target in _CASTS | _CLONES]
-    )
+    casts = [each for each in kernel.operations if each.target in _CASTS or each.target == _COPY]
+    return mostly(kernel.operations, casts)
 
 
 def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [operation for operation in kernel.operations if operation.target in _CASTS]
 
 
-def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
-    casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
-    kinds = {
-        (each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype
-    }
-    which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
-    return at_lines(
-        kernels, _casts_of, whole_us, what=f"casts{which}", subject="cast", fix=_CAST_ONCE
-    )
-
-
-def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
-    """Values that become float64, where kernels that compute in it take long enough."""
-    widened = [
-        operation
-        for graph in profiled.graphs
-        for operation in graph.operations
-        if operation.target in _CASTS
-        and operation.dtype == _WIDE
-        and operation.stack
-        and _NARROWER.intersection(operation.input_dtypes)
-    ]
-    own = [
-        kernel
-        for kernel in kernels
-        if any(
-            each.target not in _CASTS and _WIDE in (each.dtype, *each.input_dtypes)
-            for each in kernel.operations
-        )
-    ]
-    us, runs = sum(kernel.us for kernel in own), sum(kernel.runs for kernel in own)
-    if not widened or us < CLEAR * whole_us:
-        return
-    first = max(widened, key=lambda operation: operation.bytes or 0)
-    entry = first.stack[-1]
-    others = dict.fromkeys(each.stack[-1] for each in widened if each.stack[-1] != entry)
-    computes, takes = ("computes", "takes") if runs == 1 else ("compute", "take")
-    yield RuleMatch(
-        entry=entry,
-        message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
-        f"{takes} {percent(us / whole_us)} of a steady call",
-        count=runs,
-        of=[kernel.graph for kernel in own],
-        related=tuple((line, "becomes float64 here too") for line in others),
-        user_stack=first.stack,
-        subject=_WIDE,
-        share=us / whole_us,
-        call_us=us,
-        fixes=(_IN_FLOAT32,),
-    )
-
-
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
-_MATMULS = frozenset(
-    {
-        "addbmm",
-        "addmm",
-        "addmv",
-        "baddbmm",
-        "bilinear",
-        "bmm",
-        "einsum",
-        "linear",
-        "matmul",
-        "mm",
-        "mv",
-        "tensordot",
-    }
+_MATMULS = re.compile(
+    "addbmm|addmm|addmv|baddbmm|bilinear|bmm|einsum|linear|matmul|mm|mv|tensordot"
 )
-_CONVOLUTIONS = frozenset(
-    {"convolution", *(f"conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))}
-)
+_CONVOLUTIONS = re.compile("convolution|conv(_transpose)?[123]d")
 
 
 class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
@@ -655,67 +624,58 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
     (`_warn_tf32_disabled`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        precision = view.recording.float32_precision
-        if _waits_for_host(view.recording.kernels):
-            return
+    def findings(self, view: RecordingView) -> Findings:
+        precision, share = view.recording.float32_precision, view.recording.kernels
+        if share is not None:
+            half_us = (share.unprofiled_us or share.call_us) / 2
+            # Faster kernels hardly make a call shorter of which they take less than half.
+            is_waiting = share.kernels_us is not None and share.kernels_us < half_us
+            precision = None if is_waiting else precision
         if precision is not None and not precision.matmul_tf32:
-            yield from _precision_matches(
-                view, _MATMULS, "matrix product", 'torch.set_float32_matmul_precision("high")'
-            )
+            line = 'torch.set_float32_matmul_precision("high")'
+            yield from self._about(view, _MATMULS, "matrix product", line)
         if precision is not None and not precision.convolution_tf32:
-            yield from _precision_matches(
-                view, _CONVOLUTIONS, "convolution", "torch.backends.cudnn.allow_tf32 = True"
-            )
+            line = "torch.backends.cudnn.allow_tf32 = True"
+            yield from self._about(view, _CONVOLUTIONS, "convolution", line)
+
+    def _about(
+        self, view: RecordingView, targets: re.Pattern[str], what: str, line: str
+    ) -> Findings:
+        nodes = list(_float32_nodes(view.recording, targets))
+        entries = (view.place(node.file, node.line, graph.compile_id) for graph, node in nodes)
+        counts = Counter(entry for entry in entries if entry is not None)
+        if not counts:
+            return
+        (first, _), *others = counts.most_common()
+        title = f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried"
+        yield self.finding(
+            view,
+            first,
+            f"{counted(len(nodes), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
+            [graph for graph, _ in nodes],
+            related=[(entry, counted(count, what)) for entry, count in others],
+            subject=what,
+            fixes=[
+                code_fix(
+                    title,
+                    "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
+                    snippet=line,
+                    place=SnippetPlace(where="start"),
+                )
+            ],
+        )
 
 
-def _waits_for_host(share: KernelShare | None) -> bool:
-    """Whether kernels were seen to take less than half of a call, so that faster ones hardly make
-    it shorter.
-    """
-    if share is None or share.kernels_us is None:
-        return False
-    return share.kernels_us < (share.unprofiled_us or share.call_us) / 2
-
-
-def _precision_matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:
-    found = list(_nodes(view.recording, names))
-    places = Counter(
-        filter(None, (view.place(node.file, node.line, graph.compile_id) for graph, node in found))
-    )
-    if not places:
-        return
-    (first, _), *others = places.most_common()
-    yield RuleMatch(
-        entry=first,
-        message=f"{counted(len(found), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
-        of=[graph for graph, _ in found],
-        related=tuple((entry, counted(count, what)) for entry, count in others),
-        subject=what,
-        fixes=(
-            code_fix(
-                f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried",
-                "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
-                snippet=line,
-                place=SnippetPlace(where="start"),
-            ),
-        ),
-    )
-
-
-def _nodes(recording: Recording, names: frozenset[str]) -> Iterator[tuple[Graph, GraphNode]]:
-    """The operations of this kind in float32 on a device with TensorFloat32, with the compile that
-    captured them.
-    """
+def _float32_nodes(
+    recording: Recording, targets: re.Pattern[str]
+) -> Iterator[tuple[Graph, GraphNode]]:
+    """The operations of this kind in float32 on a device with TensorFloat32, with the graph."""
     capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
     for graph in recording.graphs:
         for node in graph.nodes or ():
             device = _ON_CUDA.match(node.value or "")
-            if (
-                device is None
-                or not node.opcode.startswith("call_")
-                or node.target.rpartition(".")[2] not in names
-            ):
+            is_call = node.opcode.startswith("call_")
+            if device is None or not is_call or not targets.fullmatch(node.target.split(".")[-1]):
                 continue
             number = int(device[1] or 0)
             if number < len(capabilities) and capabilities[number] >= _FIRST_WITH_TF32:

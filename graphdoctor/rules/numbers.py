@@ -10,13 +10,12 @@ from graphdoctor.facts.stack import parsed
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.toolkit import (
     WITHIN_CALL,
+    Findings,
     Fixes,
-    Matches,
     RecompileGroup,
     RecompileRule,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     counted,
@@ -76,13 +75,14 @@ class NumberArgument(RecompileRule, code="GD203"):
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         if "___stack" in (change.source or "") and (read := _READ.search(change.expression)):
-            title = "Let torch keep the number in the graph"
             what = f"`.{read[2]}()`" if read[1] else f"the call of `{read[2]}`"
-            kept = f"Keep the tensor: remove {what}"
-            condition = "if only tensor arithmetic uses it"
             return (
-                setting("capture_scalar_outputs", title, is_safe=True),
-                code_fix(kept, condition=condition),
+                setting(
+                    "capture_scalar_outputs", "Let torch keep the number in the graph", is_safe=True
+                ),
+                code_fix(
+                    f"Keep the tensor: remove {what}", condition="if only tensor arithmetic uses it"
+                ),
             )
         if group.is_within_call:
             return (WITHIN_CALL,)
@@ -101,32 +101,30 @@ def _is_computed_with(change: GuardChange) -> bool:
 
     A branch on a tensor, or a size from one, would break the graph instead.
     """
-    if change.guard_location is None:
-        return True
-    tree = parsed((change.guard_location.text or "").strip())
-    if tree is None:
-        return False
-    wanted = change.expression
     computed = {
         ast.unparse(side)
-        for node in ast.walk(tree)
+        for node in _nodes(change)
         if isinstance(node, ast.BinOp)
         for side in (node.left, node.right)
     }
-    return wanted in computed and not is_index(change)
+    is_known = change.guard_location is not None
+    return not is_known or (change.expression in computed and not _is_index(change))
 
 
-def is_index(change: GuardChange) -> bool:
+def _is_index(change: GuardChange) -> bool:
     """Whether the line that guards on the number selects an item by it, which torch compiles for
     that item.
     """
-    tree = parsed(((change.guard_location and change.guard_location.text) or "").strip())
-    indexes = (
-        node.slice
-        for node in ast.walk(tree or ast.Module([], []))
-        if isinstance(node, ast.Subscript)
+    return any(
+        isinstance(node, ast.Subscript) and change.expression in ast.unparse(node.slice)
+        for node in _nodes(change)
     )
-    return any(change.expression in ast.unparse(index) for index in indexes)
+
+
+def _nodes(change: GuardChange) -> list[ast.AST]:
+    """The nodes of the line that guards on a value; none if it can't be parsed."""
+    line = change.guard_location
+    return list(ast.walk(parsed(((line and line.text) or "").strip()) or ast.Module([], [])))
 
 
 class LearningRate(RecompileRule, code="GD204"):
@@ -255,16 +253,15 @@ class ModuleNumber(RecompileRule, code="GD205"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         # Of a float, torch makes a dynamic number by itself.
-        ints = (
-            change for found in group.changes for change in found if "." not in (change.old or ".")
-        )
+        changes = (change for changes in group.changes for change in changes)
+        ints = (change for change in changes if "." not in (change.old or "."))
         return module_number_fixes(next(ints, group.first))
 
 
 def module_number_fixes(change: GuardChange) -> Fixes:
     """The fixes for a number on a module, such as ``self.step``."""
     name = quoted(change.expression)
-    if is_index(change):
+    if _is_index(change):
         title = f"Call it once with each value of {name} during warm-up: torch compiles an index for its value"
         return (call_fix(title, is_safe=True),)
     how = "register it with `register_buffer` where it is first set, and update it in place"
@@ -330,7 +327,7 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
     (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         settling, steadiness = view.recording.settling, steadiness_of(view)
         frame, changes = unsettled(view.recording)
         if frame is None or settling is None or steadiness is None:
@@ -339,16 +336,17 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
         end = ""
         if steadiness.compiles_to_limit is not None:
             end = f", and it runs eagerly after {counted(steadiness.compiles_to_limit, 'compile')}"
-        yield RuleMatch(
-            entry=frame.entry,
-            message=f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
-            count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
+        yield self.finding(
+            view,
+            frame.entry,
+            f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
+            count=sum(compile_.frame_id == frame.frame_id for compile_ in settling.recompiles),
             changes=changes,
             # Values that aren't a number on a module have no fix of their own here.
-            fixes=(
+            fixes=[
                 fix
-                for one in changes
-                if one.kind == "module_number"
-                for fix in module_number_fixes(one)
-            ),
+                for change in changes
+                if change.kind == "module_number"
+                for fix in module_number_fixes(change)
+            ],
         )

@@ -8,16 +8,15 @@ from typing import get_args
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.guards import ChangeKind, GuardChange
-from graphdoctor.facts.recording import Compile, Graph
+from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
     REGIONAL,
-    Matches,
+    Findings,
     RecompileEvent,
     RecompileRule,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     counted,
@@ -28,6 +27,20 @@ from graphdoctor.rules.toolkit import (
     quoted,
     setting,
 )
+
+_MAX_CAUSES = 4
+_NEVER_DYNAMIC = frozenset(
+    {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
+)
+RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
+"""Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
+_LARGE = 50
+"""Number of operations from which a graph is worth splitting."""
+_SMALL_SHARE = 0.1
+"""Largest share of the graph's operations that counts as a small part."""
+_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
+_MIN_INSTANCES = 2
+"""Number of recompiles of one function from one line in one call that make a pattern."""
 
 
 class Recompile(RecompileRule, code="GD200"):
@@ -80,14 +93,6 @@ class Recompile(RecompileRule, code="GD200"):
     )
 
 
-_MAX_CAUSES = 4
-_NEVER_DYNAMIC = frozenset(
-    {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
-)
-RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
-"""Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
-
-
 class RecompileLimit(RecordingRule, code="GD201", severity="error"):
     """A function that torch no longer compiles because it recompiled too often.
 
@@ -129,103 +134,82 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
     (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        versions = grouped(
-            (each.frame_id, each) for each in view.recording.compiles if each.outcome == "compiled"
-        )
-        earlier = grouped(
-            (each.frame.frame_id, each) for each in view.events if not each.is_over_limit
-        )
+    def findings(self, view: RecordingView) -> Findings:
+        command = command_line(view.recording.target, "recompiles", "--what-if")
+        what_if = "graphdoctor recompiles --what-if" if command is None else f"`{command}`"
         for event in _over_limit(view):
-            number = event.frame.frame_id
-            yield _over_limit_match(event, view, versions.get(number, ()), earlier.get(number, ()))
+            frame, limit = event.frame, event.compiles[0]
+            failure, frame_id = limit.failure, frame.frame_id
+            versions = [
+                compile_
+                for compile_ in view.recording.compiles
+                if compile_.frame_id == frame_id and compile_.outcome == "compiled"
+            ]
+            earlier = [
+                other
+                for other in view.events
+                if other.frame.frame_id == frame_id and not other.is_over_limit
+            ]
+            since = "" if limit.call_index is None else f" from call {limit.call_index} on"
+            others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
+            together = f", together with {', '.join(others)}" if others else ""
+            filled = _filled_by(earlier)
+            causes = f"; causes: {', '.join(filled)}" if filled else ""
+            name = (failure and failure.limit) or "recompile_limit"
+            raised = "Raise the limit if the number of variants is bounded"
+            yield self.finding(
+                view,
+                frame.entry,
+                # A call that a compiled version accepts still runs that; one that none accepts runs
+                # eagerly or raises.
+                f"`{frame.described}` is no longer compiled for new values{since}{together}: it hit torch's {name} "
+                f"after {counted(len(versions), 'compile')}{causes}",
+                event.compiles,
+                count=1,
+                changes=distinct_values(change for other in earlier for change in other.changes),
+                hidden_change_count=hidden_change_count(earlier),
+                reasons=failure.chain if failure else (),
+                user_stack=versions[0].stack if versions else (),
+                fixes=(
+                    call_fix(_advice(earlier, what_if)),
+                    setting(name, raised, value=RAISED[name], is_safe=True),
+                ),
+            )
 
 
 def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
-    """The first call of each function over its limit, then those that no event tells of."""
+    """The first call of each function over its limit, then those without an event."""
     reported: set[int] = set()
     for event in view.events:
         if event.is_over_limit and event.frame.frame_id not in reported:
             yield event
             reported |= {frame.frame_id for frame in event.frames}
-    causeless = {
-        compile_.frame_id: compile_
-        for compile_ in reversed(view.recording.compiles)
-        if compile_.outcome == "limit" and compile_.frame_id not in reported
-    }
-    for frame_id, compile_ in causeless.items():
-        if (frame := view.frames.get(frame_id)) is not None:
+    for compile_ in view.recording.compiles:
+        frame = view.frames.get(compile_.frame_id)
+        if compile_.outcome == "limit" and compile_.frame_id not in reported and frame is not None:
+            reported.add(compile_.frame_id)
             yield RecompileEvent(frame, (compile_,), (frame,))
-
-
-def _over_limit_match(
-    event: RecompileEvent,
-    view: RecordingView,
-    versions: Sequence[Compile],
-    earlier: Sequence[RecompileEvent],
-) -> RuleMatch:
-    """A function over its limit.
-
-    Args:
-        event: The first call over it.
-        view: The recording.
-        versions: Compiles of the function.
-        earlier: Its recompiles until then.
-    """
-    frame, limit = event.frame, event.compiles[0]
-    since = "" if limit.call_index is None else f" from call {limit.call_index} on"
-    others = dict.fromkeys(item.described for item in event.frames[1:])
-    with_it = f", together with {', '.join(f'`{name}`' for name in others)}" if others else ""
-    filled = _filled_by(earlier)
-    by = f"; causes: {', '.join(filled)}" if filled else ""
-    name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"
-    command = command_line(view.recording.target, "recompiles", "--what-if")
-    what_if = f"`{command}`" if command is not None else "graphdoctor recompiles --what-if"
-    raised = "Raise the limit if the number of variants is bounded"
-    return RuleMatch(
-        entry=frame.entry,
-        # A call that a compiled version accepts still runs that; one that none accepts runs eagerly
-        # or raises.
-        message=f"`{frame.described}` is no longer compiled for new values{since}{with_it}: it hit torch's {name} "
-        f"after {counted(len(versions), 'compile')}{by}",
-        count=1,
-        of=event.compiles,
-        changes=distinct_values(change for item in earlier for change in item.changes),
-        hidden_change_count=hidden_change_count(earlier),
-        reasons=limit.failure.chain if limit.failure else (),
-        user_stack=versions[0].stack if versions else (),
-        fixes=(
-            call_fix(_advice(earlier, what_if)),
-            setting(name, raised, value=RAISED[name], is_safe=True),
-        ),
-    )
 
 
 def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
     """What to do about the value that changes most often; the length of a list, say, can't be
     dynamic.
     """
-    counts = Counter(
-        (change.kind, change.expression) for event in earlier for change in set(event.changes)
-    )
-    kind, expression = next((most for most, _ in counts.most_common(1)), ("unknown", ""))
-    if kind in _NEVER_DYNAMIC:
-        return f"Keep {quoted(expression)} from changing: its own finding says how"
+    counts = Counter(change.key for event in earlier for change in set(event.changes))
+    for (kind, expression), _ in counts.most_common(1):
+        if kind in _NEVER_DYNAMIC:
+            return f"Keep {quoted(expression)} from changing: its own finding says how"
     return f"Make the value that changes most often dynamic; {what_if} tries it"
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
     """The values that made the function recompile before it hit the limit, most frequent first."""
-    names = (dict.fromkeys(change.expression for change in event.changes) for event in earlier)
-    counts = Counter(name for changed in names for name in changed)
+    counts = Counter(
+        expression
+        for event in earlier
+        for expression in dict.fromkeys(change.expression for change in event.changes)
+    )
     return [f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)]
-
-
-_LARGE = 50
-"""Number of operations from which a graph is worth splitting."""
-_SMALL_SHARE = 0.1
-"""Largest share of the graph's operations that counts as a small part."""
-_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
 
 
 class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
@@ -271,28 +255,29 @@ class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
     PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        found: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
+    def findings(self, view: RecordingView) -> Findings:
+        parts: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
         for event in view.events:
-            line, graph = _line(event), view.graphs.get(event.compiles[0].compile_id)
+            line, graph = _guarding_line(event), view.graphs.get(event.compiles[0].compile_id)
             if line is not None and graph is not None:
                 part, whole = _counts(line, graph)
                 if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
-                    found.setdefault(line.at, []).append((event, line, part, whole))
-        for alike in found.values():
+                    parts.setdefault(line.at, []).append((event, line, part, whole))
+        for alike in parts.values():
             first, line, part, whole = alike[0]
             value = quoted(first.changes[0].expression)
-            yield RuleMatch(
-                entry=line,
-                message=f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
+            yield self.finding(
+                view,
+                line,
+                f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
                 f"{part} of them use, on this line",
+                [event.compiles[0] for event, *_ in alike],
                 changes=distinct_values(change for event, *_ in alike for change in event.changes),
-                of=[event.compiles[0] for event, *_ in alike],
-                fixes=(code_fix(f"Compile the part that uses {value} separately", is_safe=True),),
+                fixes=[code_fix(f"Compile the part that uses {value} separately", is_safe=True)],
             )
 
 
-def _line(event: RecompileEvent) -> StackEntry | None:
+def _guarding_line(event: RecompileEvent) -> StackEntry | None:
     """The line that made torch guard on all changed values, if they are constants; otherwise
     None.
     """
@@ -307,10 +292,6 @@ def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
     """The graph's operations at the line, and all of them."""
     calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
     return sum((node.file, node.line) == line.at for node in calls), len(calls)
-
-
-_FEWEST = 2
-"""Number of recompiles of one function from one line in one call that make a pattern."""
 
 
 class PerInstanceRecompile(RecordingRule, code="GD211"):
@@ -381,7 +362,7 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
     (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         groups = grouped(
             ((event.frame.frame_id, event.call_index, site.file, site.line), event)
             for event in view.events
@@ -389,13 +370,34 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
             and event.call_index is not None
             and _is_of_instance(event)
         )
-        found: dict[int, RuleMatch] = {}
+        patterns: dict[int, list[RecompileEvent]] = {}
         for (frame_id, *_), events in groups.items():
-            if len(events) >= _FEWEST and frame_id not in found:
-                found[frame_id] = _instance_match(
-                    events, is_regional=view.recording.target.is_regional
-                )
-        yield from found.values()
+            if len(events) >= _MIN_INSTANCES:
+                patterns.setdefault(frame_id, events)
+        is_regional = view.recording.target.is_regional
+        for events in patterns.values():
+            frame, site = events[0].frame, events[0].call_site
+            # Attributes come first: they have names that a person gave them.
+            changes = distinct_values(
+                sorted(_of_self(events), key=lambda change: change.is_parameter)
+            )
+            is_sized = any(change.is_parameter for change in changes)
+            verb = "differs" if len(changes) == 1 else "differ"
+            values = names(change.expression for change in changes)
+            yield self.finding(
+                view,
+                frame.entry,
+                f"`{frame.described}` recompiles for each instance, because {values} {verb}",
+                [event.compiles[0] for event in events],
+                related=[(site, "called here, one instance after another")] if site else (),
+                changes=changes,
+                hidden_change_count=hidden_change_count(events),
+                fixes=(
+                    *(() if is_regional else (_INLINE,)),
+                    *(() if is_sized else (_BUFFERS,)),
+                    _WHOLE if is_regional else REGIONAL,
+                ),
+            )
 
 
 def _is_of_instance(event: RecompileEvent) -> bool:
@@ -404,37 +406,15 @@ def _is_of_instance(event: RecompileEvent) -> bool:
     Either everything that differs belongs to ``self``, or the size of one of its parameters does,
     which doesn't change from call to call.
     """
-    own = _own(event.changes)
-    is_certain = any(change.kind == "size" and change.is_parameter for change in own)
-    return is_certain or len(own) == len(event.changes)
+    changes = _of_self([event])
+    is_certain = any(change.kind == "size" and change.is_parameter for change in changes)
+    return is_certain or len(changes) == len(event.changes)
 
 
-def _own(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+def _of_self(events: Sequence[RecompileEvent]) -> list[GuardChange]:
     """The changes that belong to ``self``."""
-    return tuple(change for change in changes if (change.source or "").startswith("L['self']"))
-
-
-def _instance_match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
-    frame, site = events[0].frame, events[0].call_site
-    own = _own(change for event in events for change in event.changes)
-    # Attributes come first: they have names that a person gave them.
-    changes = distinct_values(sorted(own, key=lambda change: change.is_parameter))
-    values = names(change.expression for change in changes)
-    is_sized = any(change.is_parameter for change in changes)
-    return RuleMatch(
-        entry=frame.entry,
-        message=f"`{frame.described}` recompiles for each instance, because {values} "
-        f"{'differs' if len(changes) == 1 else 'differ'}",
-        of=[event.compiles[0] for event in events],
-        related=((site, "called here, one instance after another"),) if site is not None else (),
-        changes=changes,
-        hidden_change_count=hidden_change_count(events),
-        fixes=(
-            *(() if is_regional else (_INLINE,)),
-            *(() if is_sized else (_BUFFERS,)),
-            _WHOLE if is_regional else REGIONAL,
-        ),
-    )
+    changes = (change for event in events for change in event.changes)
+    return [change for change in changes if (change.source or "").startswith("L['self']")]
 
 
 _INLINE = code_fix(

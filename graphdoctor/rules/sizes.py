@@ -11,14 +11,13 @@ from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.rules.toolkit import (
     WITHIN_CALL,
+    Findings,
     Fixes,
-    Matches,
     RecompileEvent,
     RecompileGroup,
     RecompileRule,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     can_be_dynamic,
     code_fix,
@@ -37,9 +36,9 @@ from graphdoctor.rules.toolkit import (
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _ROOTS = frozenset({"self", "fn", "args", "kwargs"})
-_EVERYTHING = compile_argument(
-    "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True
-)
+_OF_SIZE = re.compile(r"\.size\(\)\[\d+\]\Z")
+_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
+_SMALL = re.compile(r"^(?:2 <= )?(\S+\.shape\[\d+\]|shape\[\d+\] of .+)$")
 
 
 class SizeChange(RecompileRule, code="GD202"):
@@ -94,51 +93,46 @@ class SizeChange(RecompileRule, code="GD202"):
             return (WITHIN_CALL if group.is_within_call else same,)
         if group.first.kind == "dynamic_marking":
             return (call_fix("Mark the same dims in each call, from the first on"),)
-        return tuple(_of_sizes(group))
+        return _size_fixes(group)
 
 
-def _of_sizes(group: RecompileGroup) -> Fixes:
+def _size_fixes(group: RecompileGroup) -> Fixes:
     changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
     if not changes:
         title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
         yield call_fix(title, is_safe=True)
         return
-    sources = {
-        f"{change.source}.size()[{size_dim(change.expression)}]": change for change in changes
-    }
-    if constant := next((one for one in group.constants if one.source in sources), None):
-        # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
-        size, text = sources[constant.source or ""].expression, shortened(constant.text or "")
-        yield code_fix(f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`")
-        return
-    marks = dict.fromkeys(
-        (name, at)
-        for change in changes
-        if (name := group.passed(change)) is not None
-        and (at := size_dim(change.expression)) is not None
-    )
+    dims = [(change, size_dim(change.expression)) for change in changes]
+    sources = {f"{change.source}.size()[{dim}]": change for change, dim in dims}
+    for constant in group.constants:
+        if (change := sources.get(constant.source or "")) is not None:
+            # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
+            size, text = change.expression, shortened(constant.text or "")
+            title = f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`"
+            yield code_fix(title)
+            return
+    passed = ((group.passed(change), dim) for change, dim in dims if dim is not None)
+    marks = dict.fromkeys((name, dim) for name, dim in passed if name is not None)
+    # What later calls pass needn't be there in the first one: an argument can be None then.
     if marks and not _is_first(group):
-        # What later calls pass needn't be there in the first one: an argument can be None then.
-        listed, when = (
-            names(change.expression for change in changes),
-            "before each call in which the tensor exists",
+        sizes, when = names(change.expression for change in changes), "before each call in which"
+        title = (
+            f"Mark {sizes} as dynamic, with torch._dynamo.mark_dynamic, {when} the tensor exists"
         )
-        yield call_fix(
-            f"Mark {listed} as dynamic, with torch._dynamo.mark_dynamic, {when}", is_safe=True
-        )
+        yield call_fix(title, is_safe=True)
     elif marks:
         yield call_fix(
             f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
-            snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
+            snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {dim})" for name, dim in marks),
             place=group.at_call("first_call", *(name for name, _ in marks)),
             is_safe=True,
         )
-    yield _EVERYTHING
-    tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
+    title = "Compile with dynamic shapes from the start"
+    yield compile_argument("dynamic=True", title, is_safe=True)
+    tensors = [name for name in map(_argument, changes) if name is not None]
     if tensors and not marks:
-        listed = names(tensors)
-        title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes sizes dynamic"
-        yield config_fix(title, "torch/compiler/config.py, 2.13", is_safe=True)
+        title = f"Name {names(dict.fromkeys(tensors))} in `torch.compiler.config.dynamic_sources`, so that torch makes"
+        yield config_fix(f"{title} sizes dynamic", "torch/compiler/config.py, 2.13", is_safe=True)
 
 
 def _argument(change: GuardChange) -> str | None:
@@ -160,9 +154,6 @@ def _is_first(group: RecompileGroup) -> bool:
     """Whether the first call had these values: its cache entry guards on them."""
     causes = (event.compiles[0].cause for event in group.events)
     return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
-
-
-_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
 
 class ParameterShape(RecompileRule, code="GD206"):
@@ -203,20 +194,17 @@ class ParameterShape(RecompileRule, code="GD206"):
     """
 
     def matches(self, change: GuardChange) -> bool:
-        return change.kind == "size" and (
-            change.is_parameter or _OF_MODULE.search(change.source or "") is not None
-        )
+        is_of_module = change.is_parameter or _OF_MODULE.search(change.source or "") is not None
+        return change.kind == "size" and is_of_module
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         title = "Let torch make these sizes dynamic"
-        dynamic = setting("force_parameter_static_shapes", title, value=False, is_safe=True)
-        if not group.first.is_parameter:
-            source = re.sub(r"\.size\(\)\[\d+\]\Z", "", group.first.source or "")
+        if group.first.is_parameter:
+            dynamic = setting("force_parameter_static_shapes", title, value=False, is_safe=True)
+        else:
+            source = _OF_SIZE.sub("", group.first.source or "")
             dynamic = sources_setting("dynamic_sources", [source], title)
         return (dynamic, code_fix("Keep the size fixed, and use a part of the tensor"))
-
-
-_SMALL = re.compile(r"^(?:2 <= )?(\S+\.shape\[\d+\]|shape\[\d+\] of .+)$")
 
 
 class SpecializedDim(RecompileRule, code="GD207"):
@@ -279,30 +267,22 @@ class SpecializedDim(RecompileRule, code="GD207"):
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor = match[1].partition(".shape[")[0]
+            yield call_fix(f"Call it with a size of {_size(change)} during warm-up, or pad to 2")
             title = "Tell torch that sizes can be anything, including 0 and 1"
-            in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
-            warm_up = call_fix(
-                f"Call it with a size of {_size(change)} during warm-up, or pad to 2"
-            )
-            if match[1].startswith("shape"):
-                # What an earlier line computed has no name that torch takes.
-                return (warm_up,)
-            return (
-                warm_up,
-                sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
-                if tensor.isidentifier()
-                else config_fix(in_words, "torch/compiler/config.py, 2.13"),
-            )
+            if tensor.isidentifier():
+                yield sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
+            # What an earlier line computed has no name that torch takes.
+            elif not match[1].startswith("shape"):
+                title += ": name the tensor in `torch.compiler.config.unbacked_sources`"
+                yield config_fix(title, "torch/compiler/config.py, 2.13")
+            return
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
         # torch computes with a dynamic number of a module as with a size.
-        what = (
-            "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
-        )
-        return (
-            code_fix(f"Write the code{line} so that one version holds for all {what}"),
-            call_fix("If you need both branches, call both during warm-up"),
-        )
+        is_size = ".shape[" in change.expression or ".size(" in change.expression
+        what = "sizes" if is_size else "values"
+        yield code_fix(f"Write the code{line} so that one version holds for all {what}")
+        yield call_fix("If you need both branches, call both during warm-up")
 
 
 def _size(change: GuardChange) -> str:
@@ -351,25 +331,23 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
 
     guide = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         learned = [event for event in view.events if _only_generalized(event, view.graphs)]
         if not learned:
             return
         changes = distinct_values(change for event in learned for change in event.changes)
-        compiles = [item for event in learned for item in event.compiles]
+        compiles = [compile_ for event in learned for compile_ in event.compiles]
         seconds = sum_of_known(event.cost_s for event in learned)
         cost = "" if seconds is None else f" ({seconds:.2f} s)"
-        values, count = (
-            names(change.expression for change in changes),
-            counted(len(compiles), "recompile"),
-        )
-        yield RuleMatch(
-            entry=learned[0].frame.entry,
-            message=f"each start of the program costs {count}{cost} to make {values} dynamic",
-            of=compiles,
+        values = names(change.expression for change in changes)
+        yield self.finding(
+            view,
+            learned[0].frame.entry,
+            f"each start of the program costs {counted(len(compiles), 'recompile')}{cost} to make {values} dynamic",
+            compiles,
             changes=changes,
             hidden_change_count=hidden_change_count(learned),
-            fixes=_fixes(changes),
+            fixes=_cold_start_fixes(changes),
         )
 
 
@@ -378,11 +356,8 @@ def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph])
     nearest entry's.
     """
     cause = event.compiles[0].cause
-    if (
-        event.is_over_limit
-        or cause is None
-        or any(change.kind != "size" for change in event.changes)
-    ):
+    is_of_sizes = all(change.kind == "size" for change in event.changes)
+    if event.is_over_limit or cause is None or not is_of_sizes:
         return False
     old, new = (_sizes(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
     # Where the code makes a constant of a size, the next one compiles again, whatever else is
@@ -402,15 +377,15 @@ def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
     }
 
 
-def _fixes(changes: Sequence[GuardChange]) -> Fixes:
+def _cold_start_fixes(changes: Sequence[GuardChange]) -> Fixes:
     # A value that torch carried over a break has no name that stays the same.
-    named_ones = (
-        change.source for change in changes if change.source and not is_carried(change.source)
+    sources = dict.fromkeys(
+        _OF_SIZE.sub("", change.source)
+        for change in changes
+        if change.source and not is_carried(change.source)
     )
-    sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
     if sources:
-        yield sources_setting(
-            "dynamic_sources", list(sources), "Name what is dynamic from the start"
-        )
+        title = "Name what is dynamic from the start"
+        yield sources_setting("dynamic_sources", list(sources), title)
     how = "set the environment variable TORCH_COMPILE_JOB_ID to a name of the job"
     yield config_fix(f"Let torch remember dynamic dims from run to run: {how}", is_safe=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from graphdoctor.facts.recording import BreakRecord, Enclosing
+from graphdoctor.facts.recording import Enclosing, SourceContext
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.toolkit import (
     BreakSite,
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     shortened,
@@ -21,7 +21,9 @@ from graphdoctor.rules.toolkit import (
 _LOOPS: tuple[str, ...] = ("for", "while")
 _IS_CALL = re.compile(r"(?:[\w., ]+ = )?[\w.]+\([^\n]*\)\Z")
 _OF_TORCH = re.compile(r"with torch\.")
-_Where = tuple[StackEntry, Enclosing]
+
+_Where = tuple[StackEntry, SourceContext, Enclosing]
+"""A line of the call path, its surroundings, and the block among these that torch can't resume in."""
 
 
 class SkippedFrame(RecordingRule, code="GD111", severity="error"):
@@ -68,51 +70,47 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
     the function and falling back to eager").
     """
 
-    def findings(self, view: RecordingView) -> Matches:
-        known = (site for site in view.sites if site.effects.eager_frames)
-        return (_match(site, view) for site in known if any(map(_is_skipped, site.records)))
-
-
-def _is_skipped(record: BreakRecord) -> bool:
-    return record.effect == "frame_skipped"
-
-
-def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
-    skipped = list(filter(_is_skipped, site.records))
-    stack = skipped[0].stack
-    where = _enclosing(site, stack, view)
-    whole, rest = site.effects.skipped_frames, site.effects.rest_eager_frames
-    verb = "is" if len({*whole, *rest}) == 1 else "are"
-    names = " and ".join(
-        [*(f"`{name}`" for name in whole), *(f"the rest of `{name}`" for name in rest)]
-    )
-    inside, related = "", []
-    if where is not None:
-        entry, block = where
-        inside = f" inside a `{block.kind}`"
-        related.append(
-            (_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`")
-        )
-    frame = next((entry for entry in stack if entry.at in view.contexts), None)
-    if frame is not None and (line := view.contexts[frame.at].function_line) is not None:
-        related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
-    return RuleMatch(
-        entry=site.entry,
-        message=f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
-        of=skipped,
-        related=tuple(related),
-        reasons=skipped[0].chain,
-        effects=site.effects,
-        break_effects=("frame_skipped",),
-        user_stack=stack,
-        fixes=_fixes(site, where, view),
-    )
+    def findings(self, view: RecordingView) -> Findings:
+        for site in view.sites:
+            skipped = [record for record in site.records if record.effect == "frame_skipped"]
+            if not skipped or not site.effects.eager_frames:
+                continue
+            stack, effects = skipped[0].stack, site.effects
+            where = next(_enclosing(site, stack, view), None)
+            whole = [f"`{name}`" for name in effects.skipped_frames]
+            names = " and ".join(
+                [*whole, *(f"the rest of `{name}`" for name in effects.rest_eager_frames)]
+            )
+            verb = "is" if len({*effects.eager_frames}) == 1 else "are"
+            inside, related = "", []
+            if where is not None:
+                entry, _, block = where
+                inside = f" inside a `{block.kind}`"
+                line = _entry_at(entry, block.line, block.text)
+                related.append((line, f"the break is inside this `{block.kind}`"))
+            frame = next((entry for entry in stack if entry.at in view.contexts), None)
+            if frame is not None and (number := view.contexts[frame.at].function_line) is not None:
+                related.append((_entry_at(frame, number, None), f"{names} {verb} skipped"))
+            yield self.finding(
+                view,
+                site.entry,
+                f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
+                skipped,
+                related=related,
+                reasons=skipped[0].chain,
+                effects=effects,
+                break_effects=("frame_skipped",),
+                user_stack=stack,
+                fixes=_fixes(site, where),
+            )
 
 
 def _enclosing(
     site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingView
-) -> _Where | None:
-    """The innermost block that kept torch from resuming, in any function of the call path."""
+) -> Iterator[_Where]:
+    """The blocks that kept torch from resuming, in any function of the call path, innermost first,
+    then those whose first line the break is in.
+    """
     # torch chains a reason for a loop and for a with, but not for a try. It does resume inside
     # no_grad() and the like.
     kinds: tuple[str, ...] = ("try",)
@@ -120,67 +118,61 @@ def _enclosing(
         kinds = _LOOPS
     elif "Graph break under GenericContextWrappingVariable" in site.chained_types:
         kinds = ("with",)
-    beginning: _Where | None = None
+    beginnings: list[_Where] = []
     for entry in reversed(stack):
         context = view.contexts.get(entry.at)
         if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
-        blocks = [block for block in context.enclosing if block.kind in kinds]
-        # What a `for` or `with` begins with is evaluated once, before it: its line is in the blocks
-        # around it.
-        within = [
-            block
-            for block in blocks
-            if block.kind == "while" or block.line != context.statement_line
-        ]
-        if within:
-            return entry, within[0]
-        beginning = beginning or next(((entry, block) for block in blocks), None)
-    return beginning
+        for block in context.enclosing:
+            if block.kind in kinds:
+                # What a `for` or `with` begins with is evaluated once, before it: its line is in
+                # the blocks around it.
+                is_within = block.kind == "while" or block.line != context.statement_line
+                if is_within:
+                    yield entry, context, block
+                else:
+                    beginnings.append((entry, context, block))
+    yield from beginnings
 
 
 def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
     return entry.replace(line=line, text=text, column=None, end_column=None, indent=None)
 
 
-def _out_of(entry: StackEntry, block: Enclosing, site: BreakSite, view: RecordingView) -> Fixes:
+def _out_of(where: _Where, site: BreakSite) -> Fixes:
     """How to leave the block that kept torch from resuming, which can be in a function that called
     this one.
     """
-    is_called, context = entry.at != site.entry.at, view.contexts[entry.at]
+    entry, context, block = where
+    is_called = entry.at != site.entry.at
     if block.kind in _LOOPS:
         # A function that is called is compiled by itself already.
-        is_alone = (
-            is_called
-            and context.statement_line == block.line + 1
-            and _IS_CALL.match(context.statement)
-        )
-        if not is_alone:
+        is_alone = context.statement_line == block.line + 1 and _IS_CALL.match(context.statement)
+        if not (is_called and is_alone):
             body = f"the body of the `{block.kind}` on line {block.line}"
-            yield code_fix(
-                f"Move {body} into a function, so that torch compiles that", is_safe=True
-            )
+            title = f"Move {body} into a function, so that torch compiles that"
+            yield code_fix(title, is_safe=True)
         return
-    line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
     # torch resumes inside its own context managers, such as no_grad().
-    kinds = (block.kind, *_LOOPS)
     around = [
-        each for each in context.enclosing if each.kind in kinds and not _OF_TORCH.match(each.text)
+        outer
+        for outer in context.enclosing
+        if outer.kind in (block.kind, *_LOOPS) and not _OF_TORCH.match(outer.text)
     ] or [block]
-    if any(_gives(each, context.statement) for each in around):
-        return
-    ordered = sorted(around, key=lambda each: each.line)
-    places = " and ".join(f"the `{each.kind}` on line {each.line}" for each in ordered)
-    yield code_fix(f"Move {line} out of {places}")
+    if not any(_gives(outer, context.statement) for outer in around):
+        line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
+        ordered = sorted(around, key=lambda outer: outer.line)
+        places = " and ".join(f"the `{outer.kind}` on line {outer.line}" for outer in ordered)
+        yield code_fix(f"Move {line} out of {places}")
 
 
 def _gives(block: Enclosing, statement: str) -> bool:
     """Whether a statement uses what a ``with`` or a loop around it assigns."""
-    given = re.findall(r"\bas (\w+)", block.text) or re.findall(r"^for (\w+) in", block.text)
-    return any(re.search(rf"\b{name}\b", statement) for name in given)
+    names = re.findall(r"\bas (\w+)", block.text) or re.findall(r"^for (\w+) in", block.text)
+    return any(re.search(rf"\b{name}\b", statement) for name in names)
 
 
-def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
+def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
     """What helps, unless only the fix of the break does, which has its own finding, as torch's own
     code has.
     """
@@ -188,22 +180,19 @@ def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
     if site.mechanism is not None or is_raised or (site.is_own_code and where is None):
         return
     if where is not None and site.is_own_code:
-        yield from _out_of(*where, site, view)
+        yield from _out_of(where, site)
         return
     # A package's function isn't edited.
     if where is not None and where[0].origin == "user":
-        _, block = where
+        block = where[2]
         title = f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips only that"
         yield code_fix(title, is_safe=True)
     owner = f" of {site.entry.package}" if site.entry.package else ""
-    name = site.entry.qualname or site.entry.function
-    outer = [
-        entry
-        for entry in site.stack
-        if entry.origin in PROGRAM_ORIGINS and entry.at != site.entry.at
-    ]
+    name = f"`{site.entry.qualname or site.entry.function}`{owner}"
+    outer = [entry for entry in site.stack if entry.origin in PROGRAM_ORIGINS]
+    callers = [entry for entry in outer if entry.at != site.entry.at]
     # Under torch.compiler.disable, its call would still be a break at the same place.
-    if outer and outer[-1].origin == "user":
-        yield call_fix(f"Call `{name}`{owner} outside the compiled function")
+    if callers and callers[-1].origin == "user":
+        yield call_fix(f"Call {name} outside the compiled function")
     else:
-        yield call_fix(f"Compile what doesn't call `{name}`{owner}, such as layers by themselves")
+        yield call_fix(f"Compile what doesn't call {name}, such as layers by themselves")

@@ -1,9 +1,26 @@
 """What rules are written with: their classes, what these are shown, and the words and suggestions
 of their findings.
+
+Code for a statement is shown if it parses, if every name in it can be read at the place that it
+goes to, and if the statement was read in whole; otherwise the title has to do. Settings go to the
+start of the program, arguments to the call of ``torch.compile``.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.facts.recording import Recording, SourceContext
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry, parsed
 from graphdoctor.facts.base import grouped as grouped
 from graphdoctor.facts.guards import distinct_values as distinct_values
 from graphdoctor.wording import (
@@ -26,40 +43,376 @@ from graphdoctor.rules.diagnosis.recompiles import (
 )
 from graphdoctor.rules.diagnosis.rule import (
     CUDA_GRAPHS as CUDA_GRAPHS,
+    WITHIN_CALL as WITHIN_CALL,
     BreakRule as BreakRule,
-    BreakSite as BreakSite,
     Fixes as Fixes,
     GapPage as GapPage,
-    Matches as Matches,
+    Findings as Findings,
     RecompileRule as RecompileRule,
     RecordingRule as RecordingRule,
+)
+from graphdoctor.rules.diagnosis.sites import (
+    BreakSite as BreakSite,
     RecordingView as RecordingView,
-    RuleMatch as RuleMatch,
     shortened as shortened,
 )
-from graphdoctor.rules.diagnosis.suggestions import (
-    BEFORE_SHARDING as BEFORE_SHARDING,
-    INSIDE_DDP as INSIDE_DDP,
-    OUTSIDE as OUTSIDE,
-    OWN_FUNCTION as OWN_FUNCTION,
-    REGIONAL as REGIONAL,
-    SORT_IN_GRAPH as SORT_IN_GRAPH,
-    SKIP_ALL as SKIP_ALL,
-    SKIP_INBUILT as SKIP_INBUILT,
-    WITHIN_CALL as WITHIN_CALL,
-    call_before as call_before,
-    call_fix as call_fix,
-    code_fix as code_fix,
-    compile_argument as compile_argument,
-    config_fix as config_fix,
-    from_setting as from_setting,
-    guard_filter as guard_filter,
-    in_bfloat16 as in_bfloat16,
-    guard_while_compiling as guard_while_compiling,
-    keep_out as keep_out,
-    max_autotune as max_autotune,
-    rewritten as rewritten,
-    setting as setting,
-    sources_setting as sources_setting,
-    spliced as spliced,
+
+_BUILTINS = frozenset(dir(builtins))
+_TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
+"""Tokens of newer Pythons for the text within an f-string."""
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _fix(
+    kind: FixKind,
+    title: str,
+    source: str | None = None,
+    *,
+    condition: str | None = None,
+    snippet: str | None = None,
+    place: SnippetPlace | None = None,
+    is_safe: bool = False,
+) -> Fix:
+    """With lines to write, or in words alone; without a ``source``, the rule's guide recommends
+    it.
+    """
+    return Fix(
+        title=title,
+        condition=condition,
+        kind=kind,
+        snippet=snippet,
+        place=place,
+        is_safe=is_safe,
+        source=source,
+    )
+
+
+code_fix = partial(_fix, "code")
+"""A change of source."""
+call_fix = partial(_fix, "call")
+"""A change of how the target is compiled and called."""
+config_fix = partial(_fix, "config")
+"""A change of torch's configuration."""
+
+
+# Code for a statement.
+
+
+def rewritten(
+    site: BreakSite,
+    code: str | None,
+    title: str,
+    *,
+    otherwise: str | None = None,
+    condition: str | None = None,
+    where: Literal["instead", "before"] = "instead",
+    is_safe: bool = False,
+) -> Fix:
+    """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted
+    there.
+
+    Args:
+        site: The break.
+        code: The new statements, in which the torch package is called ``torch``; None if the title
+            has to do.
+        title: One imperative sentence.
+        otherwise: The sentence without the code; None if ``title`` says enough.
+        condition: When it holds; None if it always does.
+        where: Whether the code replaces the statement or goes before it.
+        is_safe: Whether results stay the same for every input.
+    """
+    context, named = site.context, _pasted(site, code)
+    if context is None or named is None:
+        return code_fix(otherwise or title, condition=condition, is_safe=is_safe)
+    place = SnippetPlace(
+        where=where,
+        function=context.qualname,
+        file=context.file,
+        line=context.statement_line,
+        end_line=context.statement_end_line,
+    )
+    return code_fix(title, condition=condition, snippet=named, place=place, is_safe=is_safe)
+
+
+def _pasted(site: BreakSite, code: str | None) -> str | None:
+    """The code with the file's names; None if it can't be pasted."""
+    context = site.context
+    if code is None or context is None or not site.is_own_code or not _is_whole(context):
+        return None
+    named = _with_torch(code, context.torch)
+    tree = None if named is None else parsed(named)
+    known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
+    return named if tree is not None and _free_names(tree) <= known else None
+
+
+def _is_whole(context: SourceContext) -> bool:
+    """Whether a statement was read in whole and stands on lines of its own, so that it can be
+    replaced.
+    """
+    if context.statement_line is None or context.statement_end_line is None:
+        return False
+    if (
+        len(context.statement.splitlines())
+        != context.statement_end_line - context.statement_line + 1
+    ):
+        return False
+    tree = parsed(context.statement)
+    return tree is not None and len(tree.body) == 1 and not _has_long_text(context.statement)
+
+
+def _has_long_text(statement: str) -> bool:
+    """Whether a text literal goes over several lines: these lost some of their indentation, which
+    belongs to it.
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(statement).readline)
+    is_text = {
+        tokenize.STRING,
+        *(getattr(tokenize, name) for name in _TEXT_PARTS if hasattr(tokenize, name)),
+    }
+    return any(token.type in is_text and token.start[0] != token.end[0] for token in tokens)
+
+
+def _with_torch(code: str, name: str | None) -> str | None:
+    """Code with the name that the torch package has in the file; None if it has none and the code
+    needs it.
+    """
+    if name == "torch":
+        return code
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Name) and node.id == "torch"
+    ]
+    if nodes and name is None:
+        return None
+    lines = code.splitlines()
+    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1].encode()
+        start = node.col_offset
+        lines[node.lineno - 1] = (
+            line[:start] + (name or "").encode() + line[start + len("torch") :]
+        ).decode()
+    return "\n".join(lines)
+
+
+def _free_names(tree: ast.AST) -> set[str]:
+    """The names that code reads from around it, among them those that it binds and reads."""
+    inner: set[str] = set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, _COMPREHENSIONS):
+            inner |= {
+                name.id
+                for part in node.generators
+                for name in ast.walk(part.target)
+                if isinstance(name, ast.Name)
+            }
+        elif isinstance(node, ast.Lambda):
+            inner |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found - inner
+
+
+def spliced(statement: str, part: ast.expr, new: str) -> str:
+    """A statement with one of its expressions replaced; everything else stays as it is written.
+
+    Args:
+        statement: The statement that ``part`` was parsed from.
+        part: The expression.
+        new: The code to put in its place.
+    """
+    lines = [line.encode() for line in statement.splitlines()]
+    first, last = part.lineno - 1, (part.end_lineno or part.lineno) - 1
+    before, after = lines[first][: part.col_offset], lines[last][part.end_col_offset :]
+    whole = [*lines[:first], before + new.encode() + after, *lines[last + 1 :]]
+    return b"\n".join(whole).decode()
+
+
+def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
+    """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs
+    its value.
+    """
+    call, pointed = site.bare_call, site.node
+    if not site.is_own_code or call is None:
+        return ()
+    # The break can be in an argument, such as a hook that is being registered: then the call itself
+    # is needed.
+    if pointed is not None and ast.dump(pointed) != ast.dump(call):
+        return ()
+    body = "\n".join("    " + line for line in site.statement.splitlines())
+    title = f"Skip `{shortened(site.statement)}` while compiling"
+    otherwise = f"{title}: put it under `if not torch.compiler.is_compiling()`"
+    guarded = f"if not torch.compiler.is_compiling():\n{body}"
+    return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
+
+
+def call_before(site: BreakSite, name: str) -> Fix:
+    """A call, or a read of an attribute, that the caller makes, unless it needs what the function
+    computes.
+    """
+    tree = site.node
+    match site.statement_node:
+        case ast.ClassDef(name=made) | ast.FunctionDef(name=made):
+            return code_fix(f"Move `{made}` out of the compiled function, with its decorators")
+        # To set an item is a call, too.
+        case (
+            ast.Assign(targets=[set_, *_])
+            | ast.AugAssign(target=set_)
+            | ast.Delete(targets=[set_, *_])
+        ) if site.called is None and isinstance(set_, ast.Attribute | ast.Subscript):
+            return code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
+    given = (
+        [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
+    )
+    is_known = all(isinstance(each, ast.Constant) for each in given)
+    condition = None if is_known else "if its arguments are known there"
+    verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
+    title = f"{verb} `{name}` before the compiled function and pass its result in"
+    return code_fix(title, condition=condition)
+
+
+OWN_FUNCTION = code_fix(
+    "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
+    "and `with`: that call breaks the graph, too, but torch resumes after it",
+    is_safe=True,
+)
+"""The official way to live with a break."""
+OUTSIDE = call_fix("Call this part of the package outside the compiled function")
+_KEEP_OUT = code_fix(
+    "Keep the line out of the compiled function, in a function under `torch.compiler.disable`, whose call breaks the "
+    "graph",
+    "torch/_dynamo/convert_frame.py, 2.13",
+)
+
+
+def keep_out(entry: StackEntry) -> Fix:
+    """What keeps a line out of what is compiled; a package's lines aren't for its user to edit."""
+    return OUTSIDE if entry.origin == "third_party" else _KEEP_OUT
+
+
+SORT_IN_GRAPH = code_fix(
+    "Sort in the graph: `torch.stack` the keys, then `sort`, or `argsort` or `argmax` with `torch.index_select`",
+    "torch's hint for GB0207",
+)
+INSIDE_DDP = call_fix(
+    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
+    "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
+    is_safe=True,
+)
+BEFORE_SHARDING = call_fix(
+    "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then `fully_shard(block)`; "
+    "for a block of torch's own class, `fully_shard(torch.compile(block))`",
+    "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
+    is_safe=True,
+)
+REGIONAL = code_fix(
+    "Compile each repeated layer by itself, with `layer.compile()`, in place of the whole model",
+    "PyTorch user guide: regional compilation",
+    is_safe=True,
+)
+
+
+# Settings, arguments of torch.compile, and changes of the call.
+
+
+def setting(
+    name: str,
+    title: str,
+    source: str | None = None,
+    *,
+    condition: str | None = None,
+    value: bool | int = True,
+    is_safe: bool = False,
+) -> Fix:
+    """A torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
+    full = name if "." in name else f"torch._dynamo.config.{name}"
+    chosen = Setting(name=full, value=value)
+    return from_setting(chosen, title, source, condition=condition, is_safe=is_safe)
+
+
+def from_setting(
+    chosen: Setting,
+    title: str,
+    source: str | None = None,
+    *,
+    condition: str | None = None,
+    is_safe: bool = False,
+) -> Fix:
+    """A torch setting as a fix; without a ``source``, where the setting is declared."""
+    declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
+    return Fix(
+        title=title,
+        condition=condition,
+        kind="config",
+        snippet=chosen.code,
+        place=SnippetPlace(where="start"),
+        setting=chosen,
+        is_safe=is_safe,
+        source=source or declared,
+    )
+
+
+def sources_setting(name: str, sources: list[str], title: str) -> Fix:
+    """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line
+    that isn't tried.
+    """
+    chosen = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources))
+    return from_setting(chosen, title, is_safe=True).replace(snippet=chosen.line, setting=None)
+
+
+def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
+    """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
+    return call_fix(
+        title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe
+    )
+
+
+def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
+    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a
+    colon.
+
+    On a CPU, it writes the same C++ in that mode, and tries only products of batches and those with
+    frozen weights (``use_cpp_gemm_template``, ``torch/_inductor/utils.py``, 2.13).
+    """
+    is_on_cpu = recording.kernels is None or recording.kernels.device == "cpu"
+    if not is_on_cpu and not str(recording.target.compile_arguments.get("mode")).startswith(
+        "max-autotune"
+    ):
+        argument = 'mode="max-autotune"'
+        yield compile_argument(argument, f"Compile with {argument}: {why}", is_safe=False)
+
+
+def in_bfloat16(device: str | None) -> str:
+    """How to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU without
+    instructions for it.
+    """
+    condition = (
+        "" if device == "cuda" else ", if the CPU has instructions for it (AMX or AVX512-BF16)"
+    )
+    return f"torch.autocast with bfloat16{condition}"
+
+
+def guard_filter(name: str, risk: str) -> Fix:
+    """One of ``torch.compiler``'s guard filters as a fix, marked unsafe.
+
+    Args:
+        name: The filter, such as ``skip_guard_on_inbuilt_nn_modules_unsafe``.
+        risk: What torch no longer notices, a clause.
+    """
+    return compile_argument(
+        f'options={{"guard_filter_fn": torch.compiler.{name}}}',
+        f"Unsafe: drop guards with torch.compiler.{name}; {risk}",
+        "torch/compiler/__init__.py, 2.13",
+        is_safe=False,
+    )
+
+
+SKIP_INBUILT = guard_filter(
+    "skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"
+)
+SKIP_ALL = guard_filter(
+    "skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"
 )

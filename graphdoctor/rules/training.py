@@ -9,11 +9,10 @@ from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
 from graphdoctor.rules.toolkit import (
     BreakRule,
     BreakSite,
+    Findings,
     Fixes,
-    Matches,
     RecordingRule,
     RecordingView,
-    RuleMatch,
     call_fix,
     code_fix,
     from_setting,
@@ -21,6 +20,12 @@ from graphdoctor.rules.toolkit import (
     setting,
     shortened,
 )
+
+_SIDE_EFFECT = "side effect"
+_MIB = 1024**2
+_MIN_BYTES = 32 * _MIB
+_MIN_SHARE = 0.2
+_MIN_OF_PEAK = 0.1
 
 
 class BackwardOrOptimizer(BreakRule, code="GD112"):
@@ -72,9 +77,8 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
     says = "torch doesn't put `{site.named}` in a graph, so the code around it is compiled in parts"
 
     def message(self, site: BreakSite) -> str:
-        if site.cause.torch_id == "GB0025" and (
-            site.entry.origin == "torch" or site.entry not in site.stack
-        ):
+        is_torchs = site.entry.origin == "torch" or site.entry not in site.stack
+        if site.cause.torch_id == "GB0025" and is_torchs:
             return "torch breaks the graph on purpose before an optimizer's step, whose code it compiles on its own"
         return super().message(site)
 
@@ -93,9 +97,8 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
             "Compile only the forward pass and the loss, and call this outside",
             condition="if that measures faster",
         )
-        is_optimizer = not (
-            site.in_context(r"qualname: (LRScheduler|GradScaler)\.") or site.entry not in site.stack
-        )
+        is_other = site.in_context(r"qualname: (LRScheduler|GradScaler)\.")
+        is_optimizer = not is_other and site.entry in site.stack
         if not is_traceable and name.endswith("step") and is_optimizer:
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"
             yield code_fix(title, "PyTorch tutorial: compiling the optimizer")
@@ -273,20 +276,14 @@ class GradientHook(BreakRule, code="GD120"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "compiled autograd" in site.gb_type:
-            yield setting(
-                "compiled_autograd",
-                "Compile the backward pass with its hooks",
-                "torch's hint for GB0083",
-            )
+            title = "Compile the backward pass with its hooks"
+            yield setting("compiled_autograd", title, "torch's hint for GB0083")
         elif "RemovableHandle" in site.torch_context:
             yield code_fix(
                 "Keep no handle of the hook, or register the hook outside the compiled function"
             )
         else:
             yield code_fix("Write the change of the gradient as a `torch.autograd.Function`")
-
-
-_SIDE_EFFECT = "side effect"
 
 
 class Checkpoint(BreakRule, code="GD128"):
@@ -342,9 +339,8 @@ class Checkpoint(BreakRule, code="GD128"):
     mechanism = "checkpoint"
 
     def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or (
-            site.cause.torch_id == "GB4413" and "checkpoint" in site.named
-        )
+        is_named = site.cause.torch_id == "GB4413" and "checkpoint" in site.named
+        return is_named or super().matches(site)
 
     def message(self, site: BreakSite) -> str:
         if _SIDE_EFFECT in site.gb_type:
@@ -358,12 +354,6 @@ class Checkpoint(BreakRule, code="GD128"):
         elif "checkpoint_sequential" in site.torch_context:
             title = "Call `torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)` for each segment"
         yield call_fix(title, "torch's hint for GB0067")
-
-
-_MIB = 1024**2
-_MIN_BYTES = 32 * _MIB
-_MIN_SHARE = 0.2
-_MIN_OF_PEAK = 0.1
 
 
 class SavedActivation(RecordingRule, code="GD512", severity="info"):
@@ -424,23 +414,24 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
     Activation Checkpointing Techniques in PyTorch".
     """
 
-    def findings(self, view: RecordingView) -> Matches:
+    def findings(self, view: RecordingView) -> Findings:
         profiled, memory = view.recording.profiled, view.recording.memory
         if profiled is None or memory is None or not view.recording.target.has_backward:
             return
-        large = (group for group in profiled.kept_alike if _is_worth_saying(group, memory))
+        large = [group for group in profiled.kept_alike if _is_worth_saying(group, memory)]
         for group in sorted(large, key=_bytes, reverse=True):
             first, size = group[0].tensor, _bytes(group)
             operation = (first.operation or first.name).removeprefix("aten.").partition(".")[0]
             several = "" if len(group) == 1 else f"{len(group)} × "
-            yield RuleMatch(
-                entry=first.stack[-1],
-                message=f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward pass: "
+            yield self.finding(
+                view,
+                first.stack[-1],
+                f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward pass: "
                 f"{size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of what is kept; it is cheap "
                 "to compute again",
-                of=[kept.graph for kept in group],
+                [kept.graph for kept in group],
                 subject=f"{operation} {first.tensor}",
-                fixes=_fixes(profiled),
+                fixes=_keep_less(profiled),
             )
 
 
@@ -457,7 +448,7 @@ def _is_worth_saying(group: Sequence[KeptBy], memory: MeasuredMemory) -> bool:
     return size >= max(_MIN_BYTES, _MIN_SHARE * memory.saved_bytes, _MIN_OF_PEAK * (peak or 0))
 
 
-def _fixes(profiled: Profiled) -> Fixes:
+def _keep_less(profiled: Profiled) -> Fixes:
     # With a budget, torch draws random numbers anew in the backward pass.
     if not profiled.draws_random:
         budget = profiled.smaller_budget

@@ -14,23 +14,10 @@ from graphdoctor.facts.trials import CompilerPartKind
 
 
 @dataclass(frozen=True)
-class MinifierPlan:
-    """What torch's minifier waits for."""
-
-    after: Literal["dynamo", "aot"]
-    folder: str
-    is_wrong: bool
-
-
-@dataclass(frozen=True)
 class ExportPlan:
-    """How to export the target before the calls; ``dims``: sources of tensors with dims that are to
-    stay dynamic.
-    """
+    """How to export the target before the calls."""
 
     is_strict: bool
-    dims: tuple[tuple[str, int], ...] | Literal["all"] | None = None
-    hint: Literal["AUTO", "DYNAMIC"] = "AUTO"
 
 
 @dataclass(frozen=True)
@@ -54,8 +41,7 @@ class RunChange:
     sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
-    minifier: MinifierPlan | None = None
-    alike: Literal["sizes", "kinds"] | None = None
+    alike: Literal["sizes"] | None = None
     export: ExportPlan | None = None
 
     def joined(self, other: RunChange) -> RunChange:

@@ -312,7 +312,7 @@ SCALED = re.sub(
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.fixes import options
-    from graphdoctor.fixes.recipes.scalar_reads import drop_item, keep_tensor
+    from graphdoctor.fixes.recipes.reads import drop_item, keep_tensor
     from graphdoctor.fixes.search import SearchOptions, search
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording

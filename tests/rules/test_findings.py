@@ -32,7 +32,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
-from graphdoctor.rules.diagnosis.rule import BreakSite
+from graphdoctor.rules.toolkit import BreakRule, BreakSite
 from graphdoctor.studies.profile.lines import share_out
 from graphdoctor.views.words import sentence
 from tests.factories import (
@@ -668,7 +668,7 @@ def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> 
         site = BreakSite(
             entry=own[-1], records=(record(*stack, chain=(calls[name],)),), effects=Effects()
         )
-        rule = next(rule for rule in RULES.breaks if rule.matches(site))
+        rule = next(rule for rule in RULES if isinstance(rule, BreakRule) and rule.matches(site))
         lines.append(f"{rule.code} {rule.message(site)}: {[fix.title for fix in rule.fixes(site)]}")
     assert "\n".join(lines) == snapshot
 

@@ -23,7 +23,7 @@ from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import Origin
 from graphdoctor.rules.calls import DisabledFunction
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.toolkit import BreakRule, BreakSite
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
 from tests.factories import FILE, context, entry, record
@@ -68,7 +68,7 @@ def site_of(
 
 
 def rule_of(site: BreakSite) -> BreakRule:
-    return next(rule for rule in RULES.breaks if rule.matches(site))
+    return next(rule for rule in RULES if isinstance(rule, BreakRule) and rule.matches(site))
 
 
 def named(name: str, pointed: str | None = None, **given: str) -> BreakSite:

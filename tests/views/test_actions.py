@@ -6,8 +6,8 @@ from typing import Any
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.recording import BreakReason
-from graphdoctor.rules.diagnosis.findings import by_cost
-from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
+from graphdoctor.rules.diagnosis.diagnose import by_cost
+from graphdoctor.rules.toolkit import WITHIN_CALL
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
 from tests.factories import (

@@ -35,12 +35,9 @@ from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnosis.findings import (
-    fingerprint,
-    location_of,
-    with_distinct_fingerprints,
-)
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.diagnose import with_distinct_fingerprints
+from graphdoctor.rules.diagnosis.rule import BreakRule, fingerprint
+from graphdoctor.rules.diagnosis.sites import BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
@@ -85,7 +82,7 @@ def finding_of(
         rule=rule.name,
         severity="error" if is_lost and isinstance(rule, BreakRule) else rule.severity,
         message=message,
-        location=location_of(entry, root),
+        location=entry.located(root),
         count=0,
         torch_id=spot.torch_id,
         fixes=rule.sourced(fixes),

@@ -1,32 +1,82 @@
-"""Calls that torch doesn't trace as they are written: NumPy's functions, ``one_hot``, ``bincount``,
-``sorted``.
+"""Calls that torch doesn't trace, or not well, as they are written: NumPy's functions, ``one_hot``,
+``bincount``, ``sorted``, ``deepcopy``, and what makes tensors on another device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
-import libcst as cst
-from libcst import matchers
+from libcst import (
+    Arg,
+    Assign,
+    AssignTarget,
+    Attribute,
+    BaseComp,
+    BaseExpression,
+    BaseNumber,
+    BaseParenthesizableWhitespace,
+    BaseStatement,
+    BaseString,
+    BinaryOperation,
+    Call,
+    Comma,
+    Comparison,
+    ComparisonTarget,
+    CSTNode,
+    Dict,
+    DictComp,
+    DictElement,
+    Element,
+    Ellipsis,
+    Expr,
+    Float,
+    FunctionDef,
+    Index,
+    Integer,
+    List,
+    ListComp,
+    Name,
+    Param,
+    ParenthesizedWhitespace,
+    SimpleStatementLine,
+    SimpleString,
+    SimpleWhitespace,
+    Subscript,
+    Tuple,
+    parse_expression,
+    parse_module,
+)
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.expressions import is_literal_number
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
+    bare,
     below_new,
     by_name,
     calls_in,
     expression,
-    has_comment,
+    index_of,
     keyword_argument,
     keyword_of,
     method_call,
     name_set,
+    refuse_comment,
 )
-from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, known, need, only
+from graphdoctor.fixes.source.torch_names import words
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    dotted,
+    known,
+    last_name,
+    need,
+    only,
+)
 
-_COMMENT = "a comment inside it would be lost"
 _ARGUMENTS = "its arguments aren't supported"
 _FUNCTIONS = {
     "interp": ("x xp fp", "_interp({x}, {xp}, {fp})"),
@@ -69,7 +119,7 @@ def _interp(x, xp, fp):
 '''
 """NumPy always interpolates in double precision, and so does this."""
 
-_Given = dict[str, cst.BaseExpression]
+_Given = dict[str, BaseExpression]
 
 
 @recipe("GD109")
@@ -86,117 +136,93 @@ def numpy_to_torch(place: Place) -> Edit:
     )
     name, code = source.dotted_name(call).removeprefix("numpy."), source.code(call.func)
     decline_if(name not in _FUNCTIONS, f"there is no known torch version of `{code}`")
-    decline_if(has_comment(call), _COMMENT)
+    refuse_comment(call)
     parameters, template = _FUNCTIONS[name]
-    given = _given(call, parameters)
+    required = parameters.partition("|")[0].split()
+    given = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
+    decline_if(not given.keys() >= set(required), _ARGUMENTS)
+    # None is the default.
+    given = {key: value for key, value in given.items() if dotted(value) != "None"}
     if name == "interp":
-        decline_if(isinstance(given["x"], cst.BaseNumber), "it interpolates a single number")
+        decline_if(isinstance(given["x"], BaseNumber), "it interpolates a single number")
         title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
         return place.edit(title, _with_interp(source, call, expression(template, **given)))
-    module = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else "numpy"
+    module = source.code(call.func.value) if isinstance(call.func, Attribute) else "numpy"
+    old: BaseExpression = call
     if template.startswith("torch."):
-        result = _in_torch(template, given)
-        change = _taken(source, call, result)
+        new = _in_torch(template, given)
+        argument = source.parent(call)
+        outer = source.parent(argument)
+        takers = ("torch.from_numpy", "torch.as_tensor", "torch.tensor")
+        if (
+            isinstance(outer, Call)
+            and list(outer.args) == [argument]
+            and (source.dotted_name(outer) in takers)
+        ):
+            old, result = outer, new
+        else:
+            result = method_call(new, "numpy")
+    elif template:
+        new = result = _filled(template.replace("{np}", module), given)
     else:
-        result = (
-            _filled(template.replace("{np}", module), given)
-            if template
-            else _selected(module, given)
-        )
-        change = call, result
-    head = source.code(result.func if isinstance(result, cst.Call) else result).partition("(")[0]
-    return place.edit(f"Use `{head}` in place of `{code}`", change)
+        new = result = _selected(module, given)
+    head = source.code(new.func if isinstance(new, Call) else new).partition("(")[0]
+    return place.edit(f"Use `{head}` in place of `{code}`", (old, result))
 
 
-def _given(call: cst.Call, parameters: str) -> _Given:
-    """Arguments by name; those that are None, the default, are left out."""
-    required = parameters.partition("|")[0].split()
-    found = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
-    decline_if(not found.keys() >= set(required), _ARGUMENTS)
-    return {key: value for key, value in found.items() if dotted(value) != "None"}
-
-
-def _filled(template: str, given: _Given) -> cst.BaseExpression:
+def _filled(template: str, given: _Given) -> BaseExpression:
     for mark, (name, text) in _OPTIONAL.items():
         template = template.replace(mark, text if name in given else "")
     return expression(template, **given)
 
 
-def _selected(module: str, given: _Given) -> cst.BaseExpression:
-    """``np.where(a, x, np.where(b, y, default))``."""
+def _selected(module: str, given: _Given) -> BaseExpression:
+    """Write ``np.where(a, x, np.where(b, y, default))``."""
     unclear = "its conditions aren't a literal list"
     conditions, choices = (
-        need(given.get(name), cst.List, unclear).elements for name in ("condlist", "choicelist")
+        need(given.get(name), List, unclear).elements for name in ("condlist", "choicelist")
     )
-    is_plain = all(isinstance(element, cst.Element) for element in (*conditions, *choices))
+    is_plain = all(isinstance(element, Element) for element in (*conditions, *choices))
     decline_if(not conditions or not is_plain or len(conditions) != len(choices), unclear)
-    result = given.get("default", cst.Integer("0"))
+    result = given.get("default", Integer("0"))
+    template = f"{module}.where({{condition}}, {{choice}}, {{rest}})"
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
-        template = f"{module}.where({{condition}}, {{choice}}, {{rest}})"
         result = expression(template, condition=condition.value, choice=choice.value, rest=result)
     return result
 
 
-def _in_torch(template: str, given: _Given) -> cst.BaseExpression:
-    has_axes = isinstance(given.get("axis"), cst.Tuple)
+def _in_torch(template: str, given: _Given) -> BaseExpression:
+    has_axes = isinstance(given.get("axis"), Tuple)
     decline_if({"x", "dx"} <= given.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS)
-    is_number = "{q}" not in template or isinstance(given.get("q"), cst.Integer | cst.Float)
+    is_number = "{q}" not in template or isinstance(given.get("q"), Integer | Float)
     decline_if(not is_number, "its quantile isn't a literal number")
     return _filled(
         template, {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()}
     )
 
 
-def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
-    """``x`` for ``x.numpy()``, and ``torch.as_tensor(…)`` for everything else."""
+def _tensor(array: BaseExpression) -> BaseExpression:
+    """Return ``x`` for ``x.numpy()``, and ``torch.as_tensor(…)`` for everything else."""
     match array:
-        case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("numpy")), args=[]):
+        case Call(func=Attribute(value=tensor, attr=Name("numpy")), args=[]):
             return tensor
     return expression("torch.as_tensor({array})", array=array)
 
 
-def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Change:
-    argument = source.parent(call)
-    match source.parent(argument):
-        case cst.Call(args=[given]) as outer if given is argument:
-            if source.dotted_name(outer) in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):
-                return outer, result
-    return call, method_call(result, "numpy")
-
-
-def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) -> Change:
+def _with_interp(source: SourceFile, call: Call, new: BaseExpression) -> Change:
     text = _INTERP.replace("    ", source.tree.default_indent)
-    function = need(
-        cst.parse_module(text, config=source.tree.config_for_parsing).body[0], cst.FunctionDef, ""
-    )
-    functions = [line for line in source.tree.body if isinstance(line, cst.FunctionDef)]
-    if any(source.code(line).strip() == source.code(function).strip() for line in functions):
+    function = need(parse_module(text, config=source.tree.config_for_parsing).body[0], FunctionDef)
+    own = [source.code(line).strip() for line in source.tree.body if isinstance(line, FunctionDef)]
+    if source.code(function).strip() in own:
         return call, new
     decline_if(source.free_name("_interp") != "_interp", "the name `_interp` is already used")
     return below_new(source, call, new, function)
 
 
-_CLASSES = frozenset(
-    {
-        "num_classes",
-        "n_classes",
-        "nb_classes",
-        "classes",
-        "num_class",
-        "n_class",
-        "num_labels",
-        "n_labels",
-    }
-    | {
-        "num_categories",
-        "n_categories",
-        "num_experts",
-        "n_experts",
-        "vocab_size",
-        "num_embeddings",
-        "num_tokens",
-    }
-)
+_CLASSES = words("""
+    num_classes n_classes nb_classes classes num_class n_class num_labels n_labels num_categories
+    n_categories num_experts n_experts vocab_size num_embeddings num_tokens
+""")
 """Common names for the number of classes."""
 
 
@@ -205,8 +231,7 @@ def one_hot_classes(place: Place) -> Edit:
     """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
 
     Unsafe: without the number, the width of the result depends on the largest label of the call;
-        with it, the width is
-    always the number of classes.
+    with it, the width is always the number of classes.
     """
     source = place.source
     call = place.pointed_call(
@@ -218,52 +243,45 @@ def one_hot_classes(place: Place) -> Edit:
     given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
     is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
-    names = {
-        name for base in _CLASSES for name in (base, base.upper()) if source.is_in_scope(call, name)
-    }
+    spelled = {name for base in _CLASSES for name in (base, base.upper())}
+    names = {name for name in spelled if source.is_in_scope(call, name)}
     names |= {f"self.{name}" for name in source.own_attributes(call) & _CLASSES}
     names -= name_set(call)
     decline_if(len(names) > 1, "several numbers of classes are in scope")
     decline_if(not names, "no number of classes is in scope")
-    number = cst.parse_expression(name := names.pop())
-    change: Change = (
-        (given[0].value, number) if given else (call, _with_argument(call, "num_classes", number))
-    )
+    name = names.pop()
+    number = parse_expression(name)
+    change: Change = (call, _with_argument(call, "num_classes", number))
+    if given:
+        change = (given[0].value, number)
     return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
 
 
-def _with_argument(call: cst.Call, name: str, number: cst.BaseExpression) -> cst.Call:
-    """The call with one more argument; what followed the last one, such as a comma or a newline,
-    still comes last.
+def _with_argument(call: Call, name: str, number: BaseExpression) -> Call:
+    """Add an argument to a call; what followed the last one, such as a comma or a newline, still
+    comes last.
     """
     copy = call.deep_clone()
     added = keyword_argument(name, number)
     last, start = copy.args[-1], copy.whitespace_before_args
-    has_comma = isinstance(last.comma, cst.Comma)
-    trailing = (
-        last.comma.whitespace_after
-        if isinstance(last.comma, cst.Comma)
-        else last.whitespace_after_arg
-    )
-    between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
-    if isinstance(trailing, cst.ParenthesizedWhitespace):
+    comma = last.comma if isinstance(last.comma, Comma) else None
+    trailing = comma.whitespace_after if comma is not None else last.whitespace_after_arg
+    between: BaseParenthesizableWhitespace = SimpleWhitespace(" ")
+    if isinstance(trailing, ParenthesizedWhitespace):
         # The bracket has its own line, so the argument gets one too.
-        if isinstance(start, cst.ParenthesizedWhitespace):
+        if isinstance(start, ParenthesizedWhitespace):
             between = trailing.with_changes(indent=start.indent, last_line=start.last_line)
-        trailing = cst.ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
-    elif isinstance(start, cst.ParenthesizedWhitespace):
-        between = cst.ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
+        trailing = ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
+    elif isinstance(start, ParenthesizedWhitespace):
+        between = ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
     before = last.with_changes(
-        comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")
+        comma=Comma(whitespace_after=between), whitespace_after_arg=SimpleWhitespace("")
     )
-    if has_comma:
-        added = added.with_changes(comma=cst.Comma(whitespace_after=trailing))
+    if comma is not None:
+        added = added.with_changes(comma=Comma(whitespace_after=trailing))
     else:
         added = added.with_changes(whitespace_after_arg=trailing)
     return copy.with_changes(args=[*copy.args[:-1], before, added])
-
-
-_REPEAT = "repeat_interleave"
 
 
 @recipe("GD104")
@@ -277,38 +295,29 @@ def bincount_to_scatter(place: Place) -> Edit:
     """
     source = place.source
     call = place.nearby_call("bincount")
-    decline_if(has_comment(call), _COMMENT)
+    refuse_comment(call)
     given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
     counted = known(source.receiver(call), _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
     equal = place.equal_to(call) if "minlength" not in given else None
-    length = given.get("minlength") or cst.parse_expression(known(equal, unknown).names[0])
-    weights = need(
-        given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name"
-    ).value
-    index = counted if isinstance(counted, cst.Name) else cst.Name(source.free_name("index"))
-    like, ones = (
-        ("{index}", "torch.ones_like({index})") if weights == "None" else (weights, weights)
-    )
+    length = given.get("minlength") or parse_expression(known(equal, unknown).names[0])
+    weights = need(given.get("weights", Name("None")), Name, "the weights aren't a name").value
+    index = counted if isinstance(counted, Name) else Name(source.free_name("index"))
+    like = ones = weights
+    if weights == "None":
+        like, ones = "{index}", "torch.ones_like({index})"
     template = f"{like}.new_zeros({{length}}).scatter_add(0, {{index}}, {ones})"
-    new: cst.BaseExpression = expression(template, index=index, length=length)
+    new: BaseExpression = expression(template, index=index, length=length)
     change: Change = call, new
     if index is not counted:
-        line = next(node for node in source.parents(call) if isinstance(node, cst.BaseStatement))
         own = "the call has no statement of its own"
-        only(need(line, cst.SimpleStatementLine, own).body, own)
-        first = assigned(index.deep_clone(), counted.with_changes(lpar=(), rpar=()).deep_clone())
+        line = need(source.around(call, BaseStatement), SimpleStatementLine, own)
+        only(line.body, own)
+        first = assigned(index.deep_clone(), bare(counted).deep_clone())
         rest = line.with_changes(leading_lines=()).deep_replace(call, new)
-        change = (
-            line,
-            [
-                after_lines(first, getattr(line, "leading_lines", ())),
-                cast("cst.BaseStatement", rest),
-            ],
-        )
-    title = (
-        f"Count into `{source.shortened(length)}` places with `scatter_add` in place of `bincount`"
-    )
+        change = (line, [after_lines(first, line.leading_lines), need(rest, SimpleStatementLine)])
+    shown = source.shortened(length)
+    title = f"Count into `{shown}` places with `scatter_add` in place of `bincount`"
     return place.edit(title if equal is None else f"{title}{equal.words}", change)
 
 
@@ -319,17 +328,11 @@ def repeat_to_known_size(place: Place) -> Edit:
     The size is one that the result had in each call. Unsafe: another sum of the repeats makes it
     fail, on a GPU without an error.
     """
-    call = place.nearby_call(_REPEAT)
+    call = place.nearby_call("repeat_interleave")
     equal = known(place.equal_to(call), "no size in scope equals that of the result")
-    size = cst.parse_expression(equal.names[0])
-    title = f"Pass `output_size={equal.names[0]}` to `{_REPEAT}`{equal.words}"
+    size = parse_expression(equal.names[0])
+    title = f"Pass `output_size={equal.names[0]}` to `repeat_interleave`{equal.words}"
     return place.edit(title, (call, _with_argument(call, "output_size", size)))
-
-
-_IS_SORT = matchers.Call(
-    func=matchers.Name("sorted")
-    | matchers.Attribute(attr=matchers.Name("sort"), value=matchers.Name())
-)
 
 
 @recipe("GD123")
@@ -337,44 +340,41 @@ def sort_in_graph(place: Place) -> Edit:
     """``sorted([a, b])`` becomes ``list(torch.stack([a, b]).sort().values)``.
 
     Unsafe: the tensors must be zero-dim and have one dtype and device, NaN sorts to the end, and
-        equal values share
-    gradients differently.
+    equal values share gradients differently.
     """
     source = place.source
-    found = [place.expression] if place.expression is not None else calls_in(place.small_statement)
-    sorts = [
-        call for call in found if isinstance(call, cst.Call) and matchers.matches(call, _IS_SORT)
-    ]
+    pointed = (
+        [place.expression] if place.expression is not None else calls_in(place.small_statement)
+    )
+    sorts: list[Call] = []
+    for node in pointed:
+        match node:
+            case Call(func=Name("sorted") | Attribute(value=Name(), attr=Name("sort"))):
+                sorts.append(node)
     call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once")
     title = "Sort the tensors in the graph"
-    if isinstance(call.func, cst.Attribute):
-        line = need(source.parent(call), cst.Expr, "what it sorts isn't a variable")
+    if isinstance(call.func, Attribute):
+        line = need(source.parent(call), Expr, "what it sorts isn't a variable")
         new = expression("list({values})", values=_sorted(source, call.func.value, call.args))
-        whole = (
-            assigned(expression("{x}[:]", x=call.func.value), new)
-            .body[0]
-            .with_changes(semicolon=line.semicolon)
-        )
-        return place.edit(title, (line, whole))
+        whole = assigned(expression("{x}[:]", x=call.func.value), new).body[0]
+        return place.edit(title, (line, whole.with_changes(semicolon=line.semicolon)))
     is_plain = call.args and call.args[0].keyword is None and not call.args[0].star
     decline_if(not is_plain, "it doesn't say what it sorts")
     values = _sorted(source, call.args[0].value, call.args[1:])
-    is_apart = _is_taken_apart(source.parent(call))
-    return place.edit(
-        title, (call, values if is_apart else expression("list({values})", values=values))
-    )
+    # In `low, high = sorted(x)` and `sorted(x)[0]`, the type of the container doesn't matter.
+    user = source.parent(call)
+    is_apart = index_of(user) is not None
+    if isinstance(user, Assign):
+        is_apart = all(isinstance(target.target, Tuple | List) for target in user.targets)
+    new = values if is_apart else expression("list({values})", values=values)
+    return place.edit(title, (call, new))
 
 
-def _sorted(
-    source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]
-) -> cst.BaseExpression:
-    decline_if(
-        not isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name),
-        "what it sorts isn't a list",
-    )
-    decline_if(
-        isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty"
-    )
+def _sorted(source: SourceFile, listed: BaseExpression, options: Sequence[Arg]) -> BaseExpression:
+    is_list = isinstance(listed, List | Tuple | ListComp | Name)
+    decline_if(not is_list, "what it sorts isn't a list")
+    is_empty = isinstance(listed, List | Tuple) and not listed.elements
+    decline_if(is_empty, "what it sorts is empty")
     descending = ""
     for option in options:
         decline_if(keyword_of(option) != "reverse", "it sorts by a key")
@@ -382,11 +382,234 @@ def _sorted(
     return expression(f"torch.stack({{listed}}).sort({descending}).values", listed=listed)
 
 
-def _is_taken_apart(parent: cst.CSTNode) -> bool:
-    """``low, high = sorted(x)`` or ``sorted(x)[0]``: the type of the container doesn't matter."""
-    match parent:
-        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index())]):
-            return True
-        case cst.Assign(targets=targets):
-            return all(isinstance(target.target, cst.Tuple | cst.List) for target in targets)
-    return False
+_NOT_A_TENSOR = "what is copied may not be a tensor"
+_EACH = {
+    "dict": "{{name: value{chain} for name, value in {{copied}}.items()}}",
+    "list": "[value{chain} for value in {{copied}}]",
+    "tuple": "tuple(value{chain} for value in {{copied}})",
+}
+
+
+@recipe("GD108")
+def clone_instead_of_deepcopy(place: Place) -> Edit:
+    """``copy.deepcopy(t)`` becomes ``t.detach().clone()``; for a dict or list, a clone of each
+    tensor in it.
+
+    Safe for a tensor that is visibly detached. For others, ``deepcopy`` of a leaf returns a leaf
+    that requires a gradient, which a detached clone doesn't; and objects that a container shares
+    are no longer shared.
+    """
+    source = place.source
+
+    def copied_by(node: CSTNode) -> BaseExpression | None:
+        match node:
+            case Call(args=[Arg(value=value, star="", keyword=None)]):
+                return value if source.dotted_name(node) == "copy.deepcopy" else None
+        return None
+
+    call = place.pointed_call(copied_by, "a call to `copy.deepcopy`")
+    copied = known(copied_by(call))
+    refuse_comment(call, copied)
+    title = f"Clone `{source.shortened(copied)}` in place of `deepcopy`"
+    is_safe = source.method_name(copied) == "detach"
+    return place.edit(title, (call, _clones(source, copied)), is_safe=is_safe)
+
+
+def _clones(source: SourceFile, copied: BaseExpression) -> BaseExpression:
+    match copied:
+        case List() | Tuple() | Dict():
+            elements = []
+            for element in copied.elements:
+                if not isinstance(element, Element | DictElement):
+                    raise DeclinedError("the container unpacks other containers")
+                if not isinstance(element.value, BaseNumber | BaseString):
+                    element = element.with_changes(value=_clones(source, element.value))  # noqa: PLW2901
+                elements.append(element)
+            return copied.with_changes(elements=elements)
+        case Attribute() | Name():
+            kind, is_plain = _kind(source, copied)
+            if kind:
+                chain = ".clone()" if is_plain else ".detach().clone()"
+                return expression(_EACH[kind].format(chain=chain), copied=copied)
+        case _:
+            is_tensor = source.is_tensor(copied) or isinstance(copied, Subscript)
+            decline_if(not is_tensor, _NOT_A_TENSOR)
+    is_detached = source.method_name(copied) == "detach"
+    return method_call(copied, *([] if is_detached else ["detach"]), "clone")
+
+
+def _kind(source: SourceFile, copied: Attribute | Name) -> tuple[str, bool]:
+    """Return ``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't
+    require a gradient.
+    """
+    given = source.parameter(copied)
+    if given is not None:
+        return _annotated(given), False
+    values, code = source.bound_to(copied), source.code(copied)
+    is_unknown = isinstance(copied, Attribute) and not values
+    decline_if(is_unknown, f"nothing in the file says what `{code}` is")
+    kinds = {_kind_of(source, value) for value in values} or {("", False)}
+    decline_if(len(kinds) > 1, f"`{code}` is set to values of different kinds")
+    return kinds.pop()
+
+
+def _kind_of(source: SourceFile, value: BaseExpression | None) -> tuple[str, bool]:
+    match value:
+        case None:
+            return "", False
+        case Dict(elements=elements) | List(elements=elements) | Tuple(elements=elements):
+            parts = [part.value for part in elements if isinstance(part, Element | DictElement)]
+            is_whole = bool(parts) and len(parts) == len(elements)
+        case DictComp(value=part) | ListComp(elt=part):
+            parts, is_whole = [part], True
+        case _:
+            decline_if(not source.is_tensor(value), _NOT_A_TENSOR)
+            return "", False
+    is_all = is_whole and all(map(source.is_tensor, parts))
+    decline_if(not is_all, "not everything in the container is a tensor")
+    is_plain = not isinstance(value, BaseComp) and all(
+        isinstance(part, Call)
+        and source.dotted_name(part).rpartition(".")[0] == "torch"
+        and "requires_grad" not in source.code(part)
+        for part in parts
+    )
+    return type(value).__name__.lower().removesuffix("comp"), is_plain
+
+
+def _annotated(given: Param) -> str:
+    """Return what a parameter's annotation says; one without is taken to be a tensor."""
+    annotation = given.annotation.annotation if given.annotation is not None else None
+    match annotation:
+        case Subscript(value=Name(value=name), slice=elements) if name.lower() in _EACH:
+            inner = [part.slice.value for part in elements if isinstance(part.slice, Index)]
+            inner = [part for part in inner if not isinstance(part, Ellipsis)]
+            if inner and last_name(inner[-1]) == "Tensor":
+                return name.lower()
+    is_other = annotation is not None and last_name(annotation) != "Tensor"
+    decline_if(is_other, f"`{given.name.value}` may not be a tensor")
+    return ""
+
+
+_MAKERS = words(
+    """
+    arange empty eye full linspace logspace ones scalar_tensor tensor zeros tril_indices triu_indices
+""",
+    "torch.",
+)
+"""Functions that make a tensor of the same values on any device; random numbers differ between
+devices."""
+
+
+@recipe("GD504")
+def create_on_device(place: Place) -> Edit:
+    """Gives what makes a tensor the device that it is moved to, or that of what it is computed
+    with.
+
+    ``torch.arange(n).to(x.device)`` becomes ``torch.arange(n, device=x.device)``, and ``x *
+    torch.tensor(2.0)`` becomes ``x * torch.full((), 2.0, device=x.device)``: ``torch.tensor``
+    copies from the CPU, wherever it goes. A round trip, ``(x.cpu() + 1).cuda()``, stays on the GPU.
+    Unsafe: devices round differently.
+    """
+    skip = place.finding.cuda_graph_skip
+    is_other = skip is not None and skip.kind != "cpu_device"
+    decline_if(is_other, "edits only move tensors from the CPU to the GPU")
+    for change, title in _moves(place.source, place.small_statement):
+        return place.edit(title, change)
+    raise DeclinedError("the line doesn't say which device its tensors belong on")
+
+
+def _moves(source: SourceFile, statement: CSTNode) -> Iterator[tuple[Change, str]]:
+    calls = calls_in(statement)
+    makers = [
+        call
+        for call in calls
+        if source.dotted_name(call) in _MAKERS
+        and not any(given.star or keyword_of(given) == "device" for given in call.args)
+    ]
+    moves = [(call, target) for call in calls if (target := _moved_to(call)) is not None]
+    for call, target in moves:
+        if isinstance(call.func, Attribute) and call.func.value in makers:
+            yield _made_on(source, call, call.func.value, target)
+    for call in makers:
+        if (tensor := _computed_with(source, call)) is not None:
+            yield _made_on(source, call, call, Attribute(tensor.deep_clone(), Name("device")))
+    for call, _ in moves:
+        yield from _round_trip(source, call)
+    for target in _moves_of_its_value(source, statement):
+        root = target.value if isinstance(target, Attribute) else target
+        # A device that is named later can be named here if it is a text, or that of a parameter.
+        is_known = isinstance(root, SimpleString) or source.parameter(root) is not None
+        yield from (_made_on(source, call, call, target) for call in makers if is_known)
+        yield from _round_trip(source, statement)
+
+
+def _moved_to(call: CSTNode) -> BaseExpression | None:
+    """Return the device that ``t.to(x.device)``, ``t.to("cuda")`` or ``t.cuda()`` moves a tensor
+    to; None for other calls.
+    """
+    match call:
+        case Call(func=Attribute(attr=Name("cuda")), args=[]):
+            return SimpleString('"cuda"')
+        case Call(
+            func=Attribute(attr=Name("to")),
+            args=[Arg(keyword=None | Name("device"), star="", value=to)],
+        ):
+            text = str(to.evaluated_value) if isinstance(to, SimpleString) else ""
+            is_device = last_name(to) == "device" or text.partition(":")[0] == "cuda"
+            return to if is_device else None
+    return None
+
+
+def _made_on(
+    source: SourceFile, old: Call, made: CSTNode, device: BaseExpression
+) -> tuple[Change, str]:
+    call = need(made, Call)
+    where = keyword_argument("device", device.deep_clone())
+    title = f"Make `{source.code(call)}` on the device where it is used"
+    copy = call.deep_clone()
+    if source.dotted_name(call) != "torch.tensor":
+        return (old, copy.with_changes(args=[*copy.args, where])), title
+    # `torch.full` in place of `torch.tensor` of a number, which is made on the CPU and copied.
+    first = call.args[0].value if call.args and call.args[0].keyword is None else None
+    decline_if(
+        not is_literal_number(first),
+        "its values come from Python, so they are copied to the GPU in any case",
+    )
+    func = need(copy.func, Attribute, "`torch.tensor` has another name in the file")
+    args = [Arg(Tuple([])), *copy.args, where]
+    return (old, Call(func.with_changes(attr=Name("full")), args)), title
+
+
+def _computed_with(source: SourceFile, call: Call) -> BaseExpression | None:
+    parent = source.parent(call)
+    sides: list[BaseExpression] = []
+    match source.parent(parent) if isinstance(parent, ComparisonTarget) else parent:
+        case BinaryOperation(left=left, right=right):
+            sides = [left, right]
+        case Comparison(left=left, comparisons=comparisons):
+            sides = [left, *(one.comparator for one in comparisons)]
+    names = (side for side in sides if isinstance(side, Name))
+    return next((one for one in names if source.is_tensor(one) or source.parameter(one)), None)
+
+
+def _moves_of_its_value(source: SourceFile, statement: CSTNode) -> Iterator[BaseExpression]:
+    match statement:
+        case Assign(targets=[AssignTarget(target=Name() as name)]) if source.is_local(name):
+            methods = [source.parent(read) for read in source.reads(name)]
+            calls = [source.parent(one) for one in methods if isinstance(one, Attribute)]
+            yield from filter(None, map(_moved_to, calls))
+
+
+def _round_trip(source: SourceFile, back: CSTNode) -> Iterator[tuple[Change, str]]:
+    for node in calls_in(back):
+        match node:
+            case Call(func=Attribute(value=value, attr=Name("cpu")), args=[]):
+                is_away = True
+            case Call(
+                func=Attribute(value=value, attr=Name("to")), args=[Arg(value=SimpleString() as to)]
+            ):
+                is_away = to.evaluated_value == "cpu"
+            case _:
+                continue
+        if is_away and node is not back:
+            yield (node, value.deep_clone()), f"Keep `{source.code(value)}` on the GPU"

@@ -1,34 +1,494 @@
-"""What somebody wrote that keeps torch from compiling: inference mode, a disabled function, a graph
-break.
+"""What somebody wrote that isn't for a compiled program: output and clocks, which are skipped while
+torch compiles or read elsewhere, inference mode, disabled functions, graph breaks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
-import libcst as cst
-from libcst import matchers
+from libcst import (
+    And,
+    AnnAssign,
+    Assign,
+    AssignTarget,
+    Attribute,
+    AugAssign,
+    Await,
+    BaseExpression,
+    BaseSmallStatement,
+    BaseStatement,
+    BinaryOperation,
+    BooleanOperation,
+    Call,
+    ClassDef,
+    Comparison,
+    CompFor,
+    CSTNode,
+    Decorator,
+    EmptyLine,
+    Expr,
+    For,
+    FunctionDef,
+    If,
+    IfExp,
+    Import,
+    ImportAlias,
+    ImportFrom,
+    IndentedBlock,
+    Lambda,
+    Module,
+    Name,
+    NamedExpr,
+    Not,
+    Param,
+    Pass,
+    SimpleStatementLine,
+    SimpleStatementSuite,
+    SimpleString,
+    Subscript,
+    Subtract,
+    UnaryOperation,
+    Yield,
+    matchers,
+    parse_expression,
+)
 
-from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
+from graphdoctor.fixes.source.effects import CLOCKS, is_output, is_report, reports_apart
 from graphdoctor.fixes.source.nodes import (
     after_lines,
+    alone,
+    assigned,
+    below_new,
     called,
     calls_in,
     enclosed,
+    expression,
+    has_comment,
+    in_place_of,
+    is_elif,
+    is_in_place,
+    keyword_of,
     lines_of,
     name_set,
+    refuse_comment,
+    refuse_lost_comments,
+    skipped_while_compiling,
+    targets_of,
     with_parentheses_of,
 )
+from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
     SourceFile,
     decline_if,
     dotted,
+    find,
+    holds,
+    known,
+    names_in,
     need,
     only,
     walk,
 )
+
+_QUERY = re.compile(r"(is|has|get|set|add|remove)")
+"""Methods of a logger that return something or configure it: skipping them changes what the program
+does."""
+
+_CHANGES = re.compile(
+    r"next|pop\w*|append\w*|extend|insert|add_?|update|setdefault|send|read\w*|write|get_nowait|step"
+)
+"""Calls in an argument that change something: skipping them changes what the program does."""
+
+_NAMES = "the condition assigns a name"
+_ELIF = "the condition belongs to an `elif`"
+
+
+@recipe("GD101", "GD105")
+def guard_output(place: Place) -> Edit:
+    """``print(x)`` becomes ``if not torch.compiler.is_compiling(): print(x)``.
+
+    Safe for output, because no result depends on it. Unsafe for other calls, which may do work that
+    the program needs. Either way, the compiled program prints or does less.
+    """
+    source, statement, is_log = place.source, place.statement, place.finding.code == "GD101"
+    if isinstance(statement, If) and isinstance(statement.body, SimpleStatementSuite):
+        # `if verbose: print(x)` on one line.
+        more = "the line contains more than the call"
+        decline_if(statement.orelse is not None, more)
+        call = _bare_call(place, only(statement.body.body, more))
+        test = enclosed(statement.test, (Comparison, UnaryOperation)).deep_clone()
+        guard = parse_expression("not torch.compiler.is_compiling()")
+        change: Change = statement.test, BooleanOperation(test, And(), guard)
+    else:
+        call, change = _guarded_line(place)
+    name = source.code(call.func)
+    decline_if(is_log and _QUERY.match(name.rpartition(".")[2]), f"`{name}` may do more than log")
+    inner = map(called, calls_in(*(argument.value for argument in call.args)))
+    is_safe = is_log and not any(map(_CHANGES.fullmatch, inner))
+    title = f"Skip `{name}(…)` while compiling"
+    return place.edit(title, change, is_safe=is_safe, drops_output=True)
+
+
+def _guarded_line(place: Place) -> tuple[Call, Change]:
+    small, line = place.small_statement, need(place.statement, SimpleStatementLine)
+    call = _bare_call(place, small)
+    smalls = list(line.body)
+    functions = [
+        place.source.code(other.value.func)
+        if isinstance(other, Expr) and isinstance(other.value, Call)
+        else None
+        for other in smalls
+    ]
+    # Adjacent calls to the same function: torch names each line once.
+    at = smalls.index(small)
+    is_same = [function == functions[at] for function in functions]
+    first = at - len(list(takewhile(bool, reversed(is_same[:at]))))
+    last = at + len(list(takewhile(bool, is_same[at:])))
+    before, guarded, after = smalls[:first], smalls[first:last], smalls[last:]
+    inner = SimpleStatementLine(_ended(guarded), trailing_whitespace=line.trailing_whitespace)
+    lines: list[BaseStatement] = [SimpleStatementLine(_ended(before))] if before else []
+    lines = in_place_of(line, [*lines, skipped_while_compiling([inner])])
+    return call, (line, [*lines, *([SimpleStatementLine(after)] if after else [])])
+
+
+def _ended(smalls: Sequence[BaseSmallStatement]) -> list[BaseSmallStatement]:
+    return [*smalls[:-1], *alone(smalls[-1]).body]
+
+
+def _bare_call(place: Place, small: CSTNode) -> Call:
+    call = need(small.value if isinstance(small, Expr) else None, Call, "its result is used")
+    # The break may be in an argument, such as a hook that is registered: then the call itself is
+    # needed.
+    decline_if(place.expression not in (None, call), "the break is inside the call's arguments")
+    decline_if(holds(call, NamedExpr), "an argument of the call assigns a name")
+    return call
+
+
+@recipe("GD102")
+def guard_report(place: Place) -> Edit:
+    """``if t.isnan().any(): warnings.warn(…)`` becomes ``if not torch.compiler.is_compiling() and
+    t.isnan().any(): …``.
+
+    Only if nothing but output depends on the condition. Unsafe: the compiled program no longer
+    reports it.
+    """
+    source = place.source
+    unclear = "no block of lines depends on the condition"
+    statement = need(place.tested, If, unclear)
+    decline_if(not isinstance(statement.body, IndentedBlock), unclear)
+    is_only = statement.orelse is None and is_report(source, statement)
+    decline_if(not is_only, "more than a report depends on the condition")
+    decline_if(is_elif(source, statement), _ELIF)
+    decline_if(holds(statement.test, NamedExpr), _NAMES)
+    test = skipped_while_compiling([], statement.test).test
+    refuse_lost_comments([statement], [statement.with_changes(test=test)])
+    title = "Skip the report and its condition while compiling"
+    return place.edit(title, (statement.test, test), drops_output=True)
+
+
+def report_apart(recipes: Sequence[Recipe]) -> Recipe:
+    """``if t.any(): print(…); return 0 * x`` becomes what other recipes write for ``if t.any():
+    return 0 * x``.
+
+    The report goes before it, under ``if not torch.compiler.is_compiling() and t.any():``, so the
+    compiled program no longer reports it. The rest is as safe as the other recipe.
+    """
+
+    def edit(place: Place) -> Edit:
+        source = place.source
+        single = "it isn't an `if` with a single branch"
+        choice = need(place.tested, If, single)
+        decline_if(choice.orelse is not None, single)
+        decline_if(is_elif(source, choice), _ELIF)
+        own_lines = "the branch has no lines of its own"
+        body = need(choice.body, IndentedBlock, own_lines)
+        decline_if(has_comment(body.header), own_lines)
+        reports, lines = reports_apart(source, choice)
+        decline_if(not reports or not lines, "the branch doesn't begin with a report")
+        decline_if(holds(choice.test, NamedExpr), _NAMES)
+        report = after_lines(skipped_while_compiling(reports, choice.test), choice.leading_lines)
+        rest = choice.with_changes(leading_lines=(), body=body.with_changes(body=lines))
+        changed = source.changed((choice, [report, rest]))
+        at = _equal_tests(source, choice).index(choice)
+        line = changed.start(_equal_tests(changed, choice)[at])[0]
+        whole = edit_without("the report", recipes, place.moved(changed, line))
+        title = f"{whole.title}, and skip the report while compiling"
+        return replace(whole, title=title, drops_output=True)
+
+    return Recipe("report-apart", frozenset({"GD102"}), edit)
+
+
+def _equal_tests(source: SourceFile, choice: If) -> list[If]:
+    return [node for node in find(source.tree, If) if node.test.deep_equals(choice.test)]
+
+
+def condition_without_read(recipes: Sequence[Recipe]) -> Recipe:
+    """``if x.max().item() > 1:`` becomes what other recipes write for ``if x.max() > 1:``.
+
+    Also for a name that is only set to such a number. Without the ``if``, nothing needs the number.
+    Unsafe: a number is a double, and a tensor may have fewer digits.
+    """
+
+    def edit(place: Place) -> Edit:
+        source, choice = place.source, _choice(place)
+        decline_if(source.function_of(choice) is None, "the line isn't in a function")
+        reads = _reads(source, choice.test)
+        moved = place.moved(source.changed(*reads), source.start(choice)[0])
+        without = edit_without("reading the number", recipes, moved)
+        title = f"{without.title}, without reading `{source.shortened(reads[0][0])}`"
+        return replace(without, title=title, is_safe=False)
+
+    return Recipe("condition-without-read", frozenset({"GD103", "GD119"}), edit)
+
+
+def _choice(place: Place) -> If:
+    child: CSTNode | None = place.expression
+    for parent in place.source.parents(child) if child is not None else ():
+        if isinstance(parent, If) and parent.test is child:
+            return parent
+        if isinstance(parent, BaseStatement | Lambda | IfExp):
+            break
+        child = parent
+    line = need(place.statement, If, "the number isn't part of an `if`")
+    is_whole = place.expression in (None, line.test)
+    decline_if(not is_whole, "the number isn't part of an `if`")
+    return line
+
+
+_CASTS = words("float bool", "builtins.")
+
+
+def _reads(source: SourceFile, test: BaseExpression) -> list[Change]:
+    reads: list[Change] = []
+    waiting: list[CSTNode] = [test]
+    while waiting:
+        node = waiting.pop(0)
+        values = source.set_values(node) if isinstance(node, Name) else []
+        tensor = inner = source.read_of(values[0] if len(values) == 1 else node, _CASTS)
+        while inner is not None:
+            tensor, inner = inner, source.read_of(inner, _CASTS)
+        if tensor is None:
+            waiting += node.children
+            continue
+        has_effect = holds(tensor, NamedExpr, Await) or any(map(is_in_place, walk(tensor)))
+        decline_if(has_effect, "reading the number has a side effect")
+        copy = tensor.deep_clone()
+        reads.append((node, copy if node is test else enclosed(copy)))
+    decline_if(not reads, "the condition reads no tensor")
+    return reads
+
+
+_CLOCKS = CLOCKS | {
+    "time.thread_time",
+    "time.localtime",
+    "time.gmtime",
+    "time.strftime",
+    "datetime.date.today",
+}
+"""Values that differ between calls."""
+
+_FACTS = (
+    words("getpid cpu_count getcwd getlogin uname", "os.")
+    | words("exists isfile isdir getsize", "os.path.")
+    | words("socket.gethostname torch.get_num_threads torch.initial_seed")
+)
+"""Values that a process doesn't expect to change while it runs."""
+
+_PLAIN = _CLOCKS | words("round float int str abs", "builtins.")
+_USED = "the value is used for more than output"
+_Line = SimpleStatementLine | If
+
+
+@recipe("GD105")
+def without_progress_bar(place: Place) -> Edit:
+    """``for x in tqdm(rows):`` becomes ``for x in rows:``; safe if the bar is off
+    (``disable=True``).
+    """
+    source = place.source
+    call = place.pointed_call(
+        lambda node: source.dotted_name(node).startswith("tqdm."), "a progress bar"
+    )
+    is_loop = isinstance(source.parent(call), For | CompFor)
+    decline_if(not is_loop, "the progress bar isn't what a loop runs over")
+    given = [argument for argument in call.args if argument.keyword is None]
+    is_plain = given and not any(argument.star for argument in given) and not has_comment(call)
+    decline_if(not is_plain, "the progress bar isn't given what it runs over")
+    rows: BaseExpression = given[0].value.deep_clone()
+    if called(call) == "trange":
+        rows = Call(Name("range"), [one.deep_clone() for one in given])
+    is_off = any(
+        keyword_of(one) == "disable" and source.code(one.value) == "True" for one in call.args
+    )
+    title = f"Run the loop over `{source.shortened(rows)}`, without a progress bar"
+    return place.edit(title, (call, rows), is_safe=is_off, drops_output=not is_off)
+
+
+@recipe("GD105", "GD109", "GD100")
+def hoist_read(place: Place) -> Edit:
+    """Skips clocks that only feed output, or are only kept, while compiling, and reads facts once,
+    at import.
+
+    ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the
+    same number. All others are unsafe: the program prints less, or no longer notices a change.
+    """
+    source = place.source
+    call = place.pointed_call(bool, "a call")
+    name, shown = source.dotted_name(call), f"`{source.code(call.func)}()`"
+    if name == "random.random" and not call.args:
+        module = call.func.value if isinstance(call.func, Attribute) else Name("random")
+        title = f"Use `random.uniform`, which torch traces, in place of {shown}"
+        new = expression("{module}.uniform(0.0, 1.0)", module=module)
+        return place.edit(title, (call, new), is_safe=True)
+    if name in _FACTS:
+        title = f"Call {shown} once, when the module is imported"
+        return place.edit(title, _at_import(source, call))
+    decline_if(name not in _CLOCKS, f"{shown} can't be moved")
+    lines = _output_lines(source, call)
+    is_kept = any(map(_is_kept, lines))
+    is_used = is_kept or any(_is_output(source, line) for line in lines)
+    what = "the lines that keep it" if is_kept else "the output that uses it"
+    title = f"Skip {shown} and {what} while compiling"
+    return place.edit(title, *_guarded(source, lines), drops_output=is_used)
+
+
+def _at_import(source: SourceFile, call: Call) -> Change:
+    is_known = all(isinstance(one.value, SimpleString) and not one.star for one in call.args)
+    decline_if(not is_known, "its arguments are only known inside the function")
+    refuse_comment(call)
+    name = f"_{called(call).removeprefix('get').lstrip('_').upper()}"
+    statement = source.path_to(source.tree, call)[-1]
+    is_inside = isinstance(statement, FunctionDef | ClassDef)
+    decline_if(not is_inside, "it isn't in a function of the module")
+    imported = name_set(*find(statement, Import, ImportFrom))
+    is_late = name_set(call.func) & imported
+    decline_if(is_late, "its module is only imported inside the function")
+    decline_if(source.free_name(name) != name, f"the name `{name}` is already used")
+    return below_new(source, call, Name(name), assigned(name, call.deep_clone()))
+
+
+def _output_lines(source: SourceFile, call: Call) -> list[_Line]:
+    lines: list[_Line] = []
+    waiting: list[CSTNode] = [call]
+    seen: set[str] = set()
+    scope = source.function_of(call)
+    while waiting:
+        line = _line_of(source, waiting.pop())
+        if line in lines:
+            continue
+        lines.append(line)
+        if isinstance(line, If) or _is_output(source, line):
+            continue
+        target = _target_of(source, line)
+        decline_if(target is not None and not source.is_local(target), _USED)
+        if target is not None and target.value not in seen:
+            seen.add(target.value)
+            waiting += [
+                name
+                for name in (names_in(scope) if scope is not None else ())
+                if name.value == target.value and name is not target and source.is_target(name)
+            ]
+            waiting += source.reads(target)
+    is_elsewhere = any(source.function_of(line) is not scope for line in lines)
+    decline_if(is_elsewhere, "another function uses the value")
+    choices = [line for line in lines if isinstance(line, If)]
+    is_more = any(_is_more(source, node, seen) for one in choices for node in walk(one.test))
+    decline_if(is_more, "a condition on the value also depends on something else")
+    inside = {node for one in choices for node in walk(one.body)}
+    return sorted((line for line in lines if line not in inside), key=source.start)
+
+
+def _target_of(source: SourceFile, line: SimpleStatementLine) -> Name | None:
+    small = line.body[0]
+    if isinstance(small, Assign | AugAssign | Expr) and _is_arithmetic(source, small):
+        match small:
+            case Assign(targets=[AssignTarget(target=Name() as target)]):
+                return target
+            case AugAssign(target=Name() as target):
+                return target
+            case _ if _is_kept(line) and _is_duration(source, small.value):
+                return None
+    raise DeclinedError(_USED)
+
+
+def _is_kept(line: CSTNode) -> bool:
+    """``self.times["a"] = seconds``, ``times.append(seconds)``: whether a line keeps a value in an
+    object.
+    """
+    match line:
+        case SimpleStatementLine(body=[Expr(value=Call(func=Attribute(attr=Name("append"))))]):
+            return True
+        case SimpleStatementLine(body=[small]):
+            targets = targets_of(small)
+            return len(targets) == 1 and isinstance(targets[0], Attribute | Subscript)
+    return False
+
+
+def _is_duration(source: SourceFile, value: BaseExpression) -> bool:
+    """Whether a value is a difference of times, or made of names that are.
+
+    A time by itself is more than a measurement: something may compare it later.
+    """
+    names = [name for name in names_in(value) if source.is_local(name)]
+    bound = [one for name in names for one in source.values(name) if one is not None]
+    sums = [node for one in (value, *bound) for node in find(one, BinaryOperation)]
+    return any(isinstance(node.operator, Subtract) for node in sums)
+
+
+def _is_more(source: SourceFile, part: CSTNode, names: set[str]) -> bool:
+    if isinstance(part, Call | Attribute | Subscript):
+        return not isinstance(part, Call) or source.dotted_name(part) not in _CLOCKS
+    return isinstance(part, Name) and part.value not in names
+
+
+def _line_of(source: SourceFile, node: CSTNode) -> _Line:
+    line = source.around(node, BaseStatement)
+    if isinstance(line, If) and is_report(source, line) and not is_elif(source, line):
+        return line
+    more = "a line that does more uses the value"
+    whole = need(line, SimpleStatementLine, more)
+    only(whole.body, more)
+    return whole
+
+
+def _is_output(source: SourceFile, line: _Line) -> bool:
+    match line:
+        case If():
+            return True
+        case SimpleStatementLine(body=[Expr(value=value)]):
+            return is_output(source, value) and not holds(value, NamedExpr, Await, Yield)
+    return False
+
+
+def _is_arithmetic(source: SourceFile, small: Assign | AugAssign | Expr) -> bool:
+    calls = calls_in(small.value)
+    if isinstance(small, Expr) and isinstance(small.value, Call):
+        calls = calls[1:]
+    return not holds(small.value, NamedExpr, Await) and all(
+        source.dotted_name(call) in _PLAIN or source.method_name(call) == "total_seconds"
+        for call in calls
+    )
+
+
+def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
+    """Put lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one ``if``."""
+    done: set[CSTNode] = set()
+    for line in lines:
+        if line not in done:
+            block = source.parent(line)
+            body = lines_of(block) if isinstance(block, IndentedBlock) else [line]
+            _, *more = group = list(takewhile(lines.__contains__, body[body.index(line) :]))
+            done.update(group)
+            kept = [line.with_changes(leading_lines=()), *more]
+            yield line, after_lines(skipped_while_compiling(kept), line.leading_lines)
+            yield from ((one, []) for one in more)
+
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
 _CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})
@@ -46,11 +506,10 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
     changes = list(_modes(place.source))
     if place.finding.code == "GD118":
         check, title = _without_check(place)
-        if any(old is node for node in walk(check[0]) for old, _ in changes):
-            raise DeclinedError("inference mode is entered inside the check")
-        return place.edit(
-            f"{title} and use `torch.no_grad()`" if changes else title, check, *changes
-        )
+        inside = set(walk(check[0])).intersection(old for old, _ in changes)
+        decline_if(inside, "inference mode is entered inside the check")
+        title = f"{title} and use `torch.no_grad()`" if changes else title
+        return place.edit(title, check, *changes)
     is_about_it = any(change.kind == "inference_mode" for change in place.finding.changes)
     decline_if(not is_about_it, "inference mode isn't what changed")
     decline_if(not changes, "inference mode is entered in another file")
@@ -60,81 +519,67 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
 def _modes(source: SourceFile) -> Iterator[Change]:
     for node in walk(source.tree):
         parent = source.parent(node) if dotted(node) in _MODES else None
-        no_grad = cst.Attribute(cst.Name("torch"), cst.Name("no_grad"))
+        no_grad = Attribute(Name("torch"), Name("no_grad"))
         match parent:
-            case None | cst.ImportAlias():
+            case None | ImportAlias():
                 continue
-            case cst.Attribute() if parent.attr is node:
+            case Attribute(attr=attr) if attr is node:
                 continue
-            case cst.Call() if parent.func is node:
-                is_on = (
-                    all(source.code(given.value) == "True" for given in parent.args)
-                    and len(parent.args) < 2
-                )
+            case Call(func=func, args=args) if func is node:
+                is_on = [source.code(one.value) for one in args] in ([], ["True"])
                 decline_if(not is_on, "a value switches inference mode")
-                yield parent, with_parentheses_of(parent, cst.Call(no_grad))
-            case cst.Decorator():
+                yield parent, with_parentheses_of(parent, Call(no_grad))
+            case Decorator():
                 yield node, no_grad
             case _:
                 raise DeclinedError("inference mode is passed around")
 
 
 def _without_check(place: Place) -> tuple[Change, str]:
-    """The edit that removes a check for inference mode, whose result is False without the mode; and
-    a title.
+    """Write the edit that removes a check for inference mode, whose result is False without the
+    mode; and its title.
     """
     source, unclear = place.source, "torch doesn't point to a check for inference mode"
     if place.expression is not None:
-        asked = need(place.expression, cst.Call, unclear)
+        asked = need(place.expression, Call, unclear)
+        decline_if(called(asked) not in _CHECKS, unclear)
     else:
-        asked = only(
-            [call for call in calls_in(place.statement) if called(call) in _CHECKS], unclear
-        )
-    decline_if(called(asked) not in _CHECKS, unclear)
+        asks = [call for call in calls_in(place.statement) if called(call) in _CHECKS]
+        asked = only(asks, unclear)
     title = f"Remove the check `{source.code(asked)}`"
-    node: cst.BaseExpression = asked
+    node: BaseExpression = asked
     is_no = True
     for parent in source.parents(asked):
         match parent:
-            case cst.UnaryOperation(operator=cst.Not()):
+            case UnaryOperation(operator=Not()):
                 node, is_no = parent, not is_no
                 continue
-            case cst.IfExp(test=test, body=body, orelse=orelse) if test is node:
-                return (
-                    parent,
-                    with_parentheses_of(parent, (orelse if is_no else body).deep_clone()),
-                ), title
-            case cst.If(test=test) if (
-                test is node and (lines := _lines_left(source, parent, is_no=is_no)) is not None
-            ):
-                return (parent, lines), title
+            case IfExp(test=test, body=body, orelse=orelse) if test is node:
+                left = (orelse if is_no else body).deep_clone()
+                return (parent, with_parentheses_of(parent, left)), title
+            case If(test=test) if test is node:
+                lines = _lines_left(source, parent, is_no=is_no)
+                if lines is not None:
+                    return (parent, lines), title
         break
-    return (node, cst.Name("False" if is_no else "True", node.lpar, node.rpar)), title
+    return (node, Name("False" if is_no else "True", node.lpar, node.rpar)), title
 
 
-def _lines_left(
-    source: SourceFile, statement: cst.If, *, is_no: bool
-) -> list[cst.BaseStatement] | None:
-    """What remains of an ``if``; None if it is part of an ``elif`` chain."""
+def _lines_left(source: SourceFile, statement: If, *, is_no: bool) -> list[BaseStatement] | None:
+    """Return what remains of an ``if``; None if it is part of an ``elif`` chain."""
     parent, other = source.parent(statement), statement.orelse
-    if isinstance(parent, cst.If) or isinstance(other, cst.If):
+    if isinstance(parent, If) or isinstance(other, If):
         return None
     if is_no and other is None:
-        is_only = isinstance(parent, cst.IndentedBlock) and len(parent.body) == 1
-        return [cst.SimpleStatementLine([cst.Pass()])] if is_only else []
-    first, *rest = lines_of(other.body if is_no and other is not None else statement.body)
-    return [after_lines(first, statement.leading_lines), *rest]
+        is_only = isinstance(parent, IndentedBlock) and len(parent.body) == 1
+        return [SimpleStatementLine([Pass()])] if is_only else []
+    left = other if is_no and other is not None else statement
+    return in_place_of(statement, lines_of(left.body))
 
 
-_DISABLE = frozenset(
-    {
-        "torch.compiler.disable",
-        "torch._dynamo.disable",
-        "compiler.disable",
-        "_dynamo.disable",
-        "disable",
-    }
-)
+_DISABLE = words("""
+    torch.compiler.disable torch._dynamo.disable compiler.disable _dynamo.disable disable
+""")
 
 
 @recipe("GD106")
@@ -145,115 +590,96 @@ def remove_disable(place: Place) -> Edit:
     name leads to one definition in the same file. Unsafe: somebody disabled it for a reason.
     """
     if place.expression is not None:
-        change, name = _enabled(
-            place.source, need(place.expression, cst.Call, "torch doesn't point to a call")
-        )
+        call = need(place.expression, Call, "torch doesn't point to a call")
+        change, name = _enabled(place.source, call)
     else:
-        found = [
-            one for call in calls_in(place.statement) for one in _if_enabled(place.source, call)
-        ]
-        change, name = only(found, "the line doesn't say which call is meant")
+        enabled: list[tuple[Change, str]] = []
+        for call in calls_in(place.statement):
+            with contextlib.suppress(DeclinedError):
+                enabled.append(_enabled(place.source, call))
+        change, name = only(enabled, "the line doesn't say which call is meant")
     return place.edit(f"Remove `torch.compiler.disable` from `{name}`", change)
 
 
-def _if_enabled(source: SourceFile, call: cst.Call) -> list[tuple[Change, str]]:
-    try:
-        return [_enabled(source, call)]
-    except DeclinedError:
-        return []
-
-
-def _enabled(source: SourceFile, call: cst.Call) -> tuple[Change, str]:
-    if isinstance(call.func, cst.Call):
+def _enabled(source: SourceFile, call: Call) -> tuple[Change, str]:
+    if isinstance(call.func, Call):
         inner = _disabled(call.func)
         return (call.func, inner), source.code(inner)
-    name = dotted(call.func)
-    owner = source.class_of(call)
-    match (name or "").split("."):
-        case [""]:
-            raise DeclinedError("the source doesn't say which function is called")
+    name = known(dotted(call.func), "the source doesn't say which function is called")
+    owner = source.around(call, ClassDef)
+    definitions: list[CSTNode] = []
+    match name.split("."):
         case [plain]:
-            found = _definitions(source, call, plain)
+            definitions = _definitions(source, call, plain)
         case ["self", attribute] if owner is not None:
-            stored = [node for node in walk(owner.body) if isinstance(node, cst.Assign)]
-            found = [
-                n.value
-                for n in stored
-                if f"self.{attribute}" in [dotted(target.target) for target in n.targets]
+            stored = [
+                node.value
+                for node in find(owner.body, Assign)
+                if name in [dotted(target.target) for target in node.targets]
             ]
-            found = [*_in_scope(owner.body, attribute), *found]
-        case _:
-            found = []
-    decline_if(not found, f"`{name}` isn't defined in this file")
-    match only(found, f"`{name}` is defined more than once"):
-        case cst.FunctionDef() as function:
-            return (function, _undecorated(function)), str(name)
-        case cst.Call() as definition:
-            return (definition, _disabled(definition)), str(name)
+            definitions = [*_in_scope(owner.body, attribute), *stored]
+    decline_if(not definitions, f"`{name}` isn't defined in this file")
+    match only(definitions, f"`{name}` is defined more than once"):
+        case FunctionDef() as function:
+            return (function, _undecorated(function)), name
+        case Call() as definition:
+            return (definition, _disabled(definition)), name
     raise DeclinedError(f"`{name}` isn't disabled where it is defined")
 
 
-def _definitions(source: SourceFile, call: cst.Call, name: str) -> list[cst.CSTNode]:
+def _definitions(source: SourceFile, call: Call, name: str) -> list[CSTNode]:
     for scope in source.parents(call):
-        if isinstance(scope, cst.FunctionDef | cst.Module):
-            found = list(_in_scope(scope, name))
-            if isinstance(scope, cst.FunctionDef):
-                parameters = [
-                    node.name.value for node in walk(scope.params) if isinstance(node, cst.Param)
-                ]
-                found += [scope.params] if name in parameters else []
-            if found:
-                return found
+        if isinstance(scope, FunctionDef | Module):
+            definitions = list(_in_scope(scope, name))
+            params = find(scope.params, Param) if isinstance(scope, FunctionDef) else []
+            definitions += [param for param in params if param.name.value == name]
+            if definitions:
+                return definitions
     return []
 
 
-def _in_scope(scope: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
+def _in_scope(scope: CSTNode, name: str) -> Iterator[CSTNode]:
     for child in scope.children:
         match child:
-            case cst.FunctionDef() | cst.ClassDef():
+            case FunctionDef() | ClassDef():
                 if child.name.value == name:
                     yield child
-            case cst.Lambda():
+            case Lambda():
                 continue
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=target))], value=value):
+            case Assign(targets=[AssignTarget(target=Name(value=target))], value=value):
                 if target == name:
                     yield value
-            case (
-                cst.AssignTarget() | cst.AugAssign() | cst.AnnAssign() | cst.NamedExpr() | cst.For()
-            ):
+            case AssignTarget() | AugAssign() | AnnAssign() | NamedExpr() | For():
                 if name in name_set(child.target):
                     yield child
-                if isinstance(child, cst.For):
+                if isinstance(child, For):
                     yield from _in_scope(child, name)
-            case cst.ImportAlias():
+            case ImportAlias():
                 if dotted(child.asname.name if child.asname is not None else child.name) == name:
                     yield child
             case _:
                 yield from _in_scope(child, name)
 
 
-def _undecorated(function: cst.FunctionDef) -> cst.FunctionDef:
-    kept: list[cst.Decorator] = []
-    above: list[cst.EmptyLine] = []
+def _undecorated(function: FunctionDef) -> FunctionDef:
+    kept: list[Decorator] = []
+    above: list[EmptyLine] = []
     for decorator in function.decorators:
         target = decorator.decorator
         above.extend(decorator.leading_lines)
-        if dotted(target.func if isinstance(target, cst.Call) else target) not in _DISABLE:
+        if dotted(target.func if isinstance(target, Call) else target) not in _DISABLE:
             kept.append(decorator.with_changes(leading_lines=above))
             above = []
-    decline_if(
-        len(kept) == len(function.decorators),
-        f"`{function.name.value}` isn't disabled where it is defined",
-    )
-    return function.with_changes(
-        decorators=kept, lines_after_decorators=[*above, *function.lines_after_decorators]
-    )
+    is_enabled = len(kept) == len(function.decorators)
+    decline_if(is_enabled, f"`{function.name.value}` isn't disabled where it is defined")
+    lines = [*above, *function.lines_after_decorators]
+    return function.with_changes(decorators=kept, lines_after_decorators=lines)
 
 
-def _disabled(call: cst.Call) -> cst.BaseExpression:
+def _disabled(call: Call) -> BaseExpression:
     decline_if(dotted(call.func) not in _DISABLE, "the source doesn't say which function is called")
     for arg in call.args:
-        if not arg.star and (arg.keyword is None or arg.keyword.value == "fn"):
+        if not arg.star and keyword_of(arg) in ("", "fn"):
             return enclosed(arg.value.deep_clone())
     raise DeclinedError("`torch.compiler.disable` isn't given a function here")
 
@@ -271,42 +697,33 @@ def remove_graph_break(place: Place) -> Edit:
     """
     suite = getattr(place.statement, "body", None)
     # In `if c: graph_break()`, the one after the colon.
-    smalls = suite.body if isinstance(suite, cst.SimpleStatementSuite) else ()
-    found = place.around_expression(smalls) or (
-        smalls if place.expression is None and len(smalls) == 1 else ()
-    )
-    small = found[0] if found else place.small_statement
-    decline_if(
-        not matchers.matches(small, _BREAKS), "the line isn't a call that only breaks the graph"
-    )
+    smalls = suite.body if isinstance(suite, SimpleStatementSuite) else ()
+    is_one = place.expression is None and len(smalls) == 1
+    pointed = place.around_expression(smalls) or (smalls if is_one else ())
+    small = pointed[0] if pointed else place.small_statement
+    is_break = matchers.matches(small, _BREAKS)
+    decline_if(not is_break, "the line isn't a call that only breaks the graph")
     decline_if(place.source.function_of(small) is None, "the call isn't in a function")
-    name = place.source.code(small.value.func)  # type: ignore[attr-defined]
+    name = place.source.code(need(need(small, Expr).value, Call).func)
     return place.edit(f"Remove `{name}()`", *_without(place.source, small))
 
 
-def _without(source: SourceFile, small: cst.BaseSmallStatement) -> list[Change]:
+def _without(source: SourceFile, small: BaseSmallStatement) -> list[Change]:
     line = source.parent(small)
-    assert isinstance(
-        line, cst.SimpleStatementLine | cst.SimpleStatementSuite
-    )  # nothing else holds small statements
+    assert isinstance(line, SimpleStatementLine | SimpleStatementSuite)  # nothing else holds it
     if len(line.body) > 1:
         before = line.body[-2]
-        is_last = line.body[-1] is small
-        return [
-            *([(before, before.with_changes(semicolon=small.semicolon))] if is_last else []),
-            (small, []),
-        ]
+        ended: Change = before, before.with_changes(semicolon=small.semicolon)
+        return [*([ended] if line.body[-1] is small else []), (small, [])]
     block = source.parent(line)
-    if (
-        isinstance(line, cst.SimpleStatementSuite)
-        or not isinstance(block, cst.IndentedBlock)
-        or len(block.body) == 1
-    ):
-        return [(small, cst.Pass(semicolon=small.semicolon))]
-    at = block.body.index(line)
-    if line is not block.body[-1]:
-        following = lines_of(block)[at + 1]
+    if isinstance(line, SimpleStatementSuite) or not isinstance(block, IndentedBlock):
+        return [(small, Pass(semicolon=small.semicolon))]
+    if len(block.body) == 1:
+        return [(small, Pass(semicolon=small.semicolon))]
+    lines = lines_of(block)
+    if line is not lines[-1]:
+        following = lines[lines.index(line) + 1]
         return [(line, []), (following, after_lines(following, line.leading_lines))]
     # After the last line, only the footer can hold the comments that were above it.
-    footer = [empty.deep_clone() for empty in line.leading_lines if empty.comment is not None]
-    return [(block, block.with_changes(body=block.body[:at], footer=[*footer, *block.footer]))]
+    comments = [empty.deep_clone() for empty in line.leading_lines if empty.comment is not None]
+    return [(block, block.with_changes(body=lines[:-1], footer=[*comments, *block.footer]))]

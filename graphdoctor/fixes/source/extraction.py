@@ -10,7 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import libcst as cst
+from libcst import (
+    BaseCompoundStatement,
+    BaseSmallStatement,
+    BaseStatement,
+    BaseSuite,
+    BinaryOperation,
+    Call,
+    Comparison,
+    CSTNode,
+    Decorator,
+    EmptyLine,
+    FunctionDef,
+    IndentedBlock,
+    Module,
+    Return,
+    SimpleStatementLine,
+    Subscript,
+    UnaryOperation,
+    parse_expression,
+    parse_statement,
+)
 
 from graphdoctor.fixes.source.flow import (
     Flow,
@@ -23,13 +43,15 @@ from graphdoctor.fixes.source.flow import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source.nodes import after_lines, alone, called, calls_in, lines_of
+from graphdoctor.fixes.source.nodes import above, alone, called, calls_in, in_place_of, lines_of
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
     SourceFile,
     Statement,
     decline_if,
     dotted,
+    find,
+    holds,
     known,
     need,
     parsed,
@@ -37,7 +59,13 @@ from graphdoctor.fixes.source.tree import (
 )
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
+_NOT_IN_FUNCTION = "the line isn't in a function"
 _Level = tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]
+
+
+def flow_in(nodes: Iterable[BaseStatement | BaseSmallStatement]) -> Flow:
+    """Return what statements do with names."""
+    return flow(parsed(nodes))
 
 
 @dataclass(frozen=True)
@@ -45,44 +73,42 @@ class Run:
     """Consecutive statements of a body of a function: those from ``start`` up to ``stop``."""
 
     source: SourceFile
-    function: cst.FunctionDef
-    suite: cst.BaseSuite
+    function: FunctionDef
+    suite: BaseSuite
     start: int
     stop: int
 
     @classmethod
-    def of_suite(cls, source: SourceFile, suite: cst.BaseSuite) -> Run:
-        """A whole body."""
-        return cls(source, _function_around(source, suite), suite, 0, len(suite.body))
+    def of_suite(cls, source: SourceFile, suite: BaseSuite) -> Run:
+        """Return a whole body."""
+        function = need(source.function_of(suite), FunctionDef, _NOT_IN_FUNCTION)
+        return cls(source, function, suite, 0, len(suite.body))
 
     @classmethod
     def of_statement(cls, source: SourceFile, statement: Statement) -> Run:
-        """One statement."""
-        suite = need(
-            source.parent(statement),
-            cst.IndentedBlock,
-            "the statement shares its line with other statements",
-        )
+        """Return one statement."""
+        shares = "the statement shares its line with other statements"
+        suite = need(source.parent(statement), IndentedBlock, shares)
         at = suite.body.index(statement)
-        return cls(source, _function_around(source, suite), suite, at, at + 1)
+        function = need(source.function_of(suite), FunctionDef, _NOT_IN_FUNCTION)
+        return cls(source, function, suite, at, at + 1)
 
     @cached_property
-    def statements(self) -> list[cst.BaseStatement]:
+    def statements(self) -> list[BaseStatement]:
         """The statements, each on its own line."""
         nodes = self.suite.body[self.start : self.stop]
-        return [node if isinstance(node, cst.BaseStatement) else alone(node) for node in nodes]
+        return [node if isinstance(node, BaseStatement) else alone(node) for node in nodes]
 
     @cached_property
     def parsed(self) -> list[ast.stmt]:
         """The same in Python's own syntax tree of the function."""
-        kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
-        own = [node for node in walk(self.function.body) if isinstance(node, kinds)]
-        same: dict[cst.CSTNode, ast.stmt] = dict(zip(own, _in_order(self._tree.body), strict=True))
+        own = find(self.function.body, BaseSmallStatement, BaseCompoundStatement)
+        same: dict[CSTNode, ast.stmt] = dict(zip(own, _in_order(self._tree.body), strict=True))
         nodes = self.suite.body[self.start : self.stop]
         return [
             same[small]
             for node in nodes
-            for small in (node.body if isinstance(node, cst.SimpleStatementLine) else [node])
+            for small in (node.body if isinstance(node, SimpleStatementLine) else [node])
         ]
 
     @cached_property
@@ -95,6 +121,10 @@ class Run:
         return _tree_of(self.function)
 
     @cached_property
+    def _body(self) -> Flow:
+        return flow(self._tree.body)
+
+    @cached_property
     def _around(self) -> list[_Level]:
         """What is around the run, innermost first: its body on the way there, and what is before
         and after in it.
@@ -102,31 +132,31 @@ class Run:
         parents = {
             child: node for node in ast.walk(self._tree) for child in ast.iter_child_nodes(node)
         }
-        found: list[_Level] = []
+        levels: list[_Level] = []
         first: ast.AST = self.parsed[0]
         last: ast.AST = self.parsed[-1]
         while first is not self._tree:
             outer = parents[first]
             bodies = (value for _, value in ast.iter_fields(outer) if isinstance(value, list))
             body = next(value for value in bodies if first in value)
+            before = after = []
             if isinstance(first, ast.stmt):
-                found.append((outer, body, body[: body.index(first)], body[body.index(last) + 1 :]))
-            else:
-                found.append((outer, body, [], []))
+                before, after = body[: body.index(first)], body[body.index(last) + 1 :]
+            levels.append((outer, body, before, after))
             first = last = outer
-        return found
+        return levels
 
     @cached_property
     def local_names(self) -> set[str]:
         """All local variables of the function."""
-        return (flow(self._tree.body).assigned | parameter_names(self._tree.args)) - self._foreign
+        return (self._body.assigned | parameter_names(self._tree.args)) - self._foreign
 
     @cached_property
     def _foreign(self) -> set[str]:
-        declared = [
-            node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)
-        ]
-        return {name for node in declared for name in node.names}
+        declared = (
+            one for one in ast.walk(self._tree) if isinstance(one, ast.Global | ast.Nonlocal)
+        )
+        return {name for one in declared for name in one.names}
 
     @cached_property
     def bound_before(self) -> set[str]:
@@ -140,27 +170,24 @@ class Run:
     def read_after(self) -> set[str]:
         """Names that may be read once the run has ended."""
         return set().union(
-            *[_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around]
+            *(_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around)
         )
 
     def check(self) -> None:
         """Decline if the run can't be moved."""
         for node in jumps(self.parsed):
-            if isinstance(node, ast.Return):
-                decline_if(self.flow.ends, "it returns from the function only in some cases")
-            elif isinstance(node, ast.Break | ast.Continue):
-                raise DeclinedError(
-                    f"it has a `{type(node).__name__.lower()}` of the loop around it"
-                )
-            else:
-                raise DeclinedError("it yields or awaits")
+            if isinstance(node, ast.Break | ast.Continue):
+                word = type(node).__name__.lower()
+                raise DeclinedError(f"it has a `{word}` of the loop around it")
+            decline_if(not isinstance(node, ast.Return), "it yields or awaits")
+            decline_if(self.flow.ends, "it returns from the function only in some cases")
         for inner in (node for statement in self.parsed for node in ast.walk(statement)):
             is_deleting = isinstance(inner, ast.Delete) and names(inner) & self.read_after
             decline_if(is_deleting, "it deletes what is read after it")
             if isinstance(inner, ast.Name) and inner.id in _LOOKS_AT_LOCALS:
                 raise DeclinedError(f"it calls `{inner.id}`, which reads the variables around it")
         bound = self.flow.assigned
-        within = captured(self.parsed) & self.local_names & flow(self._tree.body).assigned
+        within = captured(self.parsed) & self.local_names & self._body.assigned
         for shared, reason in (
             (bound & self._foreign, "it binds `{}`, which is global or nonlocal"),
             (bound & captured(self._tree.body), "an inner function shares `{}` with it"),
@@ -178,20 +205,17 @@ class Run:
         for outer, body, _, after in reversed(self._around):
             read |= _read_when_raised(outer, body, later=later)
             later |= _read_next(outer) | flow(after).read_first
-        if isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign):
-            return read & flow(self.parsed[:-1]).assigned
-        return read & self.flow.assigned
+        is_last_set = isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign)
+        return read & (flow(self.parsed[:-1]) if is_last_set else self.flow).assigned
 
     @cached_property
     def returns(self) -> list[str]:
         """Names that it binds and that are read after it."""
-        found = sorted(self.flow.assigned & self.read_after & self.local_names, key=self._order)
-        for name in found:
-            decline_if(
-                not self.flow.has(name) and name not in self.bound_before,
-                f"`{name}` may be unset after it",
-            )
-        return found if self.flow.ends else []
+        shared = sorted(self.flow.assigned & self.read_after & self.local_names, key=self._order)
+        for name in shared:
+            is_unset = not self.flow.has(name) and name not in self.bound_before
+            decline_if(is_unset, f"`{name}` may be unset after it")
+        return shared if self.flow.ends else []
 
     @cached_property
     def _bound_elsewhere(self) -> set[str]:
@@ -200,8 +224,7 @@ class Run:
         """
         if any(isinstance(outer, ast.For | ast.AsyncFor | ast.While) for outer, *_ in self._around):
             return self.local_names
-        rest = self.function.deep_replace(self.suite, self._with(cst.parse_statement("pass")))
-        tree = _tree_of(need(rest, cst.FunctionDef, ""))
+        tree = _tree_of(self._caller("pass"))
         return self.local_names & (flow(tree.body).assigned | parameter_names(tree.args))
 
     @cached_property
@@ -223,33 +246,28 @@ class Run:
         return (*min(places, default=(0, 0)), name)
 
     def moved(self, name: str) -> SourceFile:
-        """The file with the run in its own function, unless that could change what the program
-        does.
+        """Return the file with the run in its own function; decline if that could change what the
+        program does.
         """
         self.check()
         owner = self._owner()
         parameters = [parameter for parameter in self.parameters if parameter != owner]
-        function = _definition(
-            name, [owner, *parameters] if owner else parameters, self.statements, self.returns
-        )
-        if owner is None and isinstance(self.source.parent(self.function), cst.Module):
-            function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
+        function = self._definition(name, [owner, *parameters] if owner else parameters)
+        if owner is None and isinstance(self.source.parent(self.function), Module):
+            function = function.with_changes(leading_lines=[EmptyLine(indent=False)] * 2)
         has_return = any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
-        called = f"{owner}.{name}" if owner else name
-        call = f"{called}({', '.join(parameters)})"
+        call = f"{owner}.{name}" if owner else name
+        call = f"{call}({', '.join(parameters)})"
         if not self.flow.ends and has_return:
             call = f"return {call}"
         elif self.returns:
             call = f"{', '.join(self.returns)} = {call}"
-        caller = self.function.deep_replace(self.suite, self._with(cst.parse_statement(call)))
-        return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
+        return self.source.changed((self.function, [self._caller(call), function]))
 
     def moved_and(
-        self, name: str, change: Callable[[SourceFile, cst.FunctionDef], cst.FunctionDef]
+        self, name: str, change: Callable[[SourceFile, FunctionDef], FunctionDef]
     ) -> bytes:
-        """The file with the run in its own function, and with a change of the function that it was
-        in.
-        """
+        """Move the run into its own function, and change the function that it was in."""
         at = functions_in(self.source).index(self.function)
         moved = self.moved(name)
         # The new function comes after the one that calls it, which keeps its number.
@@ -258,73 +276,75 @@ class Run:
 
     def _owner(self) -> str | None:
         """The name of a method's object, such as ``self``; None for a function."""
-        suite = self.source.parent(self.function)
-        if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
-            decline_if(
-                any(names(statement) & {"super", "__class__"} for statement in self.parsed),
-                "it calls `super`",
-            )
+        if not self.source.is_method(self.function):
+            uses = set[str]().union(*map(names, self.parsed))
+            decline_if(uses & {"super", "__class__"}, "it calls `super`")
             return None
-        decorators = [
-            self.source.code(decorator.decorator) for decorator in self.function.decorators
-        ]
-        if any(decorator in ("staticmethod", "classmethod") for decorator in decorators):
-            raise DeclinedError(
-                "a static or class method has no object whose methods it could call"
-            )
-        parameters = [*self._tree.args.posonlyargs, *self._tree.args.args]
-        decline_if(not parameters, "the method has no parameter for its object")
-        owner = parameters[0].arg
-        decline_if(owner in flow(self._tree.body).assigned, f"the method binds `{owner}` anew")
+        decorators = {self.source.code(one.decorator) for one in self.function.decorators}
+        decline_if(
+            decorators & {"staticmethod", "classmethod"},
+            "a static or class method has no object whose methods it could call",
+        )
+        owner = first_parameter(self.function)
+        decline_if(owner in self._body.assigned, f"the method binds `{owner}` anew")
         return owner
 
-    def _with(self, call: cst.BaseStatement) -> cst.BaseSuite:
-        blank = _blank(getattr(self.statements[0], "leading_lines", ()))
-        body = [
-            *self.suite.body[: self.start],
-            call.with_changes(leading_lines=blank),
-            *self.suite.body[self.stop :],
-        ]
-        if isinstance(self.suite, cst.IndentedBlock):
-            # Comments after its last line stay: they could be about any of the lines.
-            return self.suite.with_changes(body=body)
-        return cst.IndentedBlock(body)
+    def _caller(self, call: str) -> FunctionDef:
+        """The function with a statement in place of the run."""
+        line = parse_statement(call).with_changes(leading_lines=_blank(self.statements[0]))
+        body = [*self.suite.body[: self.start], line, *self.suite.body[self.stop :]]
+        # Comments after the last line of a block stay: they could be about any of the lines.
+        is_block = isinstance(self.suite, IndentedBlock)
+        suite = self.suite.with_changes(body=body) if is_block else IndentedBlock(body)
+        return need(self.function.deep_replace(self.suite, suite), FunctionDef)
+
+    def _definition(self, name: str, parameters: Sequence[str]) -> FunctionDef:
+        first, *rest = self.statements
+        comments = [line.deep_clone() for line in above(first)[len(_blank(first)) :]]
+        ending = [parse_statement(f"return {', '.join(self.returns)}")] if self.returns else []
+        body = IndentedBlock([first.with_changes(leading_lines=comments), *rest, *ending])
+        function = parse_statement(f"def {name}({', '.join(parameters)}): pass")
+        blank = [EmptyLine(indent=False)]
+        return need(function, FunctionDef).with_changes(body=body, leading_lines=blank)
+
+
+def first_parameter(method: FunctionDef) -> str:
+    """Return a method's name for its object; decline if it has none."""
+    params = [*method.params.posonly_params, *method.params.params]
+    decline_if(not params, "the method has no parameter for its object")
+    return params[0].name.value
 
 
 def call_of(source: SourceFile, name: str) -> Statement:
-    """The statement that calls a function that ``moved`` created."""
+    """Return the statement that calls a function that ``moved`` created."""
     call = next(call for call in calls_in(source.tree) if called(call) == name)
-    return next(
-        outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine)
-    )
+    return known(source.around(call, SimpleStatementLine))
 
 
 @lru_cache(maxsize=8)
-def functions_in(source: SourceFile) -> list[cst.FunctionDef]:
-    """The functions of a file, in order."""
-    return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
+def functions_in(source: SourceFile) -> list[FunctionDef]:
+    """Return the functions of a file, in order."""
+    return find(source.tree, FunctionDef)
 
 
 def with_lines(
-    source: SourceFile, function: cst.FunctionDef, lines: Sequence[cst.BaseStatement]
-) -> tuple[SourceFile, cst.FunctionDef]:
-    """The file with other lines in a function, and the function in it."""
-    changed = source.changed(
-        (function, function.with_changes(body=function.body.with_changes(body=lines)))
-    )
+    source: SourceFile, function: FunctionDef, lines: Sequence[BaseStatement]
+) -> tuple[SourceFile, FunctionDef]:
+    """Return the file with other lines in a function, and the function in it."""
+    body = function.body.with_changes(body=lines)
+    changed = source.changed((function, function.with_changes(body=body)))
     return changed, functions_in(changed)[functions_in(source).index(function)]
 
 
-def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.FunctionDef:
-    """A function that Dynamo doesn't trace, while it compiles what the function calls."""
-    added = cst.Decorator(
-        cst.parse_expression(decorator or "torch.compiler.disable(recursive=False)")
-    )
+def not_traced(function: FunctionDef, decorator: str | None = None) -> FunctionDef:
+    """Have Dynamo not trace a function, while it compiles what the function calls."""
+    text = decorator or "torch.compiler.disable(recursive=False)"
+    added = Decorator(parse_expression(text))
     return function.with_changes(decorators=[*function.decorators, added])
 
 
-def shell(function: cst.FunctionDef, *, is_method: bool) -> cst.FunctionDef:
-    """The function that torch.compile is given as one that isn't traced: it calls what is compiled.
+def shell(function: FunctionDef, *, is_method: bool) -> FunctionDef:
+    """Have the function that torch.compile is given not traced: it calls what is compiled.
 
     ``torch.compile`` looks through ``torch.compiler.disable`` on a function that isn't a method and
     compiles what is in it (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), and
@@ -337,86 +357,81 @@ def shell(function: cst.FunctionDef, *, is_method: bool) -> cst.FunctionDef:
 _NOT_TRACED = ("disable(recursive=False)", "decorators.skip")
 
 
-def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
+def is_not_traced(source: SourceFile, function: CSTNode | None) -> bool:
     """Whether a function is one that Dynamo doesn't trace, such as ``shell`` makes."""
-    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    decorators = function.decorators if isinstance(function, FunctionDef) else ()
     code = " ".join(source.code(one.decorator) for one in decorators)
     return any(marker in code for marker in _NOT_TRACED)
 
 
 def splits(before: bytes, after: bytes) -> bool:
     """Whether an edit makes a function one that Dynamo doesn't trace."""
-    return any(
-        after.count(marker) > before.count(marker)
-        for marker in [marker.encode() for marker in _NOT_TRACED]
-    )
+    return any(after.count(one.encode()) > before.count(one.encode()) for one in _NOT_TRACED)
 
 
-def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:
-    """The line that calls a function from one that isn't traced; None if it's no such part."""
-    found = [call for call in calls_in(source.tree) if called(call) == function.name.value]
-    for call in found:
+def call_of_part(source: SourceFile, function: FunctionDef) -> SimpleStatementLine | None:
+    """Return the line that calls a function from one that isn't traced; None if it's no such
+    part.
+    """
+    calls = [call for call in calls_in(source.tree) if called(call) == function.name.value]
+    for call in calls:
         if not is_not_traced(source, source.function_of(call)):
             continue
-        decline_if(len(found) != 1, "several lines call the compiled part")
-        around = next(
-            (one for one in source.parents(call) if isinstance(one, cst.BaseStatement)), None
-        )
-        line = need(around, cst.SimpleStatementLine, "the call isn't on a line")
-        names = [dotted(argument.value) for argument in call.args]
+        decline_if(len(calls) != 1, "several lines call the compiled part")
+        around = source.around(call, BaseStatement)
+        line = need(around, SimpleStatementLine, "the call isn't on a line")
+        passed = [dotted(argument.value) for argument in call.args]
         params = [param.name.value for param in function.params.params]
         decline_if(
-            names != params[len(params) - len(names) :],
+            passed != params[len(params) - len(passed) :],
             "the compiled part gets other values than its names say",
         )
         return line
     return None
 
 
-def returns_only(line: cst.SimpleStatementLine, part: cst.FunctionDef) -> bool:
+def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
     """Whether a line returns what a part of its function gives, as it is."""
     match line.body:
-        case [cst.Return(value=cst.Call() as call)]:
+        case [Return(value=call)]:
             return called(call) == part.name.value
     return False
 
 
-def leaves(line: cst.CSTNode) -> bool:
+def leaves(line: CSTNode) -> bool:
     """Whether a line leaves a loop, a turn of it, or its function, other than by an exception."""
-    return isinstance(line, cst.BaseStatement) and any(True for _ in jumps(parsed([line])))
+    return isinstance(line, BaseStatement) and any(True for _ in jumps(parsed([line])))
 
 
 def without_part(source: SourceFile, part: str) -> bytes:
-    """The file with a part of a function back in the one that calls it, which isn't traced and only
-    returns it.
+    """Put a part of a function back in the one that calls it, which isn't traced and only returns
+    it.
     """
-    function = next(found for found in functions_in(source) if found.name.value == part)
-    line = call_of_part(source, function)
-    assert line is not None  # it is such a part
-    first, *rest = lines_of(function.body)
-    return source.replaced((line, [after_lines(first, line.leading_lines), *rest]), (function, []))
+    function = next(one for one in functions_in(source) if one.name.value == part)
+    line = known(call_of_part(source, function))
+    return source.replaced((line, in_place_of(line, lines_of(function.body))), (function, []))
 
 
-def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
-    """The name of a method's object; None for a function of the module. Declines if it can't be
-    such a shell.
+def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
+    """Return the name of a method's object; None for a function of the module. Decline if it can't
+    be such a shell.
     """
-    decorators = [one.decorator for one in function.decorators]
     is_plain = all(
-        source.is_without_grad(one) or source.dotted_name(one) == "torch.enable_grad"
-        for one in decorators
+        source.is_without_grad(one.decorator)
+        or source.dotted_name(one.decorator) == "torch.enable_grad"
+        for one in function.decorators
     )
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
-    owner = None
-    if not isinstance(source.parent(function), cst.Module):
-        is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
-        params = [*function.params.posonly_params, *function.params.params]
-        decline_if(not is_method or not params, "it isn't in a method or a function of the module")
-        owner = params[0].name.value
+    owner, name = None, function.name.value
+    if not isinstance(source.parent(function), Module):
+        params = (*function.params.posonly_params, *function.params.params)
+        is_method = source.is_method(function) and params
+        decline_if(not is_method, "it isn't in a method or a function of the module")
+        owner = first_parameter(function)
+        name = f"{owner}.{name}"
     # After a break, Dynamo begins with a function that the compiled one calls as if it had been
     # given that.
-    name = function.name.value if owner is None else f"{owner}.{function.name.value}"
     callers = [
         source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name
     ]
@@ -429,22 +444,18 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     return owner
 
 
-def operations_in(lines: Iterable[cst.CSTNode]) -> int:
-    """The most tensor operations that lines can do by themselves."""
-    kinds = cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.Subscript
+def operations_in(lines: Iterable[CSTNode]) -> int:
+    """Count the most tensor operations that lines can do by themselves."""
+    kinds = (Call, BinaryOperation, Comparison, UnaryOperation, Subscript)
     return sum(isinstance(node, kinds) for line in lines for node in walk(line))
 
 
-def computes(line: cst.CSTNode) -> bool:
+def computes(line: CSTNode) -> bool:
     """Whether a line does more than pass values on."""
-    return any(isinstance(node, cst.Call | cst.BinaryOperation) for node in walk(line))
+    return holds(line, Call, BinaryOperation)
 
 
-def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
-    return need(source.function_of(node), cst.FunctionDef, "the line isn't in a function")
-
-
-def _tree_of(function: cst.FunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def _tree_of(function: FunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
     tree = parsed([function])[0]
     assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
     return tree
@@ -462,9 +473,8 @@ def _entered(node: ast.AST, body: list[ast.stmt]) -> set[str]:
         case ast.For() | ast.AsyncFor() if body is node.body:
             return targets(node.target)
         case ast.With() | ast.AsyncWith():
-            return set().union(
-                *(targets(item.optional_vars) for item in node.items if item.optional_vars)
-            )
+            items = (item.optional_vars for item in node.items if item.optional_vars)
+            return set().union(*map(targets, items))
         case ast.ExceptHandler(name=str(name)):
             return {name}
         case ast.Try() | ast.TryStar() if body is node.orelse:
@@ -477,11 +487,12 @@ def _read_next(node: ast.AST) -> set[str]:
         case ast.For() | ast.AsyncFor() | ast.While():
             return flow([node]).read_first
         case ast.Try() | ast.TryStar():
-            later = [*(statement for handler in node.handlers for statement in handler.body)]
-            types = set().union(*(flow_of(handler.type).read_first for handler in node.handlers))
-            return types | set().union(
-                *(flow([s]).read_first for s in [*later, *node.orelse, *node.finalbody])
-            )
+            later = [statement for handler in node.handlers for statement in handler.body]
+            flows = [
+                *(flow_of(handler.type) for handler in node.handlers),
+                *(flow([one]) for one in (*later, *node.orelse, *node.finalbody)),
+            ]
+            return set().union(*(one.read_first for one in flows))
     return set()
 
 
@@ -489,33 +500,14 @@ def _read_when_raised(node: ast.AST, body: list[ast.stmt], *, later: set[str]) -
     match node:
         case ast.With() | ast.AsyncWith() if any(map(swallows, node.items)):
             return later
-        case ast.Try() | ast.TryStar() if body is node.body:
-            found = flow(node.finalbody).read_first
-            for handler in node.handlers:
-                caught = flow(handler.body)
-                found |= caught.read_first | (later if caught.ends else set())
-            return found
         case ast.Try() | ast.TryStar() if body is not node.finalbody:
-            return flow(node.finalbody).read_first
+            read = flow(node.finalbody).read_first
+            for handler in node.handlers if body is node.body else ():
+                caught = flow(handler.body)
+                read |= caught.read_first | (later if caught.ends else set())
+            return read
     return set()
 
 
-def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    return list(itertools.takewhile(lambda line: line.comment is None, lines))
-
-
-def _definition(
-    name: str,
-    parameters: Sequence[str],
-    statements: Sequence[cst.BaseStatement],
-    returns: Sequence[str],
-) -> cst.FunctionDef:
-    first, *rest = statements
-    leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
-    above = [line.deep_clone() for line in leading[len(_blank(leading)) :]]
-    ending = [cst.parse_statement(f"return {', '.join(returns)}")] if returns else []
-    function = need(
-        cst.parse_statement(f"def {name}({', '.join(parameters)}): pass"), cst.FunctionDef, ""
-    )
-    body = cst.IndentedBlock([first.with_changes(leading_lines=above), *rest, *ending])
-    return function.with_changes(body=body, leading_lines=[cst.EmptyLine(indent=False)])
+def _blank(line: CSTNode) -> list[EmptyLine]:
+    return list(itertools.takewhile(lambda empty: empty.comment is None, above(line)))

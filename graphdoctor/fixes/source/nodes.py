@@ -1,277 +1,558 @@
-"""Reading and building single nodes: names and calls in them, expressions from text, parentheses,
-comments.
+"""Reading and building nodes: names and calls in them, expressions from text, parentheses,
+comments, names of a function, and the branches of an ``if`` as lists of assignments.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypeVar, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
-import libcst as cst
+import libcst
+from libcst import (
+    Add,
+    And,
+    AnnAssign,
+    Arg,
+    Assign,
+    AssignEqual,
+    AssignTarget,
+    Attribute,
+    AugAssign,
+    Await,
+    BaseComp,
+    BaseExpression,
+    BaseNumber,
+    BaseSmallStatement,
+    BaseStatement,
+    BaseSuite,
+    BinaryOperation,
+    BitInvert,
+    BooleanOperation,
+    Call,
+    Comment,
+    CSTNode,
+    Dict,
+    Divide,
+    Element,
+    Else,
+    EmptyLine,
+    Equal,
+    Expr,
+    FloorDivide,
+    For,
+    FunctionDef,
+    GeneratorExp,
+    Global,
+    GreaterThan,
+    GreaterThanEqual,
+    If,
+    IfExp,
+    IndentedBlock,
+    Index,
+    Lambda,
+    LeftParen,
+    LessThan,
+    LessThanEqual,
+    List,
+    MaybeSentinel,
+    Modulo,
+    Multiply,
+    Name,
+    NamedExpr,
+    Nonlocal,
+    NotEqual,
+    Param,
+    ParenthesizedWhitespace,
+    PartialParserConfig,
+    Pass,
+    Power,
+    Raise,
+    Return,
+    RightParen,
+    SimpleStatementLine,
+    SimpleStatementSuite,
+    SimpleWhitespace,
+    Subscript,
+    SubscriptElement,
+    Subtract,
+    TrailingWhitespace,
+    Tuple,
+    UnaryOperation,
+    Yield,
+    matchers,
+    parse_expression,
+)
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, names_in, walk
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    dotted,
+    find,
+    holds,
+    names_in,
+    need,
+    walk,
+)
 
-ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.BaseNumber)
+ATOMS = (Name, Attribute, Call, Subscript, BaseNumber)
 """Expressions that need no parentheses beside any operator."""
 
-_Expression = TypeVar("_Expression", bound=cst.BaseExpression)
+ARITHMETIC = (Add, Subtract, Multiply, Divide, FloorDivide, Modulo, Power)
+ORDERS = (LessThan, LessThanEqual, GreaterThan, GreaterThanEqual, Equal, NotEqual)
+RETURNED = "return"
+"""The target of a ``return``, where other targets are names; it's a keyword, so no name can be
+equal to it."""
+
+_Expression = TypeVar("_Expression", bound=BaseExpression)
 
 
-def name_set(*nodes: cst.CSTNode) -> set[str]:
-    """The names of the variables in some nodes."""
+def name_set(*nodes: CSTNode) -> set[str]:
+    """Return the names of the variables in some nodes."""
     return {name.value for node in nodes for name in names_in(node)}
 
 
-def set_names(*nodes: cst.CSTNode) -> set[str]:
-    """The names that assignments in some nodes set or change."""
+def set_names(*nodes: CSTNode) -> set[str]:
+    """Return the names that assignments in some nodes set or change."""
+    single = AugAssign | AnnAssign | NamedExpr | AssignTarget
     parts = (part for node in nodes for part in walk(node))
-    single = cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.AssignTarget
     return name_set(*(part.target for part in parts if isinstance(part, single)))
 
 
-def called(node: cst.CSTNode) -> str:
-    """The last name of what a call calls, or an empty string."""
+def called(node: CSTNode | None) -> str:
+    """Return the last name of what a call calls, or an empty string."""
     match node:
-        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name)):
+        case Call(func=Attribute(attr=Name(value=name)) | Name(value=name)):
             return name
     return ""
 
 
-def calls_in(node: cst.CSTNode) -> list[cst.Call]:
-    """The calls in a node, in source order."""
-    return [found for found in walk(node) if isinstance(found, cst.Call)]
+def calls_in(*nodes: CSTNode) -> list[Call]:
+    """Return the calls in some nodes, in source order."""
+    return [call for node in nodes for call in find(node, Call)]
 
 
-def is_in_place(node: cst.CSTNode) -> bool:
+def is_in_place(node: CSTNode) -> bool:
     """Whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x,
     inplace=True)``, ``out=``.
     """
     name = called(node)
-    if name.endswith("_") and not name.endswith("__"):
-        return True
-    given = {
-        arg.keyword.value: arg.value for arg in getattr(node, "args", ()) if arg.keyword is not None
-    }
-    return isinstance(node, cst.Call) and (
-        "out" in given or ("inplace" in given and dotted(given["inplace"]) != "False")
+    if not isinstance(node, Call) or (name.endswith("_") and not name.endswith("__")):
+        return bool(name)
+    return any(
+        keyword_of(arg) == "out" or (keyword_of(arg) == "inplace" and dotted(arg.value) != "False")
+        for arg in node.args
     )
 
 
-def assigns_a_name(node: cst.CSTNode) -> bool:
-    """Whether a node contains a ``:=``."""
-    return any(isinstance(part, cst.NamedExpr) for part in walk(node))
+def index_of(node: CSTNode) -> BaseExpression | None:
+    """Return the only index of ``x[index]``; None for slices, several and other nodes."""
+    match node:
+        case Subscript(slice=[SubscriptElement(slice=Index(value=index, star=None))]):
+            return index
+    return None
 
 
-def is_repeatable(node: cst.BaseExpression) -> bool:
+def is_repeatable(node: BaseExpression) -> bool:
     """Whether it may be written twice: it calls nothing."""
-    costly = cst.Call | cst.Await | cst.Yield | cst.NamedExpr | cst.Lambda | cst.BaseComp
-    return not any(isinstance(found, costly) for found in walk(node))
+    return not holds(node, Call, Await, Yield, NamedExpr, Lambda, BaseComp)
 
 
-def expression(template: str, **parts: cst.BaseExpression) -> cst.BaseExpression:
-    """A new expression with copies of nodes in it: ``expression("{a}.sum(dim={b})", a=…, b=…)``."""
+def expression(template: str, **parts: BaseExpression) -> BaseExpression:
+    """Parse a template with copies of nodes in it: ``expression("{a}.sum(dim={b})", a=…, b=…)``."""
     copies = {name: part.deep_clone() for name, part in parts.items() if f"{{{name}}}" in template}
-    return parse_template_expression(template, cst.PartialParserConfig(), **copies)
+    return parse_template_expression(template, PartialParserConfig(), **copies)
 
 
-def torch_call(name: str, arguments: Iterable[cst.BaseExpression]) -> cst.Call:
-    """``torch.<name>(a, b)``."""
-    func = cst.Attribute(cst.Name("torch"), cst.Name(name))
-    return cst.Call(func, [cst.Arg(without_parentheses(argument)) for argument in arguments])
+def torch_call(name: str, arguments: Iterable[BaseExpression]) -> Call:
+    """Build ``torch.<name>(a, b)``."""
+    args = [Arg(without_parentheses(argument)) for argument in arguments]
+    return Call(Attribute(Name("torch"), Name(name)), args)
 
 
-def where(
-    condition: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression
-) -> cst.Call:
-    """``torch.where(condition, yes, no)`` with copies of them, and without ``~`` before the
+def where(condition: BaseExpression, yes: BaseExpression, no: BaseExpression) -> Call:
+    """Build ``torch.where(condition, yes, no)`` with copies, and without ``~`` before the
     condition.
     """
     match condition:
-        case cst.UnaryOperation(operator=cst.BitInvert(), expression=opposite):
+        case UnaryOperation(operator=BitInvert(), expression=opposite):
             return where(opposite, no, yes)
     return torch_call("where", [part.deep_clone() for part in (condition, yes, no)])
 
 
-def method_call(node: cst.BaseExpression, *names: str) -> cst.BaseExpression:
-    """``x.detach().clone()`` for ``x``, ``detach`` and ``clone``; a copy of ``x`` is used."""
+def method_call(node: BaseExpression, *names: str) -> BaseExpression:
+    """Build ``x.detach().clone()`` of ``x``, ``detach`` and ``clone``, with a copy of ``x``."""
     result = as_operand(node) if names else node.deep_clone()
     for name in names:
-        result = cst.Call(cst.Attribute(result, cst.Name(name)))
+        result = Call(Attribute(result, Name(name)))
     return result
 
 
-def keyword_argument(name: str, value: cst.BaseExpression) -> cst.Arg:
-    """``name=value``."""
-    nothing = cst.SimpleWhitespace("")
-    return cst.Arg(value, cst.Name(name), equal=cst.AssignEqual(nothing, nothing))
+def keyword_argument(name: str, value: BaseExpression) -> Arg:
+    """Build ``name=value``."""
+    nothing = SimpleWhitespace("")
+    return Arg(value, Name(name), equal=AssignEqual(nothing, nothing))
 
 
-def keyword_of(argument: cst.Arg) -> str:
-    """The keyword that an argument is passed by, or an empty string."""
+def keyword_of(argument: Arg) -> str:
+    """Return the keyword that an argument is passed by, or an empty string."""
     return argument.keyword.value if argument.keyword is not None else ""
 
 
 def by_name(
-    given: Sequence[cst.Arg], parameters: Sequence[str], reason: str
-) -> dict[str, cst.BaseExpression]:
-    """Arguments by the parameter that they are passed for; declines if one isn't certain."""
-    found: dict[str, cst.BaseExpression] = {}
+    given: Sequence[Arg], parameters: Sequence[str], reason: str
+) -> dict[str, BaseExpression]:
+    """Return arguments by the parameter that they are passed for; decline if one isn't certain."""
+    values: dict[str, BaseExpression] = {}
     for number, argument in enumerate(given):
         name = keyword_of(argument) or "".join(parameters[number : number + 1])
-        decline_if(argument.star or name not in parameters or name in found, reason)
-        found[name] = argument.value
-    return found
+        decline_if(argument.star or name not in parameters or name in values, reason)
+        values[name] = argument.value
+    return values
 
 
-def targets_of(node: cst.CSTNode) -> list[cst.BaseExpression]:
-    """What an assignment sets or changes, as written; empty for other nodes."""
-    if isinstance(node, cst.Assign):
+def targets_of(node: CSTNode) -> list[BaseExpression]:
+    """Return what an assignment sets or changes, as written; nothing for other nodes."""
+    if isinstance(node, Assign):
         return [target.target for target in node.targets]
-    return (
-        [node.target]
-        if isinstance(node, cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.For)
-        else []
-    )
+    single = AugAssign | AnnAssign | NamedExpr | For
+    return [node.target] if isinstance(node, single) else []
 
 
-def joined(values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
-    """``a, b``, or the only one of them."""
-    return (
-        values[0]
-        if len(values) == 1
-        else cst.Tuple([cst.Element(value) for value in values], lpar=[], rpar=[])
-    )
+def joined(values: Sequence[BaseExpression]) -> BaseExpression:
+    """Build ``a, b``, or return the only value."""
+    if len(values) == 1:
+        return values[0]
+    return Tuple([Element(value) for value in values], lpar=[], rpar=[])
 
 
-def assigned(
-    target: str | cst.BaseExpression, value: cst.BaseExpression
-) -> cst.SimpleStatementLine:
-    """A line that sets a name, or what another target stands for."""
-    to = cst.Name(target) if isinstance(target, str) else target
-    return cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(to)], value)])  # type: ignore[arg-type]
+def assigned(target: str | BaseExpression, value: BaseExpression) -> SimpleStatementLine:
+    """Build a line that sets a name, or what another target stands for."""
+    to = Name(target) if isinstance(target, str) else target
+    return SimpleStatementLine([Assign([AssignTarget(to)], value)])  # type: ignore[arg-type]
 
 
-def alone(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
-    """A small statement on a line of its own."""
-    return cst.SimpleStatementLine([small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+def alone(small: BaseSmallStatement) -> SimpleStatementLine:
+    """Put a small statement on a line of its own."""
+    return SimpleStatementLine([small.with_changes(semicolon=MaybeSentinel.DEFAULT)])
 
 
-def lines_of(body: cst.BaseSuite) -> list[cst.BaseStatement]:
-    """The lines of a body; what shares the line of its header is one."""
-    if isinstance(body, cst.SimpleStatementSuite):
-        return [cst.SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)]
-    return [line for line in body.body if isinstance(line, cst.BaseStatement)]
+def lines_of(body: BaseSuite) -> list[BaseStatement]:
+    """Return the lines of a body; what shares the line of its header is one."""
+    if isinstance(body, SimpleStatementSuite):
+        return [SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)]
+    return [line for line in body.body if isinstance(line, BaseStatement)]
 
 
-def after_lines(first: cst.BaseStatement, above: Iterable[cst.EmptyLine]) -> cst.BaseStatement:
-    """A line with more blank lines and comments above it."""
-    leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
-    return first.with_changes(leading_lines=[line.deep_clone() for line in (*above, *leading)])
+def split_body(function: FunctionDef) -> tuple[list[BaseStatement], list[BaseStatement]]:
+    """Return a function's docstring, if it has one, and its other lines."""
+    need(function.body, IndentedBlock, "the function's body is on one line")
+    lines = lines_of(function.body)
+    count = int(function.get_docstring() is not None)
+    return lines[:count], lines[count:]
 
 
-def below_new(
-    source: SourceFile, old: cst.CSTNode, new: cst.CSTNode, added: cst.BaseStatement
-) -> Change:
-    """The change that replaces a node, and adds a statement above the module's statement that
-    contains it.
-    """
-    statement = list(source.parents(old))[-2]
-    assert isinstance(statement, cst.BaseStatement)  # a line of a module
-    leading = list(getattr(statement, "leading_lines", ()))
-    spaces = next(
-        (number for number, line in enumerate(leading) if line.comment is not None), len(leading)
-    )
-    blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-    below = cast("cst.BaseStatement", after_lines(statement, blank[spaces:]).deep_replace(old, new))
-    is_line = isinstance(added, cst.SimpleStatementLine)
-    above = (
-        leading[: min(spaces, 1)] if is_line else [] if source.tree.body[0] is statement else blank
-    )
-    return statement, [after_lines(added, above), below]
+def above(line: CSTNode) -> Sequence[EmptyLine]:
+    """Return the blank lines and comments above a line."""
+    return getattr(line, "leading_lines", ())
+
+
+def after_lines(first: BaseStatement, lines: Iterable[EmptyLine]) -> BaseStatement:
+    """Put more blank lines and comments above a line."""
+    return first.with_changes(leading_lines=[line.deep_clone() for line in (*lines, *above(first))])
+
+
+def in_place_of(old: CSTNode, lines: Sequence[BaseStatement]) -> list[BaseStatement]:
+    """Put what is above an old line above the first of the new ones."""
+    return [after_lines(lines[0], above(old)), *lines[1:]]
+
+
+def below_new(source: SourceFile, old: CSTNode, new: CSTNode, added: BaseStatement) -> Change:
+    """Replace a node, and add a statement above the module's statement that contains it."""
+    statement = need(source.path_to(source.tree, old)[-1], BaseStatement)
+    leading = above(statement)
+    comments = (number for number, line in enumerate(leading) if line.comment is not None)
+    spaces = next(comments, len(leading))
+    blank = [EmptyLine(indent=False), EmptyLine(indent=False)]
+    below = need(after_lines(statement, blank[spaces:]).deep_replace(old, new), BaseStatement)
+    if isinstance(added, SimpleStatementLine):
+        blank = list(leading[: min(spaces, 1)])
+    elif source.tree.body[0] is statement:
+        blank = []
+    return statement, [after_lines(added, blank), below]
 
 
 def skipped_while_compiling(
-    lines: Sequence[cst.BaseStatement], test: cst.BaseExpression | None = None
-) -> cst.If:
-    """Lines under ``if not torch.compiler.is_compiling() and test:``, which doesn't look at the
+    lines: Sequence[BaseStatement], test: BaseExpression | None = None
+) -> If:
+    """Put lines under ``if not torch.compiler.is_compiling() and test:``, which doesn't look at the
     test in a graph.
     """
-    guard = cst.parse_expression("not torch.compiler.is_compiling()")
+    guard = parse_expression("not torch.compiler.is_compiling()")
     if test is not None:
-        is_or = isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or)
-        is_loose = is_or or isinstance(test, cst.IfExp | cst.Lambda | cst.NamedExpr)
-        guard = cst.BooleanOperation(
-            guard, cst.And(), enclosed(test.deep_clone()) if is_loose else test.deep_clone()
+        is_loose = isinstance(test, IfExp | Lambda | NamedExpr) or matchers.matches(
+            test, matchers.BooleanOperation(operator=matchers.Or())
         )
-    return cst.If(guard, cst.IndentedBlock([line.deep_clone() for line in lines]))
+        copy = test.deep_clone()
+        guard = BooleanOperation(guard, And(), enclosed(copy) if is_loose else copy)
+    return If(guard, IndentedBlock([line.deep_clone() for line in lines]))
 
 
 def bracketed(node: _Expression) -> _Expression:
-    """An expression in parentheses; those that it has stay."""
-    return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    """Put an expression in parentheses; those that it has stay."""
+    return node if node.lpar else node.with_changes(lpar=[LeftParen()], rpar=[RightParen()])
 
 
-def enclosed(node: _Expression, but_not: tuple[type[cst.CSTNode], ...] = ()) -> _Expression:
-    """An expression that can be used with any operator, in parentheses if it might need them."""
+def enclosed(node: _Expression, but_not: tuple[type[CSTNode], ...] = ()) -> _Expression:
+    """Put an expression in parentheses if it might need them beside an operator."""
     return node if isinstance(node, (*ATOMS, *but_not)) else bracketed(node)
 
 
-def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
-    """A copy that a method can be called on or an operator applied to, in parentheses if it needs
+def bare(node: _Expression) -> _Expression:
+    """Drop the parentheses around an expression."""
+    return node.with_changes(lpar=(), rpar=())
+
+
+def as_operand(node: BaseExpression) -> BaseExpression:
+    """Copy what a method is called on or an operator applied to, in parentheses if it needs
     them.
     """
     copy = node.deep_clone()
-    is_whole = isinstance(copy, (*ATOMS, cst.List, cst.Dict)) and not _spans_lines(copy)
+    is_whole = isinstance(copy, (*ATOMS, List, Dict))
+    part: CSTNode = copy
+    while isinstance(part, Attribute | Call | Subscript):
+        if isinstance(part, Attribute) and holds(part.dot, ParenthesizedWhitespace):
+            is_whole = False
+        part = part.func if isinstance(part, Call) else part.value
     return copy if is_whole else bracketed(copy)
 
 
-def _spans_lines(node: cst.CSTNode) -> bool:
-    while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
-        if isinstance(node, cst.Attribute) and any(
-            isinstance(d, cst.ParenthesizedWhitespace) for d in walk(node.dot)
-        ):
-            return True
-        node = node.func if isinstance(node, cst.Call) else node.value
-    return False
-
-
-def with_parentheses_of(old: cst.BaseExpression, new: _Expression) -> _Expression:
-    """An expression in another one's parentheses, unless it has its own."""
+def with_parentheses_of(old: BaseExpression, new: _Expression) -> _Expression:
+    """Put an expression in another one's parentheses, unless it has its own."""
     if not old.lpar or new.lpar:
         return new
-    lpar, rpar = (
-        [paren.deep_clone() for paren in old.lpar],
-        [paren.deep_clone() for paren in old.rpar],
-    )
-    return new.with_changes(lpar=lpar, rpar=rpar)
+    copy = old.deep_clone()
+    return new.with_changes(lpar=copy.lpar, rpar=copy.rpar)
 
 
 def without_parentheses(node: _Expression) -> _Expression:
-    """An expression to use between commas; parentheses that contain a comment stay."""
-    is_kept = isinstance(node, cst.Tuple | cst.GeneratorExp) or any(
+    """Drop parentheses to use an expression between commas, unless they contain a comment."""
+    is_kept = isinstance(node, Tuple | GeneratorExp) or any(
         map(has_comment, (*node.lpar, *node.rpar))
     )
-    return node if is_kept else node.with_changes(lpar=[], rpar=[])
+    return node if is_kept else bare(node)
 
 
-def has_comment(node: cst.CSTNode) -> bool:
+def has_comment(node: CSTNode) -> bool:
     """Whether a node contains a comment."""
-    return any(isinstance(found, cst.Comment) for found in walk(node))
+    return holds(node, Comment)
 
 
-def comments_in(lines: Iterable[cst.EmptyLine]) -> tuple[str, ...]:
-    """The comments on their own lines."""
+def refuse_comment(node: CSTNode, kept: CSTNode | None = None) -> None:
+    """Decline if a node that is replaced contains a comment, unless what is kept of it does."""
+    is_lost = has_comment(node) and not (kept is not None and has_comment(kept))
+    decline_if(is_lost, "a comment inside it would be lost")
+
+
+def comments_in(lines: Iterable[EmptyLine | TrailingWhitespace]) -> tuple[str, ...]:
+    """Return the comments of lines."""
     return tuple(line.comment.value for line in lines if line.comment is not None)
 
 
-def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
+def refuse_lost_comments(old: Iterable[CSTNode], new: Iterable[CSTNode]) -> None:
     """Decline if a comment of the old nodes isn't in the new ones."""
     had, has = (
-        Counter(
-            part.value for node in nodes for part in walk(node) if isinstance(part, cst.Comment)
-        )
+        Counter(comment.value for node in nodes for comment in find(node, Comment))
         for nodes in (old, new)
     )
     decline_if(had - has, "a comment would be lost")
+
+
+class Names:
+    """The names of one function, including those of inner functions."""
+
+    def __init__(self, source: SourceFile, function: FunctionDef | Lambda) -> None:
+        self.source = source
+        self._function = function
+        self._taken: set[str] = set()
+
+    @cached_property
+    def _used(self) -> list[Name]:
+        return list(names_in(self._function))
+
+    def fresh(self, name: str) -> str:
+        """Return a name that the file doesn't use and that wasn't returned before."""
+        candidate = self.source.free_name(name, self._taken)
+        self._taken.add(candidate)
+        return candidate
+
+    def named(self, test: BaseExpression) -> tuple[Name, list[BaseStatement]]:
+        """Return a name for a condition, and the line that sets it unless it is a name already."""
+        if isinstance(test, Name):
+            return test, []
+        name = Name(self.fresh("condition"))
+        return name, [assigned(name, test)]
+
+    def is_only_in(self, name: str, nodes: Sequence[CSTNode]) -> bool:
+        """Whether nothing outside some nodes uses or declares a name."""
+        inside = sum(used.value == name for node in nodes for used in names_in(node))
+        return inside == sum(used.value == name for used in self._used)
+
+    def is_bound_before(self, name: str, node: CSTNode) -> bool:
+        """Whether a name is a parameter, or appears before a node or in its test."""
+        start = self.source.start(node)
+        names = {param.name.value for param in find(self._function.params, Param)}
+        names |= {used.value for used in self._used if self.source.start(used) < start}
+        return name in names or (isinstance(node, If) and name in name_set(node.test))
+
+    def is_declared(self, name: str) -> bool:
+        """Whether ``global`` or ``nonlocal`` declares a name."""
+        return any(
+            item.name.value == name
+            for declaration in walk(self._function)
+            if isinstance(declaration, Global | Nonlocal)
+            for item in declaration.names
+        )
+
+    @property
+    def is_changing_tensors(self) -> bool:
+        """Whether the function, or one around it, visibly changes something in place."""
+        around = [self._function, *self.source.parents(self._function)]
+        outermost = [one for one in around if isinstance(one, FunctionDef | Lambda)][-1]
+        stored = matchers.AugAssign() | matchers.AssignTarget(target=matchers.Subscript())
+        return any(is_in_place(part) or matchers.matches(part, stored) for part in walk(outermost))
+
+
+@dataclass(frozen=True)
+class Comments:
+    """Comments to keep with a line: ``above`` on their own lines, ``beside`` at its end."""
+
+    above: tuple[str, ...] = ()
+    beside: str | None = None
+
+    @classmethod
+    def of(cls, above: Iterable[EmptyLine], beside: TrailingWhitespace) -> Comments:
+        """Return the comments of a line."""
+        return cls(comments_in(above), next(iter(comments_in([beside])), None))
+
+    def joined(self, other: Comments) -> Comments:
+        """Return both; if both have one beside the line, the second goes above."""
+        if self.beside is not None and other.beside is not None:
+            return Comments((*self.above, *other.above, other.beside), self.beside)
+        beside = self.beside if self.beside is not None else other.beside
+        return Comments((*self.above, *other.above), beside)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One assignment to a name, or the ``return``; ``x += 1`` has the value ``x + 1``."""
+
+    target: str
+    value: BaseExpression
+    comments: Comments
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch's steps in order, a ``return`` last, and the statements that they are."""
+
+    steps: tuple[Step, ...] = ()
+    nodes: tuple[CSTNode, ...] = ()
+
+    @property
+    def is_returning(self) -> bool:
+        """Whether it leaves the function."""
+        return bool(self.steps) and self.steps[-1].target == RETURNED
+
+    def commented(self, first: tuple[str, ...], last: tuple[str, ...] = ()) -> Branch:
+        """Return the branch with comments before its first step, and after its last one."""
+        steps = list(self.steps)
+        if steps:
+            steps[0] = replace(steps[0], comments=Comments(first).joined(steps[0].comments))
+            steps[-1] = replace(steps[-1], comments=steps[-1].comments.joined(Comments(last)))
+        return replace(self, steps=tuple(steps))
+
+
+def branch_of(body: BaseSuite | Sequence[BaseStatement]) -> Branch:
+    """Read a body, or some lines, as a branch."""
+    lines = lines_of(body) if isinstance(body, BaseSuite) else body
+    steps: list[Step] = []
+    waiting = Comments()
+    for line in lines:
+        if not isinstance(line, SimpleStatementLine):
+            raise DeclinedError("a branch contains more than assignments")
+        waiting = waiting.joined(Comments.of(line.leading_lines, line.trailing_whitespace))
+        for small in line.body:
+            if not isinstance(small, Pass):
+                decline_if(steps and steps[-1].target == RETURNED, "there is code after a `return`")
+                steps.append(Step(*_assignment(small), waiting))
+                waiting = Comments()
+    if isinstance(body, IndentedBlock):
+        branch = Branch(tuple(steps), tuple(lines))
+        return branch.commented(comments_in([body.header]), comments_in(body.footer))
+    nodes = body.body if isinstance(body, SimpleStatementSuite) else lines
+    return Branch(tuple(steps), tuple(nodes))
+
+
+def _assignment(small: BaseSmallStatement) -> tuple[str, BaseExpression]:
+    match small:
+        case Assign(targets=[AssignTarget(target=Name(value=name))], value=value):
+            return name, value.deep_clone()
+        case AugAssign(target=Name(value=name), operator=operator, value=value):
+            # ``AddAssign`` and ``Add``
+            plain = getattr(libcst, type(operator).__name__.removesuffix("Assign"))
+            return name, BinaryOperation(Name(name), plain(), enclosed(value.deep_clone()))
+        case Return(value=BaseExpression() as value):
+            return RETURNED, value.deep_clone()
+        case Return():
+            reason = "returns nothing"
+        case Assign(targets=[AssignTarget(target=Attribute() | Subscript())]):
+            reason = "stores into an object, which is a side effect"
+        case Assign():
+            reason = "assigns several names at once"
+        case Expr():
+            reason = "calls something for its side effect"
+        case Raise():
+            reason = "raises an exception"
+        case _:
+            reason = "contains more than assignments"
+    raise DeclinedError(f"a branch {reason}")
+
+
+def line_of(small: BaseSmallStatement, comments: Comments) -> SimpleStatementLine:
+    """Build a line with its comments."""
+    leading = [EmptyLine(comment=Comment(text)) for text in comments.above]
+    beside = TrailingWhitespace()
+    if comments.beside is not None:
+        beside = TrailingWhitespace(SimpleWhitespace("  "), Comment(comments.beside))
+    return SimpleStatementLine([small], leading_lines=leading, trailing_whitespace=beside)
+
+
+def is_elif(source: SourceFile, statement: CSTNode) -> bool:
+    """Whether an ``if`` is written as an ``elif``."""
+    parent = source.parent(statement)
+    return isinstance(parent, If) and parent.orelse is statement
+
+
+def lines_for(
+    source: SourceFile,
+    statement: If,
+    lines: Sequence[BaseStatement],
+    *,
+    also: Sequence[CSTNode] = (),
+) -> list[Change]:
+    """Put lines in place of an ``if``, and of lines that go with it; for an ``elif``, as its
+    ``else``. Declines if a comment would be lost.
+    """
+    new: list[BaseStatement] | Else = in_place_of(statement, lines)
+    if is_elif(source, statement):
+        indent = statement.body.indent if isinstance(statement.body, IndentedBlock) else None
+        leading = [line.deep_clone() for line in statement.leading_lines]
+        new = Else(IndentedBlock(lines, indent=indent), leading_lines=leading)
+    refuse_lost_comments([statement, *also], [new] if isinstance(new, Else) else new)
+    return [(statement, new), *((line, ()) for line in also)]

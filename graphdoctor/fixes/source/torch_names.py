@@ -83,76 +83,67 @@ _LAYERS = """
 """
 
 
-def _in(module: str, *texts: str) -> frozenset[str]:
-    return frozenset(f"{module}.{name}" for text in texts for name in text.split())
+def words(text: str, before: str = "") -> frozenset[str]:
+    """Split a text into its words, with another text before each."""
+    return frozenset(f"{before}{word}" for word in text.split())
 
 
-_OF_FUNCTIONAL = _in("torch.nn.functional", _FUNCTIONAL)
+_OF_FUNCTIONAL = words(_FUNCTIONAL, "torch.nn.functional.")
 
-BOOLEAN_FUNCTIONS = _in("torch", _BOOLEAN)
+BOOLEAN_FUNCTIONS = words(_BOOLEAN, "torch.")
 """Functions that return a boolean tensor."""
 
 TENSOR_FUNCTIONS = (
-    _in(
-        "torch",
-        _BOOLEAN,
-        _POINTWISE,
-        _SHAPED,
-        _FACTORIES,
-        "dropout embedding layer_norm conv1d conv2d conv3d",
-    )
-    | _in("torch.linalg", _LINALG)
+    words(_BOOLEAN + _POINTWISE + _SHAPED + _FACTORIES, "torch.")
+    | words("dropout embedding layer_norm conv1d conv2d conv3d", "torch.")
+    | words(_LINALG, "torch.linalg.")
     | _OF_FUNCTIONAL
 )
 """Functions that return one tensor."""
 
 TENSOR_TAKERS = (
-    _in("torch", _POINTWISE) - _in("torch", _NUMBER_FIRST)
-    | _in("torch", _SHAPED, "isnan isinf isfinite logical_not")
+    words(_POINTWISE, "torch.") - words(_NUMBER_FIRST, "torch.")
+    | words(_SHAPED + "isnan isinf isfinite logical_not", "torch.")
     | _OF_FUNCTIONAL
 )
 """Functions that fail unless their first argument is a tensor."""
 
-BOOLEAN_METHODS = frozenset((*_BOOLEAN.split(), "bool"))
+BOOLEAN_METHODS = words(_BOOLEAN + "bool")
 """Tensor methods that return a boolean tensor. ``all`` and ``any`` return a scalar one, which isn't
 a mask."""
 
-INTEGER_METHODS = frozenset(
-    ("long", "int", "short", "argmax", "argmin", "argsort", "count_nonzero")
-)
+INTEGER_METHODS = words("long int short argmax argmin argsort count_nonzero")
 """Tensor methods that return integers."""
 
-TENSOR_METHODS = frozenset(
-    name for part in (_BOOLEAN, _POINTWISE, _SHAPED, _CASTS, _IN_PLACE) for name in part.split()
-)
+TENSOR_METHODS = words(_BOOLEAN + _POINTWISE + _SHAPED + _CASTS + _IN_PLACE)
 """Tensor methods that return one tensor."""
 
-ONLY_TENSOR_METHODS = frozenset(_ONLY_TENSORS.split())
+ONLY_TENSOR_METHODS = words(_ONLY_TENSORS)
 """Methods of tensors that NumPy, pandas and Python don't have: whatever has them is a tensor."""
 
-TUPLE_METHODS = frozenset(("chunk", "split", "unbind", "sort", "topk", "tensor_split"))
+TUPLE_METHODS = words("chunk split unbind sort topk tensor_split")
 """Methods and functions that return several tensors."""
 
-REDUCTIONS = frozenset(_REDUCTIONS.split())
+REDUCTIONS = words(_REDUCTIONS)
 """Methods of tensors that take ``dim``, where NumPy's arrays take ``axis``."""
 
 TENSOR_RESULTS = frozenset(("torch.nn.utils.clip_grad_norm_",))
 """Functions of other modules that return one tensor."""
 
-LAYERS = _in("torch.nn", _LAYERS)
+LAYERS = words(_LAYERS, "torch.nn.")
 """Modules that take a tensor and return one."""
 
-RECURRENT = _in("torch.nn", "RNN GRU LSTM")
+RECURRENT = words("RNN GRU LSTM", "torch.nn.")
 """Modules that torch doesn't trace; it does trace their cells."""
 
-TENSOR_TYPES = _in("torch", "Tensor FloatTensor LongTensor nn.Parameter")
+TENSOR_TYPES = words("Tensor FloatTensor LongTensor nn.Parameter", "torch.")
 """Annotations for a tensor."""
 
-LOCKS = _in("threading", "Lock RLock Condition Semaphore BoundedSemaphore")
+LOCKS = words("Lock RLock Condition Semaphore BoundedSemaphore", "threading.")
 """Locks in the standard library."""
 
-REDUCED = frozenset(_REDUCED.split())
+REDUCED = words(_REDUCED)
 """Methods of tensors that return one zero-dim tensor if they are called without arguments."""
 
-FRESH = REDUCED | frozenset(_FRESH.split())
+FRESH = REDUCED | words(_FRESH)
 """Functions and methods whose results share no memory with what they are given."""

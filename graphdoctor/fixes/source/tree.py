@@ -15,9 +15,49 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import libcst as cst
+from libcst import (
+    AnnAssign,
+    Arg,
+    Assign,
+    AssignTarget,
+    Attribute,
+    AugAssign,
+    BaseComp,
+    BaseCompoundStatement,
+    BaseExpression,
+    BaseSmallStatement,
+    BaseStatement,
+    BaseString,
+    Call,
+    ClassDef,
+    CSTNode,
+    CSTTransformer,
+    Dict,
+    FlattenSentinel,
+    FunctionDef,
+    If,
+    Import,
+    ImportAlias,
+    ImportFrom,
+    ImportStar,
+    IndentedBlock,
+    Lambda,
+    List,
+    MaybeSentinel,
+    Module,
+    Name,
+    NamedExpr,
+    Param,
+    ParserSyntaxError,
+    Set,
+    SimpleStatementLine,
+    SimpleString,
+    Tuple,
+    parse_module,
+    parse_statement,
+)
 from libcst.metadata import (
     Assignment,
     BaseAssignment,
@@ -26,7 +66,6 @@ from libcst.metadata import (
     ParentNodeProvider,
     PositionProvider,
     QualifiedNameSource,
-    Scope,
     ScopeProvider,
 )
 
@@ -47,35 +86,34 @@ def decline_if(condition: object, reason: str) -> None:
         raise DeclinedError(reason)
 
 
-_Node = TypeVar("_Node", bound=cst.CSTNode)
+_Node = TypeVar("_Node", bound=CSTNode)
 _Item = TypeVar("_Item")
 
 
-def need(node: object, kind: type[_Node], reason: str) -> _Node:
-    """The node, or leave the source unchanged if it is of another kind."""
+def need(node: object, kind: type[_Node], reason: str = "") -> _Node:
+    """Return the node, or decline if it is of another kind."""
     if isinstance(node, kind):
         return node
     raise DeclinedError(reason)
 
 
 def known(item: _Item | None, reason: str = "") -> _Item:
-    """What is there, or leave the source unchanged if nothing is."""
+    """Return what is there, or decline if nothing is."""
     if item is None:
         raise DeclinedError(reason)
     return item
 
 
-def only(found: Sequence[_Item], reason: str) -> _Item:
-    """The only one, or leave the source unchanged if there are none or several."""
-    decline_if(len(found) != 1, reason)
-    return found[0]
+def only(items: Sequence[_Item], reason: str) -> _Item:
+    """Return the only item, or decline if there are none or several."""
+    decline_if(len(items) != 1, reason)
+    return items[0]
 
 
-Change = tuple[cst.CSTNode, cst.CSTNode | Sequence[cst.CSTNode]]
+Change = tuple[CSTNode, CSTNode | Sequence[CSTNode]]
 """A node of the tree and its replacement; several, or none, for a line or a small statement."""
 
-Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-_Line = TypeVar("_Line", bound=cst.CSTNode)
+Statement = SimpleStatementLine | BaseCompoundStatement
 """A statement of a body; ``a; b`` is one statement made of two small statements."""
 
 _MODULES = ("torch", "numpy", "random")
@@ -84,60 +122,6 @@ _MODULES = ("torch", "numpy", "random")
 _DEEPEST = 100
 """Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack
 limit is 1000."""
-
-
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and everything below it, in source order."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
-
-
-def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The variables in a node, without attributes and keywords of calls."""
-    for child in node.children:
-        is_label = (isinstance(node, cst.Attribute) and child is node.attr) or (
-            isinstance(node, cst.Arg) and child is node.keyword
-        )
-        if not is_label:
-            yield from names_in(child)
-    if isinstance(node, cst.Name):
-        yield node
-
-
-def dotted(node: cst.CSTNode) -> str | None:
-    """``self.scale`` for a name or a chain of attributes; None for anything else."""
-    if isinstance(node, cst.Name):
-        return node.value
-    if isinstance(node, cst.Attribute) and (base := dotted(node.value)) is not None:
-        return f"{base}.{node.attr.value}"
-    return None
-
-
-def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
-    """Statements as Python's own syntax tree; declines if this version of Python doesn't know the
-    syntax.
-    """
-    lines = [
-        node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node])
-        for node in statements
-    ]
-    if not lines:
-        return []
-    try:
-        return (
-            ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines))))
-            .body[0]
-            .body
-        )  # type: ignore[attr-defined, no-any-return]
-    except SyntaxError:
-        raise DeclinedError("this version of Python can't parse it") from None
-
-
-def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:
-    """A copy of a node in which other nodes, found by identity, are replaced."""
-    return cast("cst.CSTNode", node.visit(_Replacement(changes, None, ())))
-
 
 _TENSOR_FUNCTIONS = TENSOR_FUNCTIONS | {
     "torch.where",
@@ -148,13 +132,76 @@ _TENSOR_METHODS = TENSOR_METHODS - {"cpu", "cuda", "to"}
 """Those that a module doesn't have."""
 
 
+def walk(node: CSTNode) -> Iterator[CSTNode]:
+    """Iterate over a node and everything below it, in source order."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def find(node: CSTNode, *kinds: type[_Node]) -> list[_Node]:
+    """Return the nodes of some kinds in a node, in source order."""
+    return [part for part in walk(node) if isinstance(part, kinds)]
+
+
+def holds(node: CSTNode, *kinds: type[CSTNode]) -> bool:
+    """Whether a node is or contains one of some kinds."""
+    return any(isinstance(part, kinds) for part in walk(node))
+
+
+def names_in(node: CSTNode) -> Iterator[Name]:
+    """Iterate over the variables in a node, without attributes and keywords of calls."""
+    for child in node.children:
+        is_label = (isinstance(node, Attribute) and child is node.attr) or (
+            isinstance(node, Arg) and child is node.keyword
+        )
+        if not is_label:
+            yield from names_in(child)
+    if isinstance(node, Name):
+        yield node
+
+
+def dotted(node: CSTNode | None) -> str | None:
+    """Return ``self.scale`` for a name or a chain of attributes; None for anything else."""
+    if isinstance(node, Name):
+        return node.value
+    if isinstance(node, Attribute) and (base := dotted(node.value)) is not None:
+        return f"{base}.{node.attr.value}"
+    return None
+
+
+def last_name(node: CSTNode | None) -> str:
+    """Return ``scale`` for ``self.scale``, as of ``dotted``; an empty string if that is None."""
+    return (dotted(node) or "").rpartition(".")[2]
+
+
+def parsed(statements: Iterable[BaseStatement | BaseSmallStatement]) -> list[ast.stmt]:
+    """Parse statements into Python's own tree; decline if this Python doesn't know the syntax."""
+    lines = [
+        node if isinstance(node, BaseStatement) else SimpleStatementLine([node])
+        for node in statements
+    ]
+    if not lines:
+        return []
+    block = Module([]).code_for_node(If(Name("_"), IndentedBlock(lines)))
+    try:
+        return cast("ast.If", ast.parse(block).body[0]).body
+    except SyntaxError:
+        raise DeclinedError("this version of Python can't parse it") from None
+
+
+def with_replaced(node: _Node, changes: Sequence[Change]) -> _Node:
+    """Return a copy of a node in which other nodes, found by identity, are replaced."""
+    return cast("_Node", node.visit(_Replacement(changes)))
+
+
 @dataclass(frozen=True)
 class SourceFile:
-    """One parsed file."""
+    """A parsed file."""
 
     path: Path
     content: bytes
-    tree: cst.Module
+    tree: Module
 
     @classmethod
     def read(cls, path: Path) -> SourceFile:
@@ -170,69 +217,56 @@ class SourceFile:
     @classmethod
     def parse(cls, path: Path, content: bytes) -> SourceFile:
         """Parse bytes as the content of a file."""
-        if _is_too_deep(content):
-            raise DeclinedError(f"{path.name} is nested too deeply")
-        if b"\0" in content:
-            raise DeclinedError(f"{path.name} has a null byte")
+        decline_if(_is_too_deep(content), f"{path.name} is nested too deeply")
+        decline_if(b"\0" in content, f"{path.name} has a null byte")
         try:
-            tree = cst.parse_module(content)
-        except (
-            cst.ParserSyntaxError,
-            UnicodeDecodeError,
-            LookupError,
-            SyntaxError,
-            ValueError,
-            RecursionError,
-        ):
+            tree = parse_module(content)
+        except (ParserSyntaxError, LookupError, SyntaxError, ValueError, RecursionError):
             raise DeclinedError(f"{path.name} can't be parsed") from None
         source = cls(path, content, tree)
         if source.edited(tree) != content:
             raise DeclinedError(f"{path.name} wouldn't be written back unchanged")
         return source
 
-    def edited(self, tree: cst.Module) -> bytes:
-        """The file's bytes with another tree; its encoding, byte-order mark and newlines stay."""
+    def edited(self, tree: Module) -> bytes:
+        """Return the file's bytes with another tree; encoding, byte-order mark and newlines
+        stay.
+        """
         encoding = "utf-8" if self.tree.encoding == "utf-8-sig" else self.tree.encoding
         mark = codecs.BOM_UTF8 if self.content.startswith(codecs.BOM_UTF8) else b""
         return mark + tree.code.encode(encoding)
 
     def replaced(self, *changes: Change, imports: Sequence[str] = ()) -> bytes:
-        """The file's bytes with nodes of the tree replaced; UnicodeEncodeError for a character that
-        its encoding lacks.
+        """Return the file's bytes with nodes of the tree replaced.
 
         If the new nodes name a module of ``_MODULES`` that the old ones don't, and that the file
         doesn't import, an ``import`` line is added after the last import above the first change. No
         old node is inside another; new nodes are new or a ``deep_clone()``: one node must not be in
-        a tree twice.
+        a tree twice. Raises UnicodeEncodeError for a character that the file's encoding lacks.
         """
-        had, has = (
-            _named(old for old, _ in changes),
-            _named(node for _, new in changes for node in _listed(new)),
+        had = _counted(old for old, _ in changes)
+        has = _counted(
+            node for _, new in changes for node in ([new] if isinstance(new, CSTNode) else new)
         )
         needed = [*imports, *(name for name in _MODULES if has[name] > had[name])]
         missing = [name for name in dict.fromkeys(needed) if not self.imports(name)]
-        first = min((self.position(old).start.line for old, _ in changes), default=None)
-        lines = [
-            line for line in reversed(self.tree.body) if isinstance(line, cst.SimpleStatementLine)
-        ]
-        lines = [line for line in lines if isinstance(line.body[0], cst.Import | cst.ImportFrom)]
-        anchor = next(
-            (line for line in lines if first is None or self.position(line).end.line < first), None
-        )
-        added = [
-            cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])])
-            for name in missing
-        ]
+        added = [need(parse_statement(f"import {name}"), SimpleStatementLine) for name in missing]
+        first = min((self.start(old)[0] for old, _ in changes), default=None)
+        anchor: CSTNode | None = None
+        for line in self.tree.body:
+            is_import = isinstance(line, SimpleStatementLine) and isinstance(
+                line.body[0], Import | ImportFrom
+            )
+            if is_import and (first is None or self.position(line).end.line < first):
+                anchor = line
         tree = self.tree.visit(_Replacement(changes, anchor if added else None, added))
         if added and anchor is None:
             at = 1 if self.tree.get_docstring() is not None else 0
             tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
         return self.edited(self._without_unused_imports(tree, had.keys() - has.keys()))
 
-    def _without_unused_imports(self, tree: cst.Module, gone: Collection[str]) -> cst.Module:
-        """An edited tree without the file's own imports of names that the edited code no longer
-        uses.
-        """
+    def _without_unused_imports(self, tree: Module, gone: Collection[str]) -> Module:
+        """Drop the file's own imports of names that the edited code no longer uses."""
         unused = set(gone).difference(_used(tree)) if gone else set()
         # A text may name it, as ``__all__`` and annotations do.
         unused -= {name for name in unused if re.search(rf"['\"#].*\b{name}\b", tree.code)}
@@ -242,372 +276,320 @@ class SourceFile:
         return tree.with_changes(body=body)
 
     def changed(self, *changes: Change) -> SourceFile:
-        """The file with nodes of the tree replaced, parsed again."""
+        """Return the file with nodes of the tree replaced, parsed again."""
         return SourceFile.parse(self.path, self.replaced(*changes))
 
-    def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
-        """A name that neither the file nor ``given`` has: ``wanted`` itself, or ``wanted_2`` and so
-        on.
-        """
-        taken = {*re.findall(r"\w+", self.tree.code), *given}
+    def free_name(self, wanted: str, taken: Iterable[str] = ()) -> str:
+        """Return ``wanted``, or ``wanted_2`` and so on if the file or ``taken`` has that."""
+        used = {*re.findall(r"\w+", self.tree.code), *taken}
         name, number = wanted, 1
-        while name in taken:
+        while name in used:
             number += 1
             name = f"{wanted}_{number}"
         return name
 
+    def part_name(self, function: FunctionDef, part: str) -> str:
+        """Return a free name for a new function with a part of another one."""
+        return self.free_name(f"_{function.name.value.strip('_')}_{part}")
+
     def imports(self, name: str) -> bool:
         """Whether the file imports a top-level module under its own name at the top level."""
-        for line in self.tree.body:
-            for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
-                for alias in small.names if isinstance(small, cst.Import) else ():
-                    if alias.asname is None and self.code(alias.name).partition(".")[0] == name:
-                        return True
-        return False
-
-    @cached_property
-    def _wrapper(self) -> MetadataWrapper:
-        return MetadataWrapper(self.tree, unsafe_skip_copy=True)
-
-    @cached_property
-    def _positions(self) -> dict[cst.CSTNode, CodeRange]:
-        return cast("dict[cst.CSTNode, CodeRange]", dict(self._wrapper.resolve(PositionProvider)))
-
-    @cached_property
-    def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
-        return cast(
-            "dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider))
+        return any(
+            alias.asname is None and self.code(alias.name).partition(".")[0] == name
+            for line in self.tree.body
+            for small in (line.body if isinstance(line, SimpleStatementLine) else ())
+            for alias in (small.names if isinstance(small, Import) else ())
         )
 
     @cached_property
-    def scopes(self) -> dict[cst.CSTNode, Scope | None]:
-        """Libcst's scope of each node."""
-        return cast("dict[cst.CSTNode, Scope | None]", dict(self._wrapper.resolve(ScopeProvider)))
+    def _metadata(self) -> MetadataWrapper:
+        return MetadataWrapper(self.tree, unsafe_skip_copy=True)
 
-    def position(self, node: cst.CSTNode) -> CodeRange:
-        """The position of a node of the tree: 1-based lines, 0-based columns, without the comments
-        before it.
-        """
+    @cached_property
+    def _positions(self) -> dict[CSTNode, CodeRange]:
+        return cast("dict[CSTNode, CodeRange]", dict(self._metadata.resolve(PositionProvider)))
+
+    @cached_property
+    def _parents(self) -> dict[CSTNode, CSTNode]:
+        return cast("dict[CSTNode, CSTNode]", dict(self._metadata.resolve(ParentNodeProvider)))
+
+    @cached_property
+    def scopes(self) -> dict[CSTNode, Any]:
+        """Libcst's scope of each node; None for some."""
+        return dict(self._metadata.resolve(ScopeProvider))
+
+    def position(self, node: CSTNode) -> CodeRange:
+        """Return where a node is: 1-based lines, 0-based columns, without comments before it."""
         return self._positions[node]
 
-    def start(self, node: cst.CSTNode) -> tuple[int, int]:
-        """The line and column where a node begins."""
+    def start(self, node: CSTNode) -> tuple[int, int]:
+        """Return the line and column where a node begins."""
         start = self._positions[node].start
         return start.line, start.column
 
-    def spans_lines(self, node: cst.CSTNode) -> bool:
+    def spans_lines(self, node: CSTNode) -> bool:
         """Whether a node begins on one line and ends on another."""
         return self._positions[node].start.line != self._positions[node].end.line
 
-    def parent(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The node around a node that isn't the module."""
+    def parent(self, node: CSTNode) -> CSTNode:
+        """Return the node around a node that isn't the module."""
         return self._parents[node]
 
-    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The nodes around a node, innermost first, the module last."""
+    def parents(self, node: CSTNode) -> Iterator[CSTNode]:
+        """Iterate over the nodes around a node, innermost first, the module last."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
 
-    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Lambda | None:
-        """The innermost function around a node."""
-        return next(
-            (
-                found
-                for found in self.parents(node)
-                if isinstance(found, cst.FunctionDef | cst.Lambda)
-            ),
-            None,
-        )
+    def path_to(self, top: CSTNode, node: CSTNode) -> list[CSTNode]:
+        """Return a node and those around it, innermost first, that are inside ``top``."""
+        path = [node, *self.parents(node)]
+        return path[: path.index(top)]
 
-    def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        """The innermost class around a node."""
-        return next(
-            (found for found in self.parents(node) if isinstance(found, cst.ClassDef)), None
-        )
+    def around(self, node: CSTNode, *kinds: type[_Node]) -> _Node | None:
+        """Return the innermost node of some kinds around a node."""
+        return next((parent for parent in self.parents(node) if isinstance(parent, kinds)), None)
 
-    def code(self, node: cst.CSTNode) -> str:
-        """A node as source text."""
+    def function_of(self, node: CSTNode) -> FunctionDef | Lambda | None:
+        """Return the innermost function around a node."""
+        return cast("FunctionDef | Lambda | None", self.around(node, FunctionDef, Lambda))
+
+    def is_method(self, function: CSTNode) -> bool:
+        """Whether a function is defined in the body of a class."""
+        return isinstance(self._parents.get(self.parent(function)), ClassDef)
+
+    def code(self, node: CSTNode) -> str:
+        """Return a node as source text."""
         return self.tree.code_for_node(node)
 
-    def shortened(self, node: cst.CSTNode) -> str:
-        """A node as source text on one line, cut where it is long."""
+    def shortened(self, node: CSTNode) -> str:
+        """Return a node as source text on one line, cut where it is long."""
         text = " ".join(self.code(node).split())
         return text if len(text) <= 40 else text[:39] + "…"
 
     def statement_at(self, line: int) -> Statement | None:
-        """The innermost statement that a line belongs to; a decorator's line belongs to what it
-        decorates.
-        """
+        """Return the innermost statement that a line belongs to, decorators included."""
         around: list[tuple[int, int, Statement]] = []
         for node, place in self._positions.items():
-            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-                decorators = (
-                    node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
-                )
+            if isinstance(node, Statement):
+                decorators = getattr(node, "decorators", ())
                 start = self.position(decorators[0]).start if decorators else place.start
                 if start.line <= line <= place.end.line:
                     around.append((place.end.line - start.line, -start.column, node))
-        return min(around, key=lambda found: found[:2])[2] if around else None
+        return min(around, key=lambda item: item[:2])[2] if around else None
 
     def expression_at(
         self, line: int, column: int, end_column: int | None
-    ) -> cst.BaseExpression | None:
-        """The outermost expression at a position; lines and columns are 1-based, and the end is
-        exclusive.
+    ) -> BaseExpression | None:
+        """Return the outermost expression at a position.
 
-        Without ``end_column``, the outermost one that begins there and ends on another line.
+        Lines and columns are 1-based, the end is exclusive. Without ``end_column``, it's the
+        outermost one that begins there and ends on another line.
         """
-        found: list[tuple[tuple[int, int], cst.BaseExpression]] = []
+        nodes: list[BaseExpression] = []
         for node, place in self._positions.items():
-            if isinstance(node, cst.BaseExpression) and self.start(node) == (line, column - 1):
-                is_on_line = place.end.line == line
-                if (end_column is None and not is_on_line) or (
-                    is_on_line and end_column == place.end.column + 1
-                ):
-                    found.append(((place.end.line, place.end.column), node))
-        # Of equal positions, the first is the outermost: metadata lists parents before their
-        # children.
-        return max(found, key=lambda item: item[0])[1] if found else None
+            if isinstance(node, BaseExpression) and self.start(node) == (line, column - 1):
+                end = place.end.column + 1 if place.end.line == line else None
+                nodes += [node] if end == end_column else []
+        ends = [(self.position(node).end.line, self.position(node).end.column) for node in nodes]
+        # Of equal positions, the first is the outermost: metadata lists parents before children.
+        return nodes[ends.index(max(ends))] if nodes else None
 
-    def dotted_name(self, node: cst.CSTNode) -> str:
-        """The full name of something imported or built in, or of what a call calls; an empty string
-        for others.
+    def dotted_name(self, node: CSTNode) -> str:
+        """Return the full name of something imported or built in, or of what a call calls.
 
         With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is
-        ``torch.nn.functional.one_hot``; ``float`` is ``builtins.float``.
+        ``torch.nn.functional.one_hot``; ``float`` is ``builtins.float``. An empty string for
+        others.
         """
-        node = node.func if isinstance(node, cst.Call) else node
+        node = node.func if isinstance(node, Call) else node
         scope, root = self.scopes.get(node), node
-        while isinstance(root, cst.Attribute):
+        while isinstance(root, Attribute):
             root = root.value
-        if scope is None or not isinstance(root, cst.Name):
+        if scope is None or not isinstance(root, Name):
             return ""
         names = list(scope.get_qualified_names_for(node))
-        return (
-            names[0].name
-            if len(names) == 1 and names[0].source is not QualifiedNameSource.LOCAL
-            else ""
-        )
+        is_clear = len(names) == 1 and names[0].source is not QualifiedNameSource.LOCAL
+        return names[0].name if is_clear else ""
 
-    def method_name(self, call: cst.CSTNode) -> str:
-        """``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for ``self.max(x)``
-        and all else.
+    def method_name(self, call: CSTNode) -> str:
+        """Return ``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for
+        ``self.max(x)`` and all else.
         """
         match call:
-            case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))):
+            case Call(func=Attribute(value=value, attr=Name(value=name))):
                 return "" if dotted(value) == "self" else name
-            case cst.Call():
+            case Call():
                 return self.dotted_name(call).rpartition(".")[2]
         return ""
 
-    def receiver(self, call: cst.CSTNode) -> cst.BaseExpression | None:
-        """What a method is called on, or the first argument of a function of torch: ``x`` in both
-        examples above.
-        """
+    def receiver(self, call: CSTNode) -> BaseExpression | None:
+        """Return what a method is called on, or the first argument of a function of torch."""
         match call:
-            case cst.Call(args=args) if self.dotted_name(call).startswith("torch."):
-                return (
-                    args[0].value if args and args[0].keyword is None and not args[0].star else None
-                )
-            case cst.Call(func=cst.Attribute(value=value)):
+            case Call(args=args) if self.dotted_name(call).startswith("torch."):
+                is_plain = bool(args) and args[0].keyword is None and not args[0].star
+                return args[0].value if is_plain else None
+            case Call(func=Attribute(value=value)):
                 return value
         return None
 
-    def given_to(self, call: cst.Call) -> Sequence[cst.Arg]:
-        """The arguments of a call beside its receiver."""
+    def given_to(self, call: Call) -> Sequence[Arg]:
+        """Return the arguments of a call beside its receiver."""
         return call.args[1:] if self.dotted_name(call) else call.args
 
-    def read_of(self, node: cst.CSTNode, casts: Collection[str]) -> cst.BaseExpression | None:
-        """The tensor whose value a node reads: ``x.max()`` for ``x.max().item()``, and for casts:
-        ``float(…)``.
-        """
+    def read_of(self, node: CSTNode, casts: Collection[str]) -> BaseExpression | None:
+        """Return the tensor whose value a node reads: by ``.item()``, or by one of the casts."""
         match node:
-            case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
+            case Call(func=Attribute(value=tensor, attr=Name("item")), args=[]):
                 return tensor
-            case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if (
+            case Call(args=[Arg(value=tensor, keyword=None, star="")]) if (
                 self.dotted_name(node) in casts
             ):
                 return tensor
         return None
 
-    def bound_to(self, node: cst.Name | cst.Attribute) -> Sequence[cst.BaseExpression | None]:
-        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and
-        the like.
+    def bound_to(self, node: Name | Attribute) -> Sequence[BaseExpression | None]:
+        """Return what a variable, or an attribute of ``self``, is set to.
 
-        A buffer counts as set to the tensor that it is registered with.
+        None stands for a parameter, a loop and the like. A buffer counts as set to the tensor that
+        it is registered with.
         """
-        if isinstance(node, cst.Name):
+        if isinstance(node, Name):
             return self.values(node)
-        owner = self.class_of(node)
-        return (
-            _set_in(owner, node.attr.value)
-            if owner is not None and dotted(node.value) == "self"
-            else []
-        )
+        owner = self.around(node, ClassDef)
+        is_own = owner is not None and dotted(node.value) == "self"
+        return _set_in(owner, node.attr.value) if is_own and owner is not None else []
 
-    def assignments(self, name: cst.Name) -> list[BaseAssignment]:
-        """Every binding of the variable that a name stands for."""
+    def assignments(self, name: CSTNode) -> list[BaseAssignment]:
+        """Return every binding of the variable that a name stands for."""
         scope = self.scopes.get(name)
-        return list(scope[name.value]) if scope is not None else []
+        return list(scope[name.value]) if scope is not None and isinstance(name, Name) else []
 
-    def is_local(self, name: cst.Name) -> bool:
-        """Whether the variable belongs to the function around the name, and no inner or outer
-        function shares it.
-        """
-        found = self.assignments(name)
-        return bool(found) and all(
-            assignment.scope is self.scopes.get(name) for assignment in found
-        )
+    def is_local(self, name: CSTNode) -> bool:
+        """Whether a variable belongs to the function around the name, and to no other one."""
+        bindings = self.assignments(name)
+        return bool(bindings) and all(one.scope is self.scopes.get(name) for one in bindings)
 
-    def reads(self, name: cst.Name) -> list[cst.Name]:
-        """Where the variable that a name stands for is read, in file order."""
+    def reads(self, name: Name) -> list[Name]:
+        """Return where the variable that a name stands for is read, in file order."""
         nodes = {
             access.node
             for assignment in self.assignments(name)
             for access in assignment.references
-            if isinstance(access.node, cst.Name) and not self.is_target(access.node)
+            if isinstance(access.node, Name) and not self.is_target(access.node)
         }
         return sorted(nodes, key=self.start)
 
-    def _setting(self, assignment: BaseAssignment) -> cst.CSTNode | None:
+    def _setting(self, assignment: BaseAssignment) -> CSTNode | None:
         node = assignment.node if isinstance(assignment, Assignment) else None
-        holder = next(self.parents(node), None) if node is not None else None
-        return next(self.parents(holder), None) if isinstance(holder, cst.AssignTarget) else holder
+        holder = self._parents.get(node) if node is not None else None
+        return self._parents.get(holder) if isinstance(holder, AssignTarget) else holder
 
-    def values(self, name: cst.Name) -> list[cst.BaseExpression | None]:
-        """What the variable is set to or changed by, for each binding; None for a parameter, a loop
-        and the like.
+    def values(self, name: Name) -> list[BaseExpression | None]:
+        """Return what the variable is set to or changed by, for each binding; None for a
+        parameter, a loop and the like.
         """
-        settings = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr
-        found = [self._setting(assignment) for assignment in self.assignments(name)]
-        return [holder.value if isinstance(holder, settings) else None for holder in found]
+        settings = Assign | AnnAssign | AugAssign | NamedExpr
+        holders = map(self._setting, self.assignments(name))
+        return [holder.value if isinstance(holder, settings) else None for holder in holders]
 
-    def set_values(self, name: cst.Name) -> list[cst.BaseExpression]:
-        """All values that a variable is set to by ``=`` alone; empty if anything else binds it."""
-        found = [self._setting(assignment) for assignment in self.assignments(name)]
-        plain = [
-            holder.value
-            for holder in found
-            if isinstance(holder, cst.Assign) and len(holder.targets) == 1
-        ]
-        return plain if len(plain) == len(found) else []
+    def set_values(self, name: Name) -> list[BaseExpression]:
+        """Return all values that a variable is set to by ``=`` alone; none if anything else binds
+        it.
+        """
+        holders = list(map(self._setting, self.assignments(name)))
+        plain = [one for one in holders if isinstance(one, Assign) and len(one.targets) == 1]
+        return [one.value for one in plain] if len(plain) == len(holders) else []
 
-    def parameter(self, name: cst.CSTNode) -> cst.Param | None:
-        """The parameter that a name stands for, if it is never reassigned."""
-        found = self.assignments(name) if isinstance(name, cst.Name) else []
-        node = found[0].node if len(found) == 1 and isinstance(found[0], Assignment) else None
-        return node if isinstance(node, cst.Param) else None
+    def parameter(self, name: CSTNode) -> Param | None:
+        """Return the parameter that a name stands for, if it is never reassigned."""
+        bindings = self.assignments(name)
+        node = getattr(bindings[0], "node", None) if len(bindings) == 1 else None
+        return node if isinstance(node, Param) else None
 
-    def is_in_scope(self, node: cst.CSTNode, name: str) -> bool:
+    def is_in_scope(self, node: CSTNode, name: str) -> bool:
         """Whether a name can be read at a node: a parameter, or a variable that was set to a single
         value before.
         """
         scope = self.scopes.get(node)
-        found = scope[name] if scope is not None else ()
-        return bool(found) and all(self._is_set_before(assignment, node) for assignment in found)
+        bindings = scope[name] if scope is not None else ()
+        return bool(bindings) and all(self._is_set_before(one, node) for one in bindings)
 
-    def _is_set_before(self, assignment: BaseAssignment, node: cst.CSTNode) -> bool:
+    def _is_set_before(self, assignment: BaseAssignment, node: CSTNode) -> bool:
         target = assignment.node if isinstance(assignment, Assignment) else None
-        if isinstance(target, cst.Param):
-            return target.default is None or dotted(target.default) != "None"
-        holder = self._setting(assignment) if isinstance(target, cst.Name) else None
-        if (
-            not isinstance(holder, cst.Assign | cst.AnnAssign)
-            or holder.value is None
-            or not _is_one(holder.value)
-        ):
+        if isinstance(target, Param):
+            return dotted(target.default) != "None"
+        holder = self._setting(assignment) if isinstance(target, Name) else None
+        if not isinstance(holder, Assign | AnnAssign) or not _is_one(holder.value):
             return False
         is_elsewhere = assignment.scope is not self.scopes.get(node)
-        return is_elsewhere or self.position(holder).end.line < self.position(node).start.line
+        return is_elsewhere or self.position(holder).end.line < self.start(node)[0]
 
-    def own_attributes(self, node: cst.CSTNode) -> set[str]:
-        """Attributes of ``self`` that the class around a node only sets to single values; empty
-        without ``self``.
-        """
-        owner = self.class_of(node)
+    def own_attributes(self, node: CSTNode) -> set[str]:
+        """Return attributes of ``self`` that the class around a node only sets to single values."""
+        owner = self.around(node, ClassDef)
         if owner is None or not self.is_in_scope(node, "self"):
             return set()
-        names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
-        targets = [
-            found.target for found in walk(owner.body) if isinstance(found, cst.AssignTarget)
-        ]
-        names |= {target.value for target in targets if isinstance(target, cst.Name)}
+        names = {attribute.attr.value for attribute in find(owner, Attribute)}
+        names |= {dotted(target.target) or "" for target in find(owner.body, AssignTarget)}
         return {
-            name for name in names if (found := _set_in(owner, name)) and all(map(_is_one, found))
+            name for name in names if (set_ := _set_in(owner, name)) and all(map(_is_one, set_))
         }
 
-    def is_target(self, name: cst.CSTNode) -> bool:
+    def is_target(self, name: CSTNode) -> bool:
         """Whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
-        return isinstance(parent, cst.AssignTarget) or (
-            isinstance(parent, cst.AugAssign) and parent.target is name
+        return isinstance(parent, AssignTarget) or (
+            isinstance(parent, AugAssign) and parent.target is name
         )
 
-    def is_tensor(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+    def is_tensor(self, node: BaseExpression | None, depth: int = 0) -> bool:
         """Whether it is certainly one tensor, or a parameter of a module."""
         match node:
-            case cst.Call():
-                name = self.dotted_name(node)
-                return (
-                    name in _TENSOR_FUNCTIONS if name else self.method_name(node) in _TENSOR_METHODS
-                )
-            case cst.Name() | cst.Attribute() if depth < 4:
-                bound = self.bound_to(node)
-                return bool(bound) and all(
-                    value is not None and self.is_tensor(value, depth + 1) for value in bound
-                )
+            case Call() if name := self.dotted_name(node):
+                return name in _TENSOR_FUNCTIONS
+            case Call():
+                return self.method_name(node) in _TENSOR_METHODS
+            case Name() | Attribute() if depth < 4:
+                values = self.bound_to(node)
+                return bool(values) and all(self.is_tensor(one, depth + 1) for one in values)
         return False
 
-    def is_without_grad(self, node: cst.CSTNode) -> bool:
+    def is_without_grad(self, node: CSTNode) -> bool:
         """Whether it is ``torch.no_grad()`` or ``torch.inference_mode()``."""
         return self.dotted_name(node) in ("torch.no_grad", "torch.inference_mode")
 
 
-def _is_one(value: cst.BaseExpression) -> bool:
+def _is_one(value: BaseExpression | None) -> bool:
     """Whether it is a single value: neither None nor a literal with several values."""
-    several = cst.List | cst.Tuple | cst.Dict | cst.Set | cst.BaseComp | cst.BaseString | cst.Lambda
+    several = List | Tuple | Dict | Set | BaseComp | BaseString | Lambda | None
     return not isinstance(value, several) and dotted(value) != "None"
 
 
-def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
-    found: list[cst.BaseExpression] = []
+def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
+    """Return what a class sets an attribute of its objects to."""
+    values: list[BaseExpression] = []
     for node in walk(owner):
         match node:
-            case cst.Assign(targets=targets, value=value):
-                found += (
-                    [value]
-                    if any(dotted(target.target) == f"self.{name}" for target in targets)
-                    else []
-                )
-            case cst.AnnAssign(target=target, value=cst.BaseExpression() as value):
-                found += [value] if dotted(target) == f"self.{name}" else []
-            case cst.Call(
-                args=[cst.Arg(value=cst.SimpleString() as text), cst.Arg(value=value), *_]
-            ):
-                found += (
-                    [value]
-                    if dotted(node.func) == "self.register_buffer" and text.evaluated_value == name
-                    else []
-                )
-    smalls = [
-        small
-        for line in owner.body.body
-        if isinstance(line, cst.SimpleStatementLine)
-        for small in line.body
-    ]
-    for small in smalls:
-        if isinstance(small, cst.Assign) and any(
-            dotted(target.target) == name for target in small.targets
-        ):
-            found.append(small.value)
-    return found
+            case Assign(targets=targets, value=value):
+                is_own = any(dotted(target.target) == f"self.{name}" for target in targets)
+            case AnnAssign(target=target, value=BaseExpression() as value):
+                is_own = dotted(target) == f"self.{name}"
+            case Call(args=[Arg(value=SimpleString() as text), Arg(value=value), *_]):
+                is_buffer = dotted(node.func) == "self.register_buffer"
+                is_own = is_buffer and text.evaluated_value == name
+            case _:
+                continue
+        values += [value] if is_own else []
+    for line in owner.body.body:
+        for small in line.body if isinstance(line, SimpleStatementLine) else ():
+            if isinstance(small, Assign) and name in [dotted(one.target) for one in small.targets]:
+                values.append(small.value)
+    return values
 
 
 def _is_too_deep(content: bytes) -> bool:
-    """Whether the text is nested so deeply that libcst would run out of stack, or end the
-    process.
-    """
+    """Whether libcst would run out of stack for a text, or end the process."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -624,68 +606,56 @@ def _is_too_deep(content: bytes) -> bool:
     return bool(nodes)
 
 
-def _listed(new: cst.CSTNode | Sequence[cst.CSTNode]) -> Sequence[cst.CSTNode]:
-    return [new] if isinstance(new, cst.CSTNode) else new
-
-
-def _used(tree: cst.Module) -> Iterator[str]:
-    """The names that a file uses, but for those that its imports bind."""
+def _used(tree: Module) -> Iterator[str]:
+    """Iterate over the names that a file uses, but for those that its imports bind."""
     for node in tree.body:
-        imports = (part for part in walk(node) if isinstance(part, cst.Import | cst.ImportFrom))
-        bound = {id(name) for part in imports for name in names_in(part)}
+        bound = {id(name) for part in find(node, Import, ImportFrom) for name in names_in(part)}
         yield from (name.value for name in names_in(node) if id(name) not in bound)
 
 
-def _without_names(line: _Line, unused: Container[str]) -> _Line | None:
-    """A line of a module without what it imports under some names; None if nothing is left."""
-    statement = (
-        line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
-    )
-    if not isinstance(statement, cst.Import | cst.ImportFrom) or isinstance(
-        statement.names, cst.ImportStar
-    ):
-        return line
-    names = [alias for alias in statement.names if bound_by(alias) not in unused]
-    if len(names) == len(statement.names):
-        return line
-    if not names:
-        return None
-    names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return line.with_changes(body=[statement.with_changes(names=names)])
+def _without_names(line: Any, unused: Container[str]) -> CSTNode | None:  # noqa: ANN401 - a line
+    """Drop what a line of a module imports under some names; None if nothing is left."""
+    match line:
+        case SimpleStatementLine(body=[Import() | ImportFrom() as statement]) if not isinstance(
+            statement.names, ImportStar
+        ):
+            names = [alias for alias in statement.names if bound_by(alias) not in unused]
+            if not names:
+                return None
+            if len(names) < len(statement.names):
+                names[-1] = names[-1].with_changes(comma=MaybeSentinel.DEFAULT)
+                return line.with_changes(body=[statement.with_changes(names=names)])
+    return cast("CSTNode", line)
 
 
-def bound_by(alias: cst.ImportAlias) -> str:
-    """The name that an import binds: of ``import a.b``, that is ``a``."""
+def bound_by(alias: ImportAlias) -> str:
+    """Return the name that an import binds: of ``import a.b``, that is ``a``."""
     bound = alias.asname.name if alias.asname is not None else alias.name
-    return (dotted(cast("cst.CSTNode", bound)) or "").partition(".")[0]
+    return (dotted(cast("CSTNode", bound)) or "").partition(".")[0]
 
 
-def _named(nodes: Iterable[cst.CSTNode]) -> Counter[str]:
+def _counted(nodes: Iterable[CSTNode]) -> Counter[str]:
     return Counter(name.value for node in nodes for name in names_in(node))
 
 
-class _Replacement(cst.CSTTransformer):
+class _Replacement(CSTTransformer):
     """Replaces nodes, found by identity, and adds lines after one of them."""
 
     def __init__(
         self,
         changes: Sequence[Change],
-        anchor: cst.CSTNode | None,
-        added: Sequence[cst.SimpleStatementLine],
+        anchor: CSTNode | None = None,
+        added: Sequence[CSTNode] = (),
     ) -> None:
         super().__init__()
         self._changes = changes
         self._anchor = anchor
         self._added = added
 
-    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+    def on_leave(self, original_node: CSTNode, updated_node: CSTNode) -> Any:  # noqa: ANN401
         for old, new in self._changes:
             if old is original_node:
-                return (
-                    new
-                    if isinstance(new, cst.CSTNode)
-                    else cast("cst.CSTNode", cst.FlattenSentinel(new))
-                )
+                return new if isinstance(new, CSTNode) else FlattenSentinel(new)
         if original_node is self._anchor:
-            return cast("cst.CSTNode", cst.FlattenSentinel([updated_node, *self._added]))
+            return FlattenSentinel([updated_node, *self._added])
         return updated_node

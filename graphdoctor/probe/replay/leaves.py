@@ -3,7 +3,7 @@ with one changed.
 
 A changed call copies only containers and objects on the way to the value, so it must be made from
 fresh copies where the rest must stay untouched. Calls are alike if they differ in the values of
-tensors alone, or in their sizes too.
+tensors alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
-from ...facts.recording import DifferingDim, ExportCalls
+from ...facts.recording import ExportCalls
 from ..record.compile_calls import argument_names
 from ..record.describe import value_text
 from ..target.snapshot import attribute_names
@@ -178,73 +178,33 @@ def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
     }
 
 
-Alike = Literal["sizes", "kinds"]
-"""``sizes``: tensors of the same sizes; ``kinds``: tensors of the same number of dims."""
-
-
-def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in
-    it.
-    """
-    for _, name, value in given(call, function):
-        for path, leaf in torch_api.tree_leaves_with_path(value):
-            yield f"{name}{path}", leaf
-
-
-def sameness(call: Call, alike: Alike) -> object:
-    """What two calls have in common if they are alike."""
-    leaves = [_kind(leaf, alike) for leaf in torch_api.tree_leaves(call)]
-    return torch_api.tree_structure(call), leaves
-
-
-def _kind(leaf: Any, alike: Alike) -> object:
-    if isinstance(leaf, torch.Tensor):
-        return (
-            str(leaf.dtype),
-            str(leaf.device),
-            tuple(leaf.shape) if alike == "sizes" else leaf.ndim,
-        )
-    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
-    return type(leaf).__qualname__, leaf if is_plain else None
-
-
 class AlikeCalls:
-    """Keeps the calls that are like the first one, and notes what differs in the others."""
+    """Keeps the calls that are like the first one: of the same structure, with tensors of the same
+    sizes and equal other values.
+    """
 
-    def __init__(self, alike: Alike, function: Any) -> None:
-        self._alike, self._function = alike, function
+    def __init__(self) -> None:
         self._first: object = None
-        self._kinds: object = None
-        self._sizes: dict[str, list[tuple[int, ...]]] = {}
         self._total = 0
-        self._made = 0
         self._other: list[int] = []
 
     def keeps(self, call: Call) -> bool:
         """Whether to make a call; called for each, in order."""
         self._total += 1
-        mine, kinds = sameness(call, self._alike), sameness(call, "kinds")
-        if self._total == 1:
-            self._first, self._kinds = mine, kinds
-        if kinds != self._kinds:
+        kind = (torch_api.tree_structure(call), list(map(_kind, torch_api.tree_leaves(call))))
+        self._first = self._first or kind
+        if kind != self._first:
             self._other.append(self._total)
-        else:
-            for source, leaf in named_leaves(call, self._function):
-                if isinstance(leaf, torch.Tensor):
-                    self._sizes.setdefault(source, []).append(tuple(leaf.shape))
-        self._made += mine == self._first
-        return mine == self._first
+        return kind == self._first
 
     def found(self) -> ExportCalls:
-        """How many calls there were, and the dims whose sizes differ between them."""
-        differing = (
-            DifferingDim(
-                source=source, dim=dim, sizes=tuple(dict.fromkeys(shape[dim] for shape in shapes))
-            )
-            for source, shapes in self._sizes.items()
-            for dim in range(len(shapes[0]))
-            if len({shape[dim] for shape in shapes}) > 1
-        )
-        return ExportCalls(
-            total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other)
-        )
+        """How many calls there were, and which ones weren't made."""
+        made = self._total - len(self._other)
+        return ExportCalls(total=self._total, made=made, other=tuple(self._other))
+
+
+def _kind(leaf: Any) -> object:
+    if isinstance(leaf, torch.Tensor):
+        return str(leaf.dtype), str(leaf.device), tuple(leaf.shape)
+    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
+    return type(leaf).__qualname__, leaf if is_plain else None

@@ -23,18 +23,17 @@ from ..record.errors import message_of, type_name
 from ..record.files import is_user_file
 from ..record.listener import stack_entries
 from ..record.streams import kept_texts
-from ..replay.leaves import given, named_leaves
+from ..replay.leaves import given
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call, plain_function, signature_of
-from ..torch_private import torch_api, torch_export
+from ..target.targets import Call, plain_function
+from ..torch_private import torch_export
 from .calls import compare, make_calls
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _MODEL = "model"
-_MAX_CHOICES = 2
 
 
 def export(workload: Workload) -> bool:
@@ -59,7 +58,7 @@ def export(workload: Workload) -> bool:
 class _Exporting:
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
-        self._is_strict, self._dims, self._hint = plan["is_strict"], plan["dims"], plan["hint"]
+        self._is_strict = plan["is_strict"]
         self._function = function = workload.function
         self._is_wrapped = not isinstance(function, torch.nn.Module)
         self._module = torch.nn.Module() if self._is_wrapped else function
@@ -67,7 +66,6 @@ class _Exporting:
             for name, module in _parts(function).items():
                 self._module.add_module(name, module)
             self._module.forward = function
-        self._signature = signature_of(function)
 
     def run(self, call: Call) -> bool:
         """Export the target with the arguments of a call, and have the calls made with the result;
@@ -75,25 +73,18 @@ class _Exporting:
         """
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
-        shapes = self._dynamic_shapes(call)
-        if shapes is not None:
-            arguments["dynamic_shapes"] = shapes
         state, random = State(self._function, call), RandomState()
         seed_everything(self._workload.request["seed"])
-        watch = torch_export.Specializations(_user_stack)
         program, failure = None, None
         started = time.perf_counter()
         try:
-            with (
-                watch.listening(),
-                torch.set_grad_enabled(
-                    torch.is_grad_enabled() and not self._workload.request["no_grad"]
-                ),
+            with torch.set_grad_enabled(
+                torch.is_grad_enabled() and not self._workload.request["no_grad"]
             ):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        found: dict[str, object] = {"op_count": None, "inputs": [], "constraints": [], "dims": []}
+        found: dict[str, object] = {"op_count": None, "inputs": [], "constraints": []}
         seconds = time.perf_counter() - started
         if program is not None:
             nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
@@ -103,7 +94,6 @@ class _Exporting:
                 ),
                 "inputs": _inputs(program),
                 "constraints": torch_export.guards_of(program),
-                "dims": self._described_dims(program, call, watch),
             }
             self._workload.compiled = self._exported = program.module()
         state.restore()
@@ -113,7 +103,7 @@ class _Exporting:
             is_strict=self._is_strict,
             is_wrapped=self._is_wrapped,
             seconds=seconds,
-            line=self._line(call, shapes),
+            line=self._line(call),
             failure=failure,
             **found,
         )
@@ -137,127 +127,6 @@ class _Exporting:
                     own.copy_(value)
         if self._workload.alike is not None:
             self._workload.events.write("export_calls", self._workload.alike.found())
-
-    # Dynamic shapes.
-
-    def _wanted(self, source: str, tensor: torch.Tensor) -> list[int]:
-        if self._dims is None:
-            return []
-        if self._dims == "all":
-            return list(range(tensor.ndim))
-        return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
-
-    def _dynamic_shapes(self, call: Call) -> dict[str, Any] | None:
-        if self._dims is None or self._signature is None:
-            return None
-        bound = self._signature.bind(*call[0], **call[1]).arguments
-        found = {name: self._shapes_of(name, value) for name, value in bound.items()}
-        return None if all(value is None for value in found.values()) else found
-
-    def _shapes_of(self, name: str, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return (
-                dict.fromkeys(self._wanted(name, value), getattr(torch.export.Dim, self._hint))
-                or None
-            )
-        if type(value) is dict:
-            return {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
-        if type(value) in (list, tuple):
-            return type(value)(
-                self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)
-            )
-        return None
-
-    def _shown(self, shapes: Any) -> str:
-        if isinstance(shapes, dict):
-            keys = (
-                f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
-                for key in shapes
-            )
-            items = (
-                f"{key}: {self._shown(item)}"
-                for key, item in zip(keys, shapes.values(), strict=True)
-            )
-            return f"{{{', '.join(items)}}}"
-        if isinstance(shapes, (list, tuple)):
-            text = ", ".join(map(self._shown, shapes))
-            return (
-                f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
-            )
-        return "None" if shapes is None else f"Dim.{self._hint}"
-
-    def _described_dims(
-        self, program: ExportedProgram, call: Call, watch: torch_export.Specializations
-    ) -> list[dict[str, object]]:
-        leaves = list(named_leaves(call, self._function))
-        shapes = torch_export.input_shapes(program)
-        if self._dims is None or len(shapes) != len(leaves):
-            return []
-        pairs = [
-            (index, source, leaf, shape)
-            for index, ((source, leaf), shape) in enumerate(
-                zip(leaves, shapes.values(), strict=True)
-            )
-            if isinstance(leaf, torch.Tensor) and len(shape) == leaf.ndim
-        ]
-        sizes = {
-            expression: size
-            for _, _, leaf, shape in pairs
-            for size, found in zip(leaf.shape, shape, strict=True)
-            if (expression := torch_export.expression_of(found)) is not None
-        }
-        choices = self._other_sizes(program, call, list(shapes.values()), sizes)
-        records = []
-        for index, source, leaf, shape in pairs:
-            for dim in self._wanted(source, leaf):
-                found = torch_export.dim_range(program, shape[dim])
-                # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
-                sources = (re.sub(r"^(\w*)", r"L['\1']", source), f"L['flat_args'][{index}]")
-                why = next(
-                    filter(None, (watch.found.get(f"{name}.size()[{dim}]") for name in sources)),
-                    None,
-                )
-                record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
-                record |= {"is_dynamic": found is not None, "stack": []}
-                if found is not None:
-                    record |= {"expression": found.expression, "low": found.low, "high": found.high}
-                    record["other_sizes"] = [
-                        torch_export.size_under(shape[dim], choice) for choice in choices
-                    ]
-                elif why is not None:
-                    record |= {
-                        "stack": self._known(stack_entries(why.stack)),
-                        "is_by_another": why.is_by_another,
-                    }
-                records.append(record)
-        return records
-
-    def _other_sizes(
-        self,
-        program: ExportedProgram,
-        call: Call,
-        shapes: list[tuple[Any, ...]],
-        sizes: Mapping[str, int],
-    ) -> list[torch_export.Sizes]:
-        guards = torch_export.guards_of(program)
-        found = []
-        for choice in torch_export.other_sizes(program, shapes, sizes):
-            leaves = [
-                torch.empty(
-                    [torch_export.size_under(size, choice) for size in shape], device="meta"
-                )
-                if isinstance(leaf, torch.Tensor)
-                else leaf
-                for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
-            ]
-            left = iter(leaves)
-            args, kwargs = torch_api.tree_map(lambda _leaf: next(left), call)  # noqa: B023 - used at once
-            bound = (
-                {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
-            )
-            if torch_export.passes(guards, {**bound, "flat_args": leaves}):
-                found.append(choice)
-        return found[:_MAX_CHOICES]
 
     # What torch said.
 
@@ -325,19 +194,15 @@ class _Exporting:
 
     # Python that does the same.
 
-    def _line(self, call: Call, shapes: dict[str, Any] | None) -> str:
+    def _line(self, call: Call) -> str:
         args, kwargs = call
         names = [name for _, name, _ in given(call, self._function)][: len(args)]
         name = "wrapper" if self._is_wrapped else _MODEL
         parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
-        if shapes is not None:
-            parts.append(f"dynamic_shapes={self._shown(shapes)}")
         parts.append(f"strict={self._is_strict}")
-        before = "" if shapes is None else "from torch.export import Dim\n"
-        if self._is_wrapped:
-            before += "\n".join(_wrapping(self._function)) + "\n"
+        before = "\n".join(_wrapping(self._function)) + "\n" if self._is_wrapped else ""
         return f"{before}program = torch.export.export({', '.join(parts)})"
 
 
@@ -359,12 +224,6 @@ def _wrapping(function: Any) -> Iterator[str]:
         f"wrapper.forward = {_MODEL}.{called}"
         if owner is not None
         else f"wrapper.forward = {called}"
-    )
-
-
-def _user_stack() -> list[traceback.FrameSummary]:
-    return torch_api.stack_of(
-        frame for frame in torch_api.frames_outwards() if is_user_file(frame.f_code.co_filename)
     )
 
 

@@ -91,8 +91,8 @@ class Workload:
         self.is_compiled = self.trial is None or self.trial.is_compiled
         self.alike: AlikeCalls | None = None
         if self.trial is not None:
-            if (alike := plan.get("alike")) is not None:
-                self.alike = AlikeCalls(alike, target.function)
+            if plan.get("alike") is not None:
+                self.alike = AlikeCalls()
             self.trial.prepare(events)
         self.compiled: Any = self.function
         self._regions: CompiledRegions | None = None

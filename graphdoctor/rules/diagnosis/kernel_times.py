@@ -10,12 +10,13 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from graphdoctor.facts.base import grouped
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.base import grouped, whole_sum
+from graphdoctor.facts.diagnosis import Cost, Fix
 from graphdoctor.facts.kernels import CodeLine
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.rule import Matches, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Findings, Rule
+from graphdoctor.rules.diagnosis.sites import RecordingView
 from graphdoctor.wording import bytes_text, counted, percent
 
 CLEAR = 0.05
@@ -143,6 +144,8 @@ def lines_by_kernel(profiled: Profiled) -> dict[str, list[CodeLine]]:
 
 
 def at_lines(
+    rule: Rule,
+    view: RecordingView,
     kernels: Sequence[TimedKernel],
     about: Callable[[TimedKernel], Sequence[InductorOperation]],
     whole_us: float,
@@ -150,7 +153,7 @@ def at_lines(
     what: str,
     subject: str,
     fix: Fix,
-) -> Matches:
+) -> Findings:
     """What kernels take at the lines that they are about, if that is clear; the most costly line is
     the finding's.
     """
@@ -159,19 +162,19 @@ def at_lines(
     if not lines or us < CLEAR * whole_us:
         return
     entry, *others = lines
-    # The memory that they move is unknown if that of one is.
-    moved = [
-        kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None
-    ]
-    traffic = f", {bytes_text(sum(moved))} of memory traffic" if len(moved) == len(kernels) else ""
-    yield RuleMatch(
-        entry=entry,
-        message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')}{traffic})",
+    moved = whole_sum(
+        None if kernel.kernel.bytes is None else kernel.kernel.bytes * kernel.runs
+        for kernel in kernels
+    )
+    traffic = "" if moved is None else f", {bytes_text(moved)} of memory traffic"
+    yield rule.finding(
+        view,
+        entry,
+        f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')}{traffic})",
+        [kernel.graph for kernel in kernels],
         count=runs,
-        of=[kernel.graph for kernel in kernels],
-        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
+        related=[(line, f"{percent(lines[line] / whole_us)} of the call") for line in others],
         subject=subject,
-        call_us=us,
-        share=us / whole_us,
-        fixes=(fix,),
+        cost=Cost(call_us=us, call_from="profile", share=us / whole_us),
+        fixes=[fix],
     )

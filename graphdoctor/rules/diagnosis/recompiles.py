@@ -178,6 +178,14 @@ class RecompileGroup:
         rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
         return ", ".join(shown[:_MAX_NAMES]) + rest
 
+    def call_sites(self) -> Iterator[tuple[StackEntry, str]]:
+        """The user's lines that made the calls, each once, with the numbers of the calls."""
+        sites = ((event.call_site, event.call_index) for event in self.events)
+        for lines in grouped((site.at, (site, number)) for site, number in sites if site).values():
+            numbers = dict.fromkeys(str(number) for _, number in lines if number is not None)
+            note = f"called here in call {', '.join(numbers)}" if numbers else "called here"
+            yield lines[0][0], note
+
     def passed(self, change: GuardChange) -> str | None:
         """The changed value's name in the target's own call, such as ``batch['ids']``; None if it
         isn't passed there.

@@ -22,9 +22,7 @@ from graphdoctor.facts.fixes import TriedFix
 from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
-from graphdoctor.rules.diagnosis.findings import location_of
-from graphdoctor.rules.diagnosis.rule import RecordingView
-from graphdoctor.rules.diagnosis.sites import left_eager
+from graphdoctor.rules.diagnosis.sites import RecordingView, left_eager
 
 _BREAK = "GD1"
 _RECOMPILE = "GD2"
@@ -133,7 +131,7 @@ def recompile_reports(
             hidden_change_count=cause.hidden_change_count,
             followed_in=tuple(dict.fromkeys(frame.described for frame in event.frames[1:])),
             call_index=event.call_index,
-            call_site=location_of(event.call_site, root) if event.call_site else None,
+            call_site=event.call_site and event.call_site.located(root),
             loop_values=cause.loop_values,
             also_changed=cause.also_changed,
             nearest=cause.nearest,

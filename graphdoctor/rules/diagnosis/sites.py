@@ -1,22 +1,365 @@
-"""Break records to break sites: which records belong to one site, and what each site caused."""
+"""Break records to break sites: which records belong to one site, and what each site caused.
+
+Goes out: a ``RecordingView``, in which rules look up what they need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
-from dataclasses import replace
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.recording import BreakRecord, Frame, Recording
-from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.rules.diagnosis.recompiles import recompile_events
-from graphdoctor.rules.diagnosis.rule import BreakSite, CodeLine, RecordingView
+from graphdoctor.facts.recording import (
+    BreakEffect,
+    BreakReason,
+    BreakRecord,
+    Compile,
+    Frame,
+    Graph,
+    Recording,
+    SourceContext,
+    TorchMechanism,
+)
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, innermost, parsed
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, recompile_events
+
+_CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+_MAX_LENGTH = 60
+_WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
-def view_of(recording: Recording) -> RecordingView:
+def shortened(text: str) -> str:
+    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the
+    line's text.
+    """
+    flat = " ".join(text.split()) or "…"
+    return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
+
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""What Python calls their functions; from 3.12 on, only a generator expression has one."""
+
+
+@dataclass(frozen=True)
+class BreakSite:
+    """The innermost line of user or package code that graph-break records with the same cause point
+    to.
+
+    Args:
+        entry: That line.
+        records: torch's records, in the order of the log; at least one.
+        effects: What the site caused.
+        context: What surrounds the line in its source, or None if the source couldn't be read.
+        is_traced: The line is in a function that torch compiles; otherwise it led to one, such as
+            `loss.backward()`.
+    """
+
+    entry: StackEntry
+    records: tuple[BreakRecord, ...]
+    effects: Effects
+    context: SourceContext | None = None
+    is_traced: bool = True
+
+    @property
+    def cause(self) -> BreakReason:
+        """The first of torch's chained messages."""
+        return self.records[0].chain[0]
+
+    @property
+    def gb_type(self) -> str:
+        """Torch's kind of that message."""
+        return self.cause.gb_type
+
+    @property
+    def torch_context(self) -> str:
+        """Torch's developer context of the cause, or an empty string."""
+        return self.cause.context or ""
+
+    def in_context(self, pattern: str) -> str | None:
+        """The first group of a pattern in that context, or None."""
+        match = re.search(pattern, self.torch_context)
+        return match[1] if match else None
+
+    @property
+    def stack(self) -> tuple[StackEntry, ...]:
+        """Of the first record."""
+        return self.records[0].stack
+
+    def is_inside(self, part: str) -> bool:
+        """Whether that stack has a file of Python's or torch's own with this in its path."""
+        files = (
+            entry.file.replace("\\", "/")
+            for entry in self.stack
+            if entry.origin in ("stdlib", "torch")
+        )
+        return any(part in file for file in files)
+
+    @property
+    def is_deeper(self) -> bool:
+        """Whether torch stopped in something that the line calls."""
+        inner = self.stack[-1:]
+        return any(entry.at != self.entry.at for entry in inner)
+
+    @property
+    def mechanism(self) -> TorchMechanism | None:
+        """Torch's own code in which it happened; all records of a site have the same."""
+        return self.records[0].mechanism
+
+    @property
+    def text(self) -> str:
+        """The source line without indentation, or an empty string."""
+        return self.entry.text or ""
+
+    @property
+    def statement(self) -> str:
+        """The whole statement if it is known, otherwise the line."""
+        return self.context.statement if self.context else self.text
+
+    @cached_property
+    def expression(self) -> str:
+        """The part of the line that torch points to, or the whole line if it points to no part."""
+        entry = self.entry
+        if entry.text is None or entry.column is None or entry.end_column is None:
+            return self.text
+        start = entry.column - 1 - (entry.indent or 0)
+        return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)] or self.text
+
+    @property
+    def shown(self) -> str:
+        """That expression, shortened."""
+        return shortened(self.expression)
+
+    @property
+    def is_pointed(self) -> bool:
+        """Torch reports the expression within the line, not only the line."""
+        return self.entry.column is not None
+
+    @property
+    def node(self) -> ast.expr | None:
+        """The expression that torch points to, or None if it points to only a part of one.
+
+        If torch reports only the line, this is the value that the statement computes.
+        """
+        try:
+            return ast.parse(self.expression.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            statement = None if self.is_pointed else self.statement_node
+            return statement.value if isinstance(statement, _WITH_VALUE) else None
+
+    @property
+    def statement_node(self) -> ast.stmt | None:
+        """The statement that the line belongs to, or None if it is cut off or can't be parsed."""
+        written = re.sub(r"^elif\b", "if", self.statement)
+        # A log that graphdoctor didn't record has only the line: a compound statement then lacks
+        # its body.
+        for text in (written, f"{written}\n    ..."):
+            if (tree := parsed(text)) is not None:
+                return next(iter(tree.body), None)
+        return None
+
+    @property
+    def called(self) -> str | None:
+        """The dotted name of the function called where torch points, such as ``log.info`` or
+        ``open(...).read``.
+        """
+        tree = self.node
+        if tree is None:
+            match = _CALLED.search(self.expression)
+            return match[1] if match else None
+        if not isinstance(tree, ast.Call):
+            return None
+        for node in ast.walk(tree.func):
+            # Only the called function matters, not the arguments that made the object before the
+            # dot.
+            if isinstance(node, ast.Call):
+                node.args, node.keywords = [ast.Constant(...)], []
+        return ast.unparse(tree.func)
+
+    @property
+    def named(self) -> str:
+        """That name, or the expression if torch doesn't point to a call."""
+        return self.called or self.shown
+
+    @property
+    def bare_call(self) -> ast.Call | None:
+        """The call, if the statement is a call whose result isn't used, so that no other line needs
+        it.
+        """
+        match self.statement_node:
+            # A call in a lambda is made by whoever calls that.
+            case ast.Expr(value=ast.Call() as call) if not (
+                self.is_pointed and self._is_in_lambda(call)
+            ):
+                return call
+        return None
+
+    def _is_in_lambda(self, tree: ast.expr) -> bool:
+        pointed = self.node and ast.dump(self.node)
+        lambdas = (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
+        return any(ast.dump(part) == pointed for each in lambdas for part in ast.walk(each.body))
+
+    @property
+    def is_comprehension(self) -> bool:
+        """Torch compiles a comprehension or a generator expression by itself there, as Python runs
+        it as a function.
+        """
+        return all(
+            record.stack and record.stack[0].function in _COMPREHENSIONS for record in self.records
+        )
+
+    @property
+    def looped_over(self) -> str:
+        """What the ``for`` at the line iterates over, or the expression if there is no ``for``."""
+        statement = self.statement_node
+        return (
+            shortened(ast.unparse(statement.iter))
+            if isinstance(statement, ast.For | ast.AsyncFor)
+            else self.shown
+        )
+
+    @property
+    def chained_types(self) -> tuple[str, ...]:
+        """The ``gb_type`` of all chained messages of all records, each once, in order."""
+        return tuple(
+            dict.fromkeys(reason.gb_type for record in self.records for reason in record.chain)
+        )
+
+    @property
+    def break_effects(self) -> tuple[BreakEffect, ...]:
+        """What torch did at the site, each kind once."""
+        return tuple(dict.fromkeys(record.effect for record in self.records))
+
+    @property
+    def is_own_code(self) -> bool:
+        """The line is in the user's own code, so it can be edited, and in a function that torch
+        compiles.
+        """
+        return self.entry.origin == "user" and self.is_traced
+
+
+CodeLine = tuple[str, str, int]
+"""A file, a function in it and a line of that."""
+
+
+@dataclass(frozen=True)
+class RecordingView:
+    """A recording with its break sites and recompile events, and what rules look up in it.
+
+    Args:
+        recording: The facts.
+        root: Paths below it are shown relative to it.
+        sites: In the order of their first records.
+        events: Recompiles, in order.
+    """
+
+    recording: Recording
+    root: Path
+    sites: tuple[BreakSite, ...] = ()
+    events: tuple[RecompileEvent, ...] = ()
+
+    @cached_property
+    def compiles(self) -> Mapping[str | None, Compile]:
+        """By compile id."""
+        return {compile_.compile_id: compile_ for compile_ in self.recording.compiles}
+
+    @cached_property
+    def frames(self) -> Mapping[int | None, Frame]:
+        """By frame id."""
+        return {frame.frame_id: frame for frame in self.recording.frames}
+
+    @cached_property
+    def graphs(self) -> Mapping[str | None, Graph]:
+        """The last graph of each compile."""
+        return {graph.compile_id: graph for graph in self.recording.graphs}
+
+    @cached_property
+    def contexts(self) -> Mapping[tuple[str, int], SourceContext]:
+        """By file and line."""
+        return {context.at: context for context in self.recording.sources}
+
+    @cached_property
+    def resumed(self) -> Mapping[CodeLine, list[str]]:
+        """Compiles of the functions that continue from lines of functions."""
+        framed = (
+            (self.frames.get(compile_.frame_id), compile_) for compile_ in self.recording.compiles
+        )
+        return grouped(
+            ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
+            for frame, compile_ in framed
+            if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit"
+        )
+
+    def longest_path(self, site: BreakSite) -> tuple[StackEntry, ...]:
+        """The longest call path to a site: how its frame was reached, then the break from there."""
+        paths = []
+        for record in site.records:
+            compile_ = self.compiles.get(record.compile_id)
+            above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
+            paths.append((*above, *record.stack))
+        return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
+
+    def frame(self, compile_id: str | None) -> Frame | None:
+        """The function of a compile."""
+        compile_ = self.compiles.get(compile_id)
+        return self.frames.get(compile_.frame_id) if compile_ else None
+
+    @cached_property
+    def main_frame(self) -> Frame | None:
+        """The frame with the largest graph; None if there is no graph."""
+        largest = max(self.recording.graphs, key=lambda graph: graph.op_count or 0, default=None)
+        return None if largest is None else self.frame(largest.compile_id)
+
+    def line(self, file: str | None, line: int | None) -> StackEntry | None:
+        """A line that torch points to, as a location; None if nothing is known of it."""
+        stacks = (compile_.stack for compile_ in self.recording.compiles)
+        known = next(
+            (entry for stack in stacks for entry in stack if entry.at == (file, line)), None
+        )
+        if known is not None or file is None or line is None:
+            return known
+        context = self.contexts.get((file, line))
+        frame = next((each for each in self.recording.frames if each.file == file), None)
+        if context is None and frame is None:
+            return None
+        return StackEntry(
+            file=file,
+            line=line,
+            function=frame.function if frame is not None else "<unknown>",
+            qualname=context.qualname
+            if context is not None
+            else frame.qualname
+            if frame is not None
+            else None,
+            text=_line_text(context) if context is not None else None,
+            origin=frame.origin if frame is not None else "user",
+            package=frame.package if frame is not None else None,
+        )
+
+    def place(
+        self, file: str | None, line: int | None, compile_id: str | None
+    ) -> StackEntry | None:
+        """That line; else the function of a compile, or that of the largest graph."""
+        frame = self.frame(compile_id) or self.main_frame
+        return self.line(file, line) or (frame.entry if frame is not None else None)
+
+
+def _line_text(context: SourceContext) -> str | None:
+    """The line within its statement, which can begin above it."""
+    lines = context.statement.splitlines()
+    number = 0 if context.statement_line is None else context.line - context.statement_line
+    return lines[number].strip() if 0 <= number < len(lines) else None
+
+
+def view_of(recording: Recording, root: Path) -> RecordingView:
     """The recording with its break sites, in the order of their first records, and its recompile
     events.
     """
-    view = RecordingView(recording, ())
+    view = RecordingView(recording, root)
     groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
     entries: dict[tuple[str, int, str], StackEntry] = {}
     roots: dict[tuple[str, int], StackEntry] = {}

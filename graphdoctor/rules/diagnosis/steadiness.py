@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from graphdoctor.facts.counts import CallWatch, Steadiness, SteadyState
 from graphdoctor.facts.guards import GuardChange, distinct_values
 from graphdoctor.facts.recording import Compile, Frame, Recording
-from graphdoctor.rules.diagnosis.rule import RecordingView
+from graphdoctor.rules.diagnosis.sites import RecordingView
 
 _COMPILING_CALLS = 3
 """A script is still compiling if the last calls of a function, at least as many, all compiled

@@ -20,7 +20,7 @@ from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
 from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.recording import BreakEffect
-from graphdoctor.rules.diagnosis.findings import bare_text
+from graphdoctor.rules.diagnosis.rule import bare_text
 from graphdoctor.rules.gate.documents import BOM, check_schema, parsed_json
 
 VERSION = "1.1"

@@ -24,8 +24,7 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
-from graphdoctor.rules.diagnosis.rule import BreakSite
-from graphdoctor.rules.diagnosis.sites import view_of
+from graphdoctor.rules.diagnosis.sites import BreakSite, view_of
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 from graphdoctor.trials.launch.request import DTYPES
@@ -310,7 +309,8 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
     old, new = (
-        {_key(site): site for site in view_of(recording).sites} for recording in (before, after)
+        {_key(site): site for site in view_of(recording, Path()).sites}
+        for recording in (before, after)
     )
     missing = [site for key, site in old.items() if key not in new]
     other = [site for key, site in new.items() if key not in old]

@@ -17,7 +17,7 @@ from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Regime
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.diagnosis.suggestions import in_bfloat16
+from graphdoctor.rules.toolkit import in_bfloat16
 from graphdoctor.studies.profile.roofline import is_convolution
 from graphdoctor.views.measures import time_text
 from graphdoctor.wording import counted, percent

@@ -16,7 +16,6 @@ from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.recording import Compile, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosed import diagnosis_of
-from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.distributed import can_all_be_dynamic
 from graphdoctor.trace.folder import RankFolder, open_folder
@@ -116,7 +115,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
     frames: dict[int, dict[str, Any]] = {}
     for frame in recording.frames:
         place = (frame.file, frame.function, frame.line, frame.resumes_at)
-        location = location_of(frame.entry, root)
+        location = frame.entry.located(root)
         known = {
             "function": location.function,
             "location": location,

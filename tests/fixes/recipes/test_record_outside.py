@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.fixes.recipe import Place
-from graphdoctor.fixes.recipes.record_outside import record_outside
+from graphdoctor.fixes.recipes.outside import record_outside
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding
 

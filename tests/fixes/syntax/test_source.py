@@ -113,14 +113,14 @@ class TestParents:
         assert a is not None
         assert b is not None
         assert isinstance(source.function_of(a), cst.Lambda)
-        function, around = source.function_of(b), source.class_of(b)
+        function, around = source.function_of(b), source.around(b, cst.ClassDef)
         assert isinstance(function, cst.FunctionDef)
         assert function.name.value == "f"
         assert around is not None
         assert around.name.value == "A"
         assert list(source.parents(b))[-1] is source.tree
         assert source.function_of(around) is None
-        assert source.class_of(around) is None
+        assert source.around(around, cst.ClassDef) is None
 
 
 @for_each(

@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
-from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
+from graphdoctor.rules.toolkit import WITHIN_CALL
 from tests.each import for_each
 from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
 from tests.rules.said import said_in_full

@@ -10,8 +10,8 @@ from graphdoctor.facts.diagnosis import Effects, Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.rule import BreakSite
-from graphdoctor.rules.diagnosis.suggestions import rewritten, setting, spliced
+from graphdoctor.rules.diagnosis.sites import BreakSite
+from graphdoctor.rules.toolkit import rewritten, setting, spliced
 from graphdoctor.views.words import place_text
 from tests.each import for_each
 from tests.factories import (

@@ -125,7 +125,6 @@ class Judge:
 
 def variant_on(compiler: Compiler, **spec: Any) -> Subject:
     return Simulated(
-        replays=cast("Any", None),
         reference=cast("Any", Judge(compiler)),
         program=Program(),
         spec=RunSpec(**{"backend": INDUCTOR, **spec}),
@@ -153,11 +152,6 @@ def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(
     assert [result.outcome for result in plain] == [*["ok"] * (len(plain) - 1), outcome]
     assert found.part is None
     assert found.workaround is None
-
-
-def test_a_backend_that_is_none_of_the_stages_comes_after_those_without_decompositions() -> None:
-    assert stages_of("mine") == ("eager", "aot_eager", "mine")
-    assert stages_of("aot_eager") == ("eager", "aot_eager")
 
 
 def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
@@ -296,9 +290,3 @@ def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch: pytest.Monkey
     found = followed(Compiler({INDUCTOR, "prims.op1.default"}), limit_s=6)
     first = ", ".join(f"the lowering of prims.op{number}.default" for number in range(3))
     assert found.part == f"{first} and the lowering of prims.op3.default"
-
-
-def test_nothing_is_run_when_the_time_is_up_at_once() -> None:
-    found = followed(Compiler({INDUCTOR}), limit_s=-1)
-    assert found.results == ()
-    assert found.note == "stopped after 0 runs: the time was up"

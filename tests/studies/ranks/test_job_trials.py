@@ -7,8 +7,8 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.suggestions import compile_argument
 from graphdoctor.rules.distributed import finding_of_job
+from graphdoctor.rules.toolkit import compile_argument
 from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
 from tests.each import for_each
 from tests.studies.ranks.reports import SIZES, compiled, found, job, rank

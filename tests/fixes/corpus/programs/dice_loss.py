@@ -1,8 +1,8 @@
 """Dice loss for segmentation: classes that don't occur are left out."""
 
 import torch
-from torch import nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class DiceLoss(nn.Module):
