@@ -70,8 +70,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "--pages",
     ),
     "Trials": (
-        *("--proposer", "--rounds", "--proposer-timeout", "--allow-edit"),
         *(
+            "--proposer",
             "--try",
             "--unsafe-fixes",
             "--apply",
@@ -134,7 +134,7 @@ _NAMES_OF_SELDOM = """
     --check-results --thorough --pages --again --vary --jobs --timing --no-timing --trial-timeout
     --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty --own-code --select
     --ignore --stages --stage --graph --compile --with-trials --drop --open --force --source --stdout
-    --recordings --quiet --color --rounds --proposer-timeout --allow-edit
+    --recordings --quiet --color --proposer
 """
 SELDOM = frozenset(_NAMES_OF_SELDOM.split())
 """Options that ``--help`` only counts: a command's help fits on two screens."""

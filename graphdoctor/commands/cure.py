@@ -58,7 +58,7 @@ def cure(
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
         # Not earlier: the recorded run begins sooner.
-        from graphdoctor.fixes.kept import SearchOptions
+        from graphdoctor.fixes.patch import SearchOptions
         from graphdoctor.studies.bench.cure import cure as search
 
         options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)

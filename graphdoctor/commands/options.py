@@ -26,7 +26,6 @@ from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, o
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.fixes.proposals import Proposer
     from graphdoctor.rules.diagnosed import StagesAsked
     from graphdoctor.rules.diagnosis.selection import Selection
 
@@ -280,43 +279,6 @@ class TrialOptions:
 
 OF_TRIALS = names_of(TrialOptions)
 """Parameters that have no effect without trials."""
-
-
-@dataclass(frozen=True)
-class ProposerOptions:
-    """Who is asked for edits of what is left."""
-
-    proposer: str | None = option(
-        None,
-        "Ask this command for an edit of each finding that is left. It gets one JSON document and answers with a "
-        "unified diff, which is tried as every edit is.",
-        metavar="COMMAND",
-    )
-    rounds: int = option(
-        3,
-        "How often it is asked about a finding, each time with why the edit before failed.",
-        metavar="N",
-        least=1,
-    )
-    proposer_timeout: float = option(300.0, "Stop it after this many seconds.", metavar="SECONDS")
-    allow_edit: list[str] | None = option(
-        None,
-        "Let it edit files whose path matches this, also tests and files that it wasn't sent. Repeatable.",
-        metavar="PATTERN",
-    )
-
-    def proposer_asked(self, given: Given) -> Proposer | None:
-        """What is asked; None for nothing."""
-        from graphdoctor.fixes.proposals import Proposer
-
-        if self.proposer is None:
-            given.refuse(("rounds", "proposer_timeout", "allow_edit"), without="--proposer")
-            return None
-        found = Proposer(
-            self.proposer, self.rounds, self.proposer_timeout, tuple(self.allow_edit or ())
-        )
-        found.check()
-        return found
 
 
 IS_ALL_SHOWN = "graphdoctor.help-all"

@@ -27,7 +27,7 @@ from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.views.formats import Document
 
 if TYPE_CHECKING:
-    from graphdoctor.fixes.kept import SearchOptions
+    from graphdoctor.fixes.patch import SearchOptions
 
 C = TypeVar("C")
 
@@ -138,7 +138,7 @@ def trials_of(
     is_tried: bool = True,
 ) -> SearchOptions:
     """How fixes are tried, from the options of the command line."""
-    from graphdoctor.fixes.kept import SearchOptions
+    from graphdoctor.fixes.patch import SearchOptions
 
     if asked.no_timing and "timing" in given and asked.timing != "none":
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")

@@ -52,7 +52,7 @@ def try_(
     """
     from graphdoctor.fixes.diffs import DiffError, changes_of
     from graphdoctor.fixes.kept import try_patch
-    from graphdoctor.fixes.search import Patch
+    from graphdoctor.fixes.patch import Patch
     from graphdoctor.fixes.writing import check, write
 
     settings, output = begin(FIXES, common, given, is_applied=is_applied)

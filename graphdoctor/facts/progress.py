@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .cure import CureStep
-    from .fixes import PairedTime, Verdict
+    from .bench import CureStep
+    from .fixes import PairedTime, Reason, Verdict
 
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
@@ -29,14 +29,12 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs with one backend showed: the times, or why there are none, as a
-    clause.
-    """
+    """What timing two programs with one backend showed: the times, or why there are none."""
 
     number: int
     backend: str
     times: PairedTime | None
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)

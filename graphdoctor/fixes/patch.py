@@ -18,10 +18,12 @@ from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
+from graphdoctor.facts.fixes import FixKind, SnippetPlace, Treatment, TrialChoices, TriedFix
+from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.stack import parsed, relative
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -280,25 +282,78 @@ class Candidate:
     name: str = ""
     addresses: tuple[str, ...] = ()
 
-    def tried(self, finding: Finding, root: Path, **known: Any) -> TriedFix:  # noqa: ANN401 - fields of a fact
-        """What is told of it once it is tried for a finding: this, and what is ``known``
-        besides.
-        """
-        told = {
+    def tried(self, finding: Finding, root: Path, **more: Any) -> TriedFix:  # noqa: ANN401 - fields
+        """Describe it once it is tried for a finding; ``more`` are other fields."""
+        described = {
             "title": self.title,
             "kind": self.kind,
             "snippet": self.snippet,
-            "snippet_place": self.place,
+            "place": self.place,
             "diff": "".join(diff_text(edit, root) for edit in self.edits) or None,
             "is_safe": self.is_safe,
             "code": finding.code,
             "fingerprint": finding.fingerprint,
         }
-        return TriedFix(**told | known)
+        return TriedFix(**described | more)
 
     def is_same(self, other: Candidate) -> bool:
         """Whether both do the same to the program."""
         return (self.edits, self.change) == (other.edits, other.change)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Edits that somebody wrote, and the name of what they were read from."""
+
+    name: str
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a search tries.
+
+    Args:
+        jobs: How many trials run side by side; None for a number that fits the machine.
+        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
+            untouched program takes.
+        deadline: ``time.monotonic()`` after which no further round begins; None for none.
+        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
+            others.
+    """
+
+    selection: Selection
+    is_unsafe_tried: bool = True
+    is_tried: bool = True
+    timing: Timing = "final"
+    jobs: int | None = None
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+    deadline: float | None = None
+    earlier: frozenset[str] = frozenset()
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether anything is timed."""
+        return self.timing != "none"
+
+    @property
+    def choices(self) -> TrialChoices:
+        """The options that decide which fixes are verified."""
+        return TrialChoices(
+            **values_of(self.selection, "select", "ignore", "is_own_code_only"),
+            **values_of(self, "is_unsafe_tried", "timing"),
+        )
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The treatment, the edits that hold, and those that weren't tried."""
+
+    treatment: Treatment
+    changes: tuple[FileChange, ...] = ()
+    suggested: tuple[FileChange, ...] = ()
+    program: Program = field(default_factory=Program)
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,9 @@ class Place:
                     node for node in nodes if source.start(node) == source.start(self.expression)
                 ]
             return only(
-                [node for node in found if is_wanted(node)], f"torch doesn't point to {what}"
+                [node for node in found if is_wanted(node)],
+                f"torch doesn't point to {what}",
+                "elsewhere",
             )
         nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
         lines = [(source.position(node), node) for node in nodes]
@@ -240,7 +242,7 @@ class Place:
             for at, node in lines
             if at.start.line <= location.line <= at.end.line and is_wanted(node)
         ]
-        decline_if(not found, f"the line doesn't contain {what}")
+        decline_if(not found, f"the line doesn't contain {what}", "elsewhere")
         # The innermost of nested expressions runs first.
         found = [
             node
@@ -275,13 +277,14 @@ class Place:
             decline_if(
                 any("aten." in text and f"aten.{name}" not in text for text in contexts),
                 error.reason,
+                error.kind,
             )
             line = self.finding.location.line
             calls = [
                 node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)
             ]
             near = [call for call in calls if abs(self.source.start(call)[0] - line) <= _NEAR]
-            return only(near, error.reason)
+            return only(near, error.reason, error.kind)
 
     @cached_property
     def tested(self) -> Test:
@@ -306,7 +309,7 @@ class Place:
                     return self._only_test
                 case _:
                     break
-        raise DeclinedError("torch doesn't point to the condition of an `if`")
+        raise DeclinedError("torch doesn't point to the condition of an `if`", "elsewhere")
 
     @property
     def _only_test(self) -> Test:

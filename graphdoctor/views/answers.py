@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from graphdoctor.facts.bench import (
+    AS_IT_WAS,
+    CURED,
     EAGER,
     BenchVerdict,
+    CureReport,
     Noise,
     Sweep,
     SweepPoint,
     Variant,
     asks_for_cuda_graphs,
 )
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport
 from graphdoctor.views.measures import (
     calling_text,
     calls_text,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphdoctor.facts.bench import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.next_step import after_cure
 from graphdoctor.views.parts import (

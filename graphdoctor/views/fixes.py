@@ -44,6 +44,7 @@ from graphdoctor.views.parts import (
     View,
 )
 from graphdoctor.views.patch import patch_outcome, patch_parts
+from graphdoctor.views.reasons import UNTRIED, detail_text, left_text, reason_text
 from graphdoctor.wording import counted, duration, join_texts, kind_text, speed_text
 
 _MOST_LATER = 12
@@ -160,7 +161,7 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     later = (
         Row(
             verdict_label(fix.verdict),
-            (Note((fix.code, " ", Span(fix.place)), "dim"), *fix_parts(fix)),
+            (Note((fix.code, " ", Span(fix.finding_place)), "dim"), *fix_parts(fix)),
             show="always" if fix.is_applied else "long",
         )
         for fix in treatment.tried
@@ -176,12 +177,19 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     left = (
         Row(
             item.code,
-            (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")),
+            (
+                Note((Span(item.place), f"  {item.message}")),
+                Note(f"because {left_text(item)}", "dim"),
+            ),
         )
         for item in treatment.left
     )
     yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
-    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note", _MOST_LATER)
+    yield Rows(
+        (Row("note", Note(reason_text(note), "dim")) for note in treatment.notes),
+        "note",
+        _MOST_LATER,
+    )
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
@@ -214,7 +222,7 @@ def _difference(found: Difference) -> str:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
     return join_texts(
-        ": ", "" if found.where == kind_text(found.kind) else found.where, found.detail
+        ": ", "" if found.where == kind_text(found.kind) else found.where, detail_text(found)
     )
 
 
@@ -292,9 +300,8 @@ def _why_untried(treatment: Treatment) -> str:
     """Why nothing was tried, as a clause."""
     if not treatment.tried:
         return "no fix is known" if treatment.left else "there is nothing to fix"
-    reasons = {
-        fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"
-    }
+    causes = {fix.untried_cause for fix in treatment.tried} - {None, "unsafe"}
+    reasons = {UNTRIED[cause] for cause in causes if cause is not None}
     if not reasons:
         count = len(distinct(treatment.tried))
         subject = "1 fix changes" if count == 1 else f"{count} fixes change"

@@ -6,6 +6,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialEvent
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.views.reasons import reason_text
 from graphdoctor.views.words import about_time, measured_speed
 from graphdoctor.wording import duration, join_texts, shortened
 
@@ -42,7 +43,7 @@ def event_text(event: TrialEvent) -> str:
             )
             return f"trial {event.number} · {shown} · {event.title}"
         case TimedPrograms():
-            shown = f"not timed: {event.reason}"
+            shown = f"not timed: {reason_text(event.reason) if event.reason else ''}"
             if event.times is not None:
                 shown = measured_speed(event.times)
             return f"timing {event.number} · {event.backend} · {shown}"

@@ -9,10 +9,16 @@ from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import StageNode
+from graphdoctor.facts.picture import (
+    GraphStages,
+    LinePlace,
+    SavedValue,
+    StageChange,
+    StageNode,
+    StageReport,
+)
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
-from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 from graphdoctor.wording import counted, join_texts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.cure import CureReport
+from graphdoctor.facts.bench import CureReport
 from graphdoctor.views.json import json_text
 from tests.conftest import CLEAN_TARGET, RunCli, run_command
 from tests.studies.bench.reports import mobilenet

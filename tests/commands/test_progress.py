@@ -11,13 +11,14 @@ import sys
 import pytest
 
 from graphdoctor.commands.terminal import Progress
+from graphdoctor.facts.fixes import Reason
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialEvent
 from tests.commands.test_cli import read_all
 
 TRIALS: tuple[TrialEvent, ...] = (
     DecidedTrial(1, "Skip `print(…)` while compiling\x1b[2J", (("model.py:3", "verified"),)),
     DecidedTrial(2, "Choose `x` with `torch.where`", (("model.py:5", "no effect"),)),
-    TimedPrograms(1, "eager", None, "the call is too short to time"),
+    TimedPrograms(1, "eager", None, Reason(kind="too_short")),
 )
 
 

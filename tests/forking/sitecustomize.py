@@ -133,10 +133,9 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        of_child = ("graphdoctor.probe.", "graphdoctor.catalog")
-        if not module.name.startswith(of_child) and not module.name.endswith(
-            ("__main__", "_plugin")
-        ):
+        # Those two run in the child of a command, and catalogs need their libraries.
+        is_of_the_child = module.name.startswith(("graphdoctor.probe.", "graphdoctor.catalog."))
+        if not is_of_the_child and not module.name.endswith(("__main__", "_plugin")):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 

@@ -202,7 +202,6 @@ def test_explain_is_short_and_its_facts_come_by_detail(tmp_path: Path) -> None:
         recording, fingerprint = facts["recording"], facts["findings"][0]["fingerprint"]
         one = await client.call_tool("report", {"recording": recording, "detail": fingerprint})
         asked = one.structured_content["detail"]
-        # What a proposer of `fix` gets.
         validate(asked, json.loads(schema_text("proposal")))
         assert asked["finding"]["torch_reason"]
         assert "def forward(self, x):" in asked["functions"][0]["text"]

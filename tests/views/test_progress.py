@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.fixes import PairedTime, Reason
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms
 from graphdoctor.views.progress import event_text, left_text, phase_text
 from tests.each import for_each
@@ -43,7 +43,7 @@ def test_a_line_says_each_verdict_once() -> None:
             SEVERAL
         ),
         "timing 1 · eager · not timed: the call is too short to time": event_text(
-            TimedPrograms(1, "eager", None, "the call is too short to time")
+            TimedPrograms(1, "eager", None, Reason(kind="too_short"))
         ),
     }
     assert list(said) == list(said.values())

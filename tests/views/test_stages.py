@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.picture import StageNode
-from graphdoctor.facts.recording import Graph, GraphInput
-from graphdoctor.facts.stages import (
+from graphdoctor.facts.picture import (
     GraphStages,
     LinePlace,
     SavedValue,
     SourceLine,
     StageChange,
     StageKernel,
+    StageNode,
     StageReport,
 )
+from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.views.parts import View
 from graphdoctor.views.stages import stage_parts
 from tests.factories import diagnosed, recording

@@ -8,11 +8,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from ...facts.trials import Comparison, Difference, ResultKind, TextChange
+from ...facts.trials import Comparison, Difference, MissingLines, ResultKind, TextChange
 from ..record.describe import value_text
 from .arguments import has_strides
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
@@ -109,17 +109,18 @@ def _differences(
 ) -> Iterator[Difference]:
     for name in _names(kind, mine, other):
         if name not in mine or name not in other:
-            yield Difference(
-                kind=kind, where=name, detail="is missing" if name not in mine else "is new"
-            )
+            presence: Literal["missing", "new"] = "missing" if name not in mine else "new"
+            yield Difference(kind=kind, where=name, presence=presence)
         elif not _is_same(kind, name, mine[name], other[name], rounding):
-            largest, text = _difference(mine[name], other[name])
             is_small = is_nearly(mine[name], other[name])
             may_be_rounding = (
                 is_small if rounding is None else rounding.may_allow(kind, name, mine[name])
             )
             yield Difference(
-                kind=kind, where=name, largest=largest, detail=text, may_be_rounding=may_be_rounding
+                kind=kind,
+                where=name,
+                may_be_rounding=may_be_rounding,
+                **_difference(mine[name], other[name]),
             )
 
 
@@ -170,15 +171,18 @@ def attribute_of(name: str) -> str:
     return name.removesuffix(AFTER_CALLS).partition("[")[0]
 
 
-def _difference(value: object, wanted: object) -> tuple[float | None, str | None]:
-    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return None, f"{_short(value)} instead of {_short(wanted)}"
-    if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
-        return None, f"{value_text(value)} instead of {value_text(wanted)}"
+def _difference(value: object, wanted: object) -> dict[str, Any]:
+    """Fields of a difference."""
+    if (
+        not isinstance(value, torch.Tensor)
+        or not isinstance(wanted, torch.Tensor)
+        or (value.shape, value.dtype, value.layout) != (wanted.shape, wanted.dtype, wanted.layout)
+    ):
+        return {"value": _short(value), "reference": _short(wanted)}
     if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return None, None
+        return {}
     largest = distance(value, wanted)
-    return (largest, None) if math.isfinite(largest) else (None, "NaN or infinity")
+    return {"largest": largest} if math.isfinite(largest) else {"is_finite": False}
 
 
 def _short(value: object) -> str:
@@ -214,17 +218,24 @@ def _text_differences(
     text, wanted = mine.get("text", ""), other.get("text", "")
     lines, wanted_lines = text.splitlines(), wanted.splitlines()
     if lines != wanted_lines:
-        detail, change = _text_detail(lines, wanted_lines), _text_change(lines, wanted_lines)
-        yield Difference(kind=kind, where=_PLACES[kind], detail=detail, change=change)
+        change = _text_change(lines, wanted_lines)
+        detail = _text_difference(lines, wanted_lines)
+        yield Difference(kind=kind, where=_PLACES[kind], change=change, **detail)
 
 
-def _text_detail(lines: Sequence[str], wanted: Sequence[str]) -> str:
+def _text_difference(lines: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
+    """Fields of a difference."""
     if len(lines) < len(wanted):
-        missing = next((line for line in wanted if line not in lines), wanted[-1])
-        return f"{len(lines)} of {len(wanted)} lines; the first missing one: {missing[:80]!r}"
+        first = next((line for line in wanted if line not in lines), wanted[-1])
+        count, reference_count = len(lines), len(wanted)
+        return {
+            "lines": MissingLines(
+                count=count, reference_count=reference_count, first=repr(first[:80])
+            )
+        }
     pairs = itertools.zip_longest(lines, wanted, fillvalue="")
     changed = next(pair for pair in pairs if pair[0] != pair[1])
-    return f"{changed[0][:80]!r} instead of {changed[1][:80]!r}"
+    return {"value": repr(changed[0][:80]), "reference": repr(changed[1][:80])}
 
 
 def _text_change(lines: Sequence[str], wanted: Sequence[str]) -> TextChange:

@@ -247,17 +247,8 @@ def _differences(mine: Results, other: Results) -> list[Difference]:
     own as well.
     """
     if mine.raised != other.raised:
-        instead = (
-            f" instead of {shortened(other.raised, _MAX_ERROR)}"
-            if other.raised and mine.raised
-            else ""
-        )
-        text = (
-            f"raises {shortened(mine.raised, _MAX_ERROR)}{instead}"
-            if mine.raised
-            else f"doesn't raise {other.raised}"
-        )
-        return [Difference(kind="outputs", where=THE_CALL, detail=text)]
+        value, reference = (of.raised and shortened(of.raised, _MAX_ERROR) for of in (mine, other))
+        return [Difference(kind="outputs", where=THE_CALL, value=value, reference=reference)]
     return [
         one
         for one in compared(mine, other).differences

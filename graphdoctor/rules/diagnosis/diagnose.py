@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from graphdoctor.facts.base import sum_of_known
 from graphdoctor.facts.counts import Counts, WatchedFunction
-from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding, Fix
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding
 from graphdoctor.facts.evidence import ShapeEvent
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.run import Setting

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import ChangeKind, GuardChange, distinct_values
 from graphdoctor.facts.recording import TorchMechanism
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, relative

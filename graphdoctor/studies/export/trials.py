@@ -14,9 +14,9 @@ from pathlib import Path
 import libcst as cst
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, WayStatus
-from graphdoctor.facts.fixes import Verdict
+from graphdoctor.facts.fixes import Fix, Reason, Verdict, because
 from graphdoctor.facts.recording import Export
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
@@ -43,7 +43,7 @@ class _Trial:
     proposal: Candidate
     attempt: Attempt
     verdict: Verdict
-    reason: str | None
+    reasons: tuple[Reason, ...]
 
 
 @dataclass
@@ -201,11 +201,11 @@ class ExportTrials:
             trial.proposal.tried(
                 finding,
                 self._exporter.root,
-                place=self._original(finding, program).location.shown,
+                finding_place=self._original(finding, program).location.shown,
                 round=number,
                 is_on_untouched=number == 1,
                 verdict=trial.verdict,
-                reason=trial.reason,
+                reasons=trial.reasons,
                 recording=trial.attempt.observed.name,
             )
             for trial in trials
@@ -231,19 +231,22 @@ class ExportTrials:
 
     def _judged(
         self, finding: Finding, attempt: Attempt, program: Program
-    ) -> tuple[Verdict, str | None]:
+    ) -> tuple[Verdict, tuple[Reason, ...]]:
         left = attempt.blocker
         if left is None:
-            return _VERDICTS[attempt.status], attempt.reason
+            said = attempt.reason
+            reasons = () if said is None else (because("message", said),)
+            return _VERDICTS[attempt.status], reasons
         if left.fingerprint == finding.fingerprint:
-            return "no effect", "torch stops there all the same"
-        return "moved", f"torch then stops at {self._original(left, program).location.shown}"
+            return "no effect", (because("stops_there"),)
+        place = self._original(left, program).location.shown
+        return "moved", (because("stops_at", place),)
 
     @staticmethod
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
         """Mark what was kept on the way as verified, once the export succeeds."""
         tried = tuple(
-            fix.replace(verdict="verified", reason=None)
+            fix.replace(verdict="verified", reasons=())
             if fix.verdict == "moved" and fix.title == kept.title
             else fix
             for fix in blocker.tried

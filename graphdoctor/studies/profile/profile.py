@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.fixes import PairedTime, Reason
 from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse, ProfileResult
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import write_fact
@@ -34,6 +34,7 @@ from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import time_pair
 from graphdoctor.version import __version__
+from graphdoctor.views.reasons import reasons_text
 
 _SEEN_S = 0.1
 """What runs is asked twenty times a second."""
@@ -204,7 +205,7 @@ def try_keeping_less(
                 setting, before, None, None, is_same=None, reason=clause(found.exit.message)
             )
         verdict = reference.judge(found, program, "kept-less", measured=measured)
-        is_same, reason = verdict.correct, verdict.reason
+        is_same, reason = verdict.correct, reasons_text(verdict.reasons)
         if is_same is False:
             on_phase("running without it")
             again = reference.replay(Program(), "kept-as-before", measured=measured)
@@ -217,7 +218,7 @@ def try_keeping_less(
                     None,
                     f"{reason}; results differ from eager mode's without the setting too",
                 )
-        times: PairedTime | str | None = None
+        times: PairedTime | Reason | None = None
         kept = _keeps(before, found.memory)
         if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:
@@ -227,6 +228,6 @@ def try_keeping_less(
             else:
                 on_phase("timing both in turns")
                 times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
-                reason = times if isinstance(times, str) else reason
+                reason = reasons_text([times]) if isinstance(times, Reason) else reason
         timed = times if isinstance(times, PairedTime) else None
         return memory_trial(setting, before, found.memory, timed, is_same=is_same, reason=reason)

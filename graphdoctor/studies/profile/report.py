@@ -20,8 +20,7 @@ from graphdoctor.studies.profile.lines import (
     share_out,
     total,
 )
-from graphdoctor.studies.profile.regime import regime_of
-from graphdoctor.studies.profile.roofline import judged, with_bounds
+from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:

@@ -94,7 +94,7 @@ def treated(facts: Recording, **changes: Any) -> Recording:
     finding = diagnosed(facts).findings[0]
     known = TriedFix(
         title="Do it", kind="code", is_safe=True, code=finding.code, fingerprint=finding.fingerprint,
-        place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
+        finding_place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
         times=(times(0.75), times(0.5, "inductor")),
     )  # fmt: skip
     return facts.replace(treatment=Treatment(tried=(known.replace(**changes),), before=MEASURES))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Effects, Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.sites import BreakSite

@@ -12,29 +12,12 @@ import pytest
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.reading import read_fact
 from tests import napping
-from tests.conftest import clean_environment, interrupted, run_command, run_script
+from tests.conftest import interrupted, run_command
 from tests.each import for_each
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(napping.__file__)
-_PAYING = """
-import sys, time
-sys.path.insert(0, {folder!r})
-import torch, napping
-
-net, (x,) = napping.Broken(), napping.example_inputs()
-net(x)
-before = time.perf_counter()
-for _ in range({calls}):
-    net(x)
-eager = time.perf_counter() - before
-before = time.perf_counter()
-compiled = torch.compile(net, backend="aot_eager")
-for _ in range({calls}):
-    compiled(x)
-print(eager, time.perf_counter() - before)
-"""
 
 
 @dataclass(frozen=True)
@@ -117,22 +100,6 @@ def test_a_variant_that_can_t_be_says_why_and_the_rest_goes_on(benched):
     assert (skipped["status"], skipped["call_us"]) == ("skipped", None)
     assert "CUDA" in skipped["reason"]
     assert benched.variant("dynamic=true")["status"] == "ok"
-
-
-def test_compiling_pays_after_as_many_calls_as_it_says(benched):
-    found = benched.variant("backend=aot_eager")["break_even_cold"]
-    assert found["low"] <= found["calls"] <= (found["high"] or found["calls"])
-    assert benched.variant("backend=aot_eager")["break_even_calls"] == found["calls"]
-    for calls, is_paid in ((max(found["calls"] // 4, 1), False), (found["calls"] * 4, True)):
-        eager, compiled = map(float, plain(_PAYING, benched.folder, calls=calls).split())
-        assert (compiled < eager) == is_paid, (calls, eager, compiled)
-
-
-def plain(script: str, folder: Path, **values: Any) -> str:
-    """What a script without graphdoctor prints; it starts as the probes of the tests do."""
-    file = folder / "plain.py"
-    file.write_text(script.format(folder=str(folder), **values))
-    return run_script(file, cwd=folder, env=clean_environment()).stdout
 
 
 def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):

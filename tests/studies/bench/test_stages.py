@@ -17,19 +17,22 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
-from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
-from graphdoctor.studies.bench.switches import (
+from graphdoctor.studies.bench.stages import (
+    CROSSREF,
     DECOMPOSED,
     INDUCTOR,
+    Subject,
     Switch,
     change_of,
+    follow,
     lines_of,
     named,
+    stages_of,
 )
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.program import Program, RunChange
 from tests.each import for_each
-from tests.factories import recording
+from tests.factories import message, recording
 
 NAMES: dict[CompilerPartKind, tuple[str, ...]] = {
     "pass": tuple(f"pass_{number}" for number in range(7)),
@@ -120,7 +123,7 @@ class Judge:
 
     def judge(self, _recording: Recording, _program: Program, _name: str, **_given: Any) -> Verdict:
         is_wrong = self.compiler.is_wrong
-        return Verdict(not is_wrong, None, "output differs by 1" if is_wrong else None)
+        return Verdict(not is_wrong, None, message("output differs by 1")[0] if is_wrong else None)
 
 
 def variant_on(compiler: Compiler, **spec: Any) -> Subject:

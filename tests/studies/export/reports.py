@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, ExportReport, ExportWay
-from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.fixes import Fix, TriedFix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
 from graphdoctor.facts.stack import StackEntry
 from tests.studies.bench.reports import EXACT, report
@@ -47,7 +47,7 @@ def tried(**more: Any) -> TriedFix:
         "is_safe": False,
         "code": "GD102",
         "fingerprint": branch().fingerprint,
-        "place": "model.py:7",
+        "finding_place": "model.py:7",
         "round": 1,
         "is_on_untouched": True,
         "verdict": "verified",

@@ -92,7 +92,7 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     # NumPy has no values to work with where Python runs the program.
     assert [blocker["finding"]["code"] for blocker in loose["blockers"]] == ["GD102", "GD600"]
     assert [fix["verdict"] for fix in loose["blockers"][0]["tried"]] == ["moved"]
-    assert loose["blockers"][0]["tried"][0]["reason"] == "torch then stops at model.py:10"
+    assert loose["blockers"][0]["tried"][0]["reasons"][0]["kind"] == "stops_at"
     assert loose["blockers"][1]["finding"]["location"]["line"] == 10
     assert not loose["is_cured"]
     # Dynamo follows it.

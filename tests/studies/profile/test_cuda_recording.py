@@ -82,19 +82,6 @@ def test_a_cuda_graph_runs_the_kernels_that_are_otherwise_launched_one_by_one() 
     assert (graphs.graph_launches, one_by_one.graph_launches) == (2, 0)
 
 
-def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
-    call = seen("graphs")
-    copies = [
-        kernel.end_ns - kernel.start_ns
-        for kernel in call.kernels
-        if "multi_tensor_apply" in kernel.name
-    ]
-    share = call.share()
-    assert len(copies) == call.graph_launches
-    assert share.graph_input_copy_us == share.copy_us == sum(copies) / 1000
-    assert seen("one_by_one").share().graph_input_copy_us == 0.0
-
-
 @for_each("name", ["graphs", "one_by_one"])
 def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(name: str) -> None:
     found = matched(MeasuredKernels([seen(name)], [0.0], one_by_one=seen("one_by_one")))

@@ -11,8 +11,7 @@ from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CudaGraphs, Float32Precision, KernelShare
 from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, Regime, TimePart
 from graphdoctor.facts.profiled import Calibration
-from graphdoctor.studies.profile.regime import regime_of
-from graphdoctor.studies.profile.roofline import judged, with_bounds
+from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 from tests import factories
 from tests.each import for_each
 from tests.factories import diagnosed
@@ -112,12 +111,6 @@ def test_threads_of_a_cpu_take_longer_to_start() -> None:
     alone = DEVICE.replace(threads=1)
     found = judged([seen(15.0, bytes=10_000), seen(1.5, bytes=10_000)], alone, "cpu")
     assert [each.bound_by for each in found] == [None, "latency"]
-
-
-def test_convolutions_may_use_another_precision_than_products() -> None:
-    given = {"us": 100.0, "flops": 10_000_000_000, "dtype": "float32"}
-    assert verdict(**given, operations=("aten.convolution",))[2] == pytest.approx(0.5)
-    assert verdict(**given, operations=("aten.mm",))[2] == pytest.approx(2.0)
 
 
 def test_a_line_waits_for_what_most_of_its_time_does() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.studies.profile.lines import Shared, module_roots, share_out
 from graphdoctor.studies.profile.report import fusion_of
@@ -37,28 +35,6 @@ def test_an_operation_without_a_line_has_no_part_unless_no_other_has_one():
     assert [line.forward_us for line in with_line.lines] == [50.0]
     without = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0)], operations))
     assert (without.lines, without.unattributed_us) == ((), 50.0)
-
-
-def test_lines_and_what_has_none_add_up_to_all_kernels():
-    operations = [operation("sin", 1), operation("mul", 2), operation("mm", 3)]
-    found = shared(
-        [
-            ran("triton_poi_0", 50.0),
-            ran("gemm", 20.0, "aten::mm"),
-            ran("aten::sum", 7.0, "aten::sum", run=None),
-        ],
-        graph([code("triton_poi_0", 0, 1), code("extern_kernels.mm", 2)], operations),
-    )
-    in_lines = sum(line.forward_us + line.backward_us for line in found.lines)
-    assert in_lines + found.unattributed_us == pytest.approx(
-        sum(kernel.time_us for kernel in found.kernels)
-    )
-    assert sum(part.us for part in found.parts) == pytest.approx(in_lines)
-    assert [kernel.name for kernel in found.kernels] == [
-        "triton_poi_0",
-        "extern_kernels.mm",
-        "aten::sum",
-    ]
 
 
 def test_a_call_that_runs_several_kernels_computes_and_moves_what_it_does_once():

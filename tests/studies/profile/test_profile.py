@@ -81,16 +81,6 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as
 graphs = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")]
 
 
-def kept(function):
-    saved = {}
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: saved.setdefault(id(one), one), lambda one: one):
-        output = function(x)
-    sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved.values()}
-    there = {tensor.untyped_storage().data_ptr() for tensor in (x, *net.parameters())}
-    return sum(size for address, size in sizes.items() if address not in there)
-
-
-print(json.dumps([kept(compiled), kept(net)]))
 print(json.dumps(collections.Counter(child.name for graph in graphs for child in graph.cpu_children)))
 """
 
@@ -153,28 +143,6 @@ def independent(folder: Path) -> list[str]:
     script = folder / "independent.py"
     script.write_text(INDEPENDENT)
     return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
-
-
-@pytest.mark.nightly
-def test_what_is_kept_is_what_hooks_of_ones_own_see(
-    report: ProfileReport, independent: list[str]
-) -> None:
-    memory = report.memory
-    assert [memory.saved_bytes, memory.eager_saved_bytes] == json.loads(independent[-2])
-    own = [each for each in memory.saved if not each.is_argument]
-    # What the second graph gets from the first is new in the call.
-    assert memory.unlisted_bytes == 0
-    assert sum(each.bytes or 0 for each in own) == memory.saved_bytes
-    large = {
-        (each.operation, each.line, each.tensor, each.count, each.module, each.is_cheap)
-        for each in own[:2]
-    }
-    assert large == {
-        ("aten.addmm", 12, "f32[32, 96]", 2, "blocks.*.up", False),
-        ("aten.mul", 13, "f32[32, 96]", 2, "blocks.*", True),
-    }
-    assert memory.recomputed["aten.gelu"] > 0
-    assert (memory.peak_of, memory.has_backward) == ("process", True)
 
 
 def test_kernels_run_as_often_as_in_a_profile_of_ones_own(

@@ -1,8 +1,8 @@
 """A contrastive loss that mines hard negatives."""
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+from torch import nn
 
 
 class ContrastiveLoss(nn.Module):

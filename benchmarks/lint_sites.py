@@ -1,4 +1,4 @@
-"""What lint finds in the programs of this folder, beside what a run of them finds."""
+"""Compares what lint finds in programs with what a run of them finds."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ class Measured:
 
 def ordinary_programs() -> dict[str, str]:
     """Programs as people write them by file name, those that ``fix`` is measured with among them;
-    no line is marked."""
+    no line is marked.
+    """
     programs = {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
-    for path in sorted((HERE.parent / "awkward").glob("*.py")):
+    for path in sorted((HERE.parent / "tests" / "fixes" / "awkward").glob("*.py")):
         text = path.read_text()
         if not _PACKAGES.search(text):
             *_, name, _ = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
@@ -81,7 +82,7 @@ def measure(programs: dict[str, str], folder: Path) -> Measured:
     for name, text in programs.items():
         (folder / name).write_text(text)
     report = lint_files([folder / name for name in programs], root=folder, version="0")
-    script = HERE / "compile_programs.py"
+    script = HERE.parent / "tests" / "fixes" / "lint" / "compile_programs.py"
     run_command("run", "-q", "--report", "all.json", script, *programs, cwd=folder, status=0)
     findings = json.loads((folder / "all.json").read_text())["findings"]
     places = [(one["code"], one["location"]["file"], one["location"]["line"]) for one in findings]
