@@ -181,7 +181,7 @@ def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]
 
 
 def _write_patch(treated: SearchResult) -> None:
-    """The edits byte for byte, whatever the files' encodings."""
+    """Write the edits byte for byte, whatever the files' encodings."""
     from graphdoctor.fixes.patch import unified_bytes
 
     sys.stdout.flush()

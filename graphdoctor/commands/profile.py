@@ -51,7 +51,7 @@ def profile(
 
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:
-    """What an earlier ``profile`` found."""
+    """Read the report of an earlier ``profile``."""
     from graphdoctor.trace.reader import read_recording
 
     report = kept_report(

@@ -120,7 +120,7 @@ class ColdCompile(Fact):
 
 
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
-    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing
+    """Choose the times that say whether a fix pays: the user's backend, but ``eager`` runs nothing
     faster.
 
     Args:
@@ -216,7 +216,7 @@ class Reason(Fact):
     """Why something was judged as it was."""
 
     kind: ReasonKind
-    values: tuple[str | float, ...] = ()
+    values: tuple[str | int | float, ...] = ()
     """What its kind names: counts, places, backends, kinds of results."""
     parts: tuple[Reason, ...] = ()
     """The reasons that it is made of."""

@@ -103,7 +103,7 @@ def _described(
 def kept_fixes(
     request: Request, choices: TrialChoices, store: Store, interpreter: str
 ) -> KeptFixes | OutdatedFixes | None:
-    """Verified fixes for the same request, if there are any."""
+    """Find verified fixes for the same request."""
     asked = _asked(request, choices)
     otherwise: OutdatedFixes | None = None
     for recording in store.newest()[:_MAX_LOOKED_AT]:
@@ -120,8 +120,8 @@ def kept_fixes(
 
 
 def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
-    """The diffs and snippets of fixes that worked in the last recording, if an interrupt ended its
-    trials.
+    """Read the diffs and snippets of fixes that worked in the last recording, if an interrupt ended
+    its trials.
 
     Empty if that was another command.
     """
@@ -169,7 +169,7 @@ def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
 
 
 def _content(recording: Path) -> dict[str, Any] | None:
-    """What was kept in a recording; None for nothing, for what somebody else wrote, and for another
+    """Read what was kept in a recording; None for nothing, for what others wrote, and for another
     version.
     """
     try:

@@ -184,7 +184,7 @@ class TrialLog:
                 entry.update(verdict="verified", reasons=(until,))
 
     def has_moved_break(self, state: State) -> bool:
-        """Whether a program has a break that one of its fixes only moved there."""
+        """Tell if a program has a break that one of its fixes only moved there."""
         left, fixes = _fingerprints(state), state.fixes
         return any(
             entry.fix in fixes and left.intersection(entry.instead) for entry in self._entries
@@ -220,19 +220,19 @@ class TrialLog:
         return list(itertools.chain.from_iterable(broken)) if all(broken) else []
 
     def is_doubled(self, fix: Candidate) -> bool:
-        """Whether another applied fix removed a break by itself that this one removed."""
+        """Tell if another applied fix removed a break by itself that this one removed."""
         own, others = set[str](), set[str]()
         for entry in self._applied:
             (own if entry.fix is fix else others).update(entry.tried.sites_gone)
         return not own.isdisjoint(others)
 
     def is_step(self, fix: Candidate) -> bool:
-        """Whether a fix is only good together with later ones."""
+        """Tell if a fix is only good together with later ones."""
         return any(entry.instead and entry.fix is fix for entry in self._entries)
 
     def is_unresolved(self, finding: Finding) -> bool:
-        """Whether the fixes that are applied for a finding of the untouched program contain or move
-        its break.
+        """Tell if the fixes applied for a finding of the untouched program contain or move its
+        break.
         """
         place = (finding.fingerprint, finding.location.line)
         verdicts = [entry.tried.verdict for entry in self._applied if entry.place == place]

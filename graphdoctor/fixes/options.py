@@ -41,7 +41,7 @@ _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=
 
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
-    """The findings of a program that fixes are for and that the user selected."""
+    """List the findings of a program that fixes are for and that the user selected."""
     return [
         finding
         for finding in filter(selection.keeps, observed.diagnosis.findings)
@@ -68,7 +68,7 @@ class Sources:
         self._parsed: dict[Path, SourceFile] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
-        """The file that a finding is in."""
+        """Read the file that a finding is in."""
         path = self.root / finding.location.file
         if path not in self._parsed:
             known = self._program.content.get(path, self._originals.get(path))
@@ -88,7 +88,7 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
 
 
 def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
-    """What can be tried for each finding about breaks, recompiles and CUDA graphs."""
+    """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
     findings = treated_findings(observed, selection)
     changes = _changes_of_run(observed, findings)
     found = []
@@ -115,8 +115,8 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
 
 
 def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
-    """The diagnosis of a recording, with why ``fix`` would write no edit where that is certain
-    without a trial.
+    """Add to a recording's diagnosis why ``fix`` would write no edit, where that is certain without
+    a trial.
 
     The reasons are kept in the recording for who reads it later.
     """
@@ -194,8 +194,8 @@ def _edits(
 
 
 def _in_own_code(finding: Finding) -> Finding:
-    """The finding, at the user's own block if that is why a break in a package makes torch skip a
-    function.
+    """Return the finding, at the user's own block if that is why a break in a package makes torch
+    skip a function.
 
     In a function of its own, the block is all that torch skips; breaks that the user's code has
     after it then show.

@@ -72,7 +72,7 @@ Together = tuple[Candidate, ...]
 
 
 def joined_change(fixes: Together) -> RunChange:
-    """What several fixes change about the run."""
+    """Join what several fixes change about the run."""
     return reduce(RunChange.joined, (fix.change for fix in fixes), RunChange())
 
 
@@ -87,7 +87,8 @@ class RecompileFixes:
     untried: list[UntriedChange] = field(default_factory=list)
 
     def combined(self, limit: int) -> tuple[list[Together], int]:
-        """At most so many trials, and how many combinations were left out.
+        """Combine fixes to at most so many trials; returns how many combinations were left out,
+        too.
 
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
@@ -104,7 +105,7 @@ class RecompileFixes:
 
 
 def recompile_fixes(recording: Recording) -> RecompileFixes | None:
-    """The fixes for what changed; None if nothing recompiled."""
+    """List the fixes for what changed; None if nothing recompiled."""
     events = recompile_events(recording)
     if not events:
         return None
@@ -219,7 +220,7 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
 
 
 def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: Any) -> Candidate:  # noqa: ANN401 - fields of a fix
-    """A fix that sets one of torch's settings before the target is imported."""
+    """Make a fix that sets one of torch's settings before the target is imported."""
     return Candidate(
         title=title,
         kind="config",
@@ -236,7 +237,7 @@ def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: A
 def call_fix(
     name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None
 ) -> Candidate:
-    """A fix that changes how the target is compiled or called."""
+    """Make a fix that changes how the target is compiled or called."""
     return Candidate(
         title=title,
         kind="call",
@@ -294,7 +295,7 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
 
 
 def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Candidate]:
-    """Changes of the call with which torch may record a CUDA graph, best first."""
+    """Make changes of the call with which torch may record a CUDA graph, best first."""
     if skip.kind == "mutation":
         yield from _for_mutation(recording)
     elif skip.kind == "cpu_device":
@@ -309,9 +310,6 @@ def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Cand
 
 
 def _for_mutation(recording: Recording) -> Iterator[Candidate]:
-    """Inputs that the graph writes to, at an address that never changes: then it need not work on a
-    copy.
-    """
     graphs = recording.cuda_graphs
     functions = (graphs.functions or ()) if graphs is not None else ()
     sources = _arguments(

@@ -562,9 +562,6 @@ class _Search:
         return self._with_more(kept, objection, "makes it worse")
 
     def _as_fast(self, state: State | None) -> State | None:
-        """A state with fewer fixes, if it holds what they are for, and the call isn't plainly
-        longer.
-        """
         if state is None or not state.applied:
             return None
         fewer = self._trials.run_fewer(state, self._name_without())
@@ -918,7 +915,6 @@ class _Start:
 
 
 def _added(fix: Candidate, before: Program) -> tuple[Program, Program]:
-    """A program without a fix that was made for it, and with it."""
     return before, with_fixes(before, (fix,))
 
 
@@ -929,7 +925,6 @@ def _observed(trial: _Trial) -> Observed:
 
 
 def _moved_only(fix: Candidate, was: Counts, now: Counts) -> bool:
-    """Whether a call runs no more outside its graphs than what the fix moved there on purpose."""
     before, after = was.coverage_detail, now.coverage_detail
     if before is None or after is None or not fix.moved_out:
         return False
@@ -938,7 +933,6 @@ def _moved_only(fix: Candidate, was: Counts, now: Counts) -> bool:
 
 
 def _is_skipped_at(options: Options, others: Iterable[Options]) -> bool:
-    """Whether it's about a frame that torch skips because of a break that others are about."""
     at = options.finding.location.at
     return options.finding.code == SKIPPED_FRAME and any(
         other.finding.location.at == at for other in others

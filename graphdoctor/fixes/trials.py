@@ -505,9 +505,7 @@ class Trials:
     def decided(
         self, before: Program, after: Program, *, is_again: bool = False
     ) -> tuple[PairedTime, ...]:
-        """As ``time``, under the one backend that decides; under the other if it can't be timed
-        there.
-        """
+        """As ``time``, under the one backend that decides; the other if it can't be timed there."""
         pair = self._pair(before, after, is_again=is_again)
         for backend in sorted(self._timing_backends, key=EAGER.__eq__):
             if self._time(pair, backend) is not None:

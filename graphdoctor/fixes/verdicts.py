@@ -147,7 +147,6 @@ class SiteChange:
 
 
 def _column(finding: Finding) -> int | None:
-    """The column in the line's text."""
     column = finding.location.column
     return None if column is None else column - (finding.location.indent or 0)
 
@@ -173,7 +172,7 @@ def _key(finding: Finding, line: int) -> SiteKey:
 
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
-    """Whether a line reads what other lines of its function computed, directly or through names in
+    """Tell if a line reads what other lines of its function computed, directly or through names in
     between.
     """
     if (tree := parsed(source)) is None:
@@ -195,8 +194,8 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
 
 
 def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
-    """A statement's own lines, and the names and attributes that it reads and binds; an item binds
-    its container.
+    """Return a statement's own lines, and the names and attributes that it reads and binds; an item
+    binds its container.
 
     The lines of a compound statement are those of its head.
     """
@@ -366,7 +365,7 @@ def _but(left: Reason, right: Reason) -> Reason:
 
 
 def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
-    """Whether the program returns to Python less often, or skips less.
+    """Tell if the program returns to Python less often, or skips less.
 
     Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next
     line breaks for it.
@@ -378,7 +377,7 @@ def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
 
 
 def lost(was: Counts, now: Counts) -> Reason | None:
-    """How less of a program is compiled than before; None if no less is.
+    """Say how less of a program is compiled than before; None if no less is.
 
     When one break goes, the next one in the function may be one that torch can't resume from: torch
     then skips the function until that one is gone too. More fixes have to show whether that is
@@ -475,7 +474,7 @@ def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
 
 
 def is_less_compiled(now: Score, was: Score) -> bool:
-    """Whether one score is worse than another in what is compiled, whatever it counts of breaks."""
+    """Tell if one score is worse in what is compiled, whatever it counts of breaks."""
     return now[:3] > was[:3]
 
 

@@ -133,7 +133,7 @@ class Repeatability:
         return cls(frozenset(differing.keys() - numbers), frozenset(numbers), **more)
 
     def covers(self, difference: Difference) -> bool:
-        """Whether results differ only as they do without torch.compile."""
+        """Tell if results differ only as they do without torch.compile."""
         is_number = difference.kind in self.unstable_numbers and difference.change == "numbers"
         return difference.kind in self.unstable or is_number
 
@@ -220,9 +220,6 @@ class Untouched(Repeatability):
         return "verified", (*notes, *_dropped(dropped), *_exceptions(attacked))
 
     def _is_dropped(self, difference: Difference) -> bool:
-        """Whether nothing but lines is missing, or numbers in modules that differ from run to run,
-        such as times.
-        """
         if difference.kind not in self.unstable_numbers:
             return difference.kind != "state" and difference.change == "fewer"
         return difference.change in ("fewer", "fewer_and_numbers")
@@ -247,7 +244,7 @@ def _exceptions(attacked: Attacked | None) -> list[Reason]:
     """Name the exceptions that are raised in place of the program's."""
     changed = attacked.exceptions if attacked else ()
     parts = tuple(
-        because("message", *(item.raised or ("", "")), item.is_compiled) for item in changed
+        because("message", *(item.raised or ("", "")), int(item.is_compiled)) for item in changed
     )
     return [because("exceptions", *parts)] if parts else []
 
@@ -410,7 +407,7 @@ class Reference:
         ]
 
     def _precision(self, recording: Recording) -> str | None:
-        """What a float64 run doesn't say about a variant's results; None if it says all."""
+        """Say what a float64 run leaves open about a variant's results; None if it says all."""
         if self._lacks_float64 is not None or recording.replay is None:
             return self._lacks_float64
         if apart := recording.replay.kinds_apart:
@@ -423,8 +420,8 @@ class Reference:
         return None if recording.replay.errors else "no result is a floating-point number"
 
     def _unknown(self, compared: Comparison, worst: Difference | None) -> Reason | None:
-        """Why it can't be said whether results are right, though none is certainly wrong; None if
-        they are right.
+        """Say why nobody knows if results are right, though none is certainly wrong; None if they
+        are right.
         """
         if worst is not None:
             return because("may_be_rounding", worst)

@@ -72,8 +72,8 @@ class RunChange:
         )
 
     def plan(self) -> dict[str, object]:
-        """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the
-        request itself.
+        """Write its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are
+        in the request itself.
         """
         elsewhere = ("settings", "dynamic", "regional")
         plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
@@ -90,5 +90,5 @@ class Program:
     change: RunChange = field(default_factory=RunChange)
 
     def changed(self, change: RunChange) -> Program:
-        """The same, run in another way."""
+        """Run it in another way."""
         return Program(self.content, self.change.joined(change))

@@ -144,7 +144,7 @@ def plainly_slower(times: Sequence[PairedTime]) -> PairedTime | None:
 
 
 def is_plain(times: Sequence[PairedTime]) -> bool:
-    """Whether the difference is larger than any between two pairs of processes of the same
+    """Tell if the difference is larger than any between two pairs of processes of the same
     programs.
     """
     pair = deciding(times)
@@ -152,7 +152,6 @@ def is_plain(times: Sequence[PairedTime]) -> bool:
 
 
 def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:
-    """The median times of both in each turn, in microseconds; they take turns going first."""
     found: list[tuple[float, float]] = []
     spent_s = 0.0
     while True:

@@ -1,4 +1,4 @@
-"""What a cure came to: the answer, what was tried on the way, and what to change.
+"""Shows a cure: the answer, what was tried on the way, and what to change.
 
 Comes in: a ``CureReport``. Goes out: a view.
 """
@@ -45,8 +45,8 @@ def cure_view(report: CureReport, *, is_written: bool = False) -> View:
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
-        said = noise_text(report.noise)
-        yield Note(f"{said[0].upper()}{said[1:]}", "dim")
+        text = noise_text(report.noise)
+        yield Note(f"{text[0].upper()}{text[1:]}", "dim")
     yield Section(
         "Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried"
     )

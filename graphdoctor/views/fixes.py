@@ -52,7 +52,7 @@ _MOST_LATER = 12
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
-    """What was tried, as a tree."""
+    """Show what was tried, as a tree."""
     parts = _parts(diagnosis, is_written=is_written)
     return words.diagnosis_view(
         diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written)
@@ -116,7 +116,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
 
 
 def _cards(first: Sequence[Finding], others: Sequence[Sequence[Finding]]) -> Iterator[Card]:
-    """What one fix is for: a card that names the others, and in full one for each."""
+    """Show what one fix is for: a card that names the others, and in full one for each."""
     yield card_of(first, has_path=False, others=[cluster[0] for cluster in others])
     yield from (card_of(cluster, show="long") for cluster in others)
 
@@ -130,9 +130,7 @@ def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
 
 
 def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
-    """What tells the fix that works for a finding from others; what tells the finding, if none
-    does.
-    """
+    """Identify the fix that works for a finding; the finding itself, if none does."""
     fix = next(
         (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None
     )
@@ -151,9 +149,7 @@ def _headline(treatment: Treatment) -> Verdict:
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
-    """What comes after the findings: fixes for what showed later, all verified fixes together, what
-    is left.
-    """
+    """Show what comes after the findings: later fixes, all verified fixes together, what is left."""
     if treatment.patch is not None:
         yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
         return
@@ -229,7 +225,7 @@ def _difference(found: Difference) -> str:
 def keeping(
     diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False
 ) -> Iterator[Block]:
-    """The last lines: the edits, and what the command that comes next writes."""
+    """Show the edits, and what the command that comes next writes."""
     if treatment.diff and treatment.patch is None:
         yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
     command = write_command(treatment, diagnosis.recording.target)
@@ -247,7 +243,7 @@ def keeping(
 
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
-    """What changed with all verified fixes, or why nothing did, in one sentence."""
+    """Say what changed with all verified fixes, or why nothing did, in one sentence."""
     if treatment.patch is not None:
         return patch_outcome(treatment.patch)
     before, after = treatment.before, treatment.after
@@ -276,7 +272,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
 
 
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
-    """How much faster or slower the call is, under the backend that decides; None if it wasn't
+    """Say how much faster or slower the call is, under the backend that decides; None if it wasn't
     timed.
     """
     times = deciding(treatment.times)
@@ -297,7 +293,6 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
 
 
 def _why_untried(treatment: Treatment) -> str:
-    """Why nothing was tried, as a clause."""
     if not treatment.tried:
         return "no fix is known" if treatment.left else "there is nothing to fix"
     causes = {fix.untried_cause for fix in treatment.tried} - {None, "unsafe"}
@@ -318,7 +313,7 @@ _PAST: dict[TrialVerdict, str] = {
 
 
 def _tried_text(treatment: Treatment) -> str:
-    """How many fixes were tried, and what each kind of verdict says; empty for none."""
+    """Count the fixes that were tried, and each kind of verdict; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verdicts = Counter(fix.verdict for fix in tried)
     counts = ", ".join(

@@ -36,7 +36,7 @@ _BAD = {
 
 
 def patch_outcome(patch: TriedPatch) -> str:
-    """Whether a patch holds, and why, in one sentence."""
+    """Say if a patch holds, and why, in one sentence."""
     why = reasons_text(patch.reasons)
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
@@ -46,9 +46,7 @@ def patch_outcome(patch: TriedPatch) -> str:
 
 
 def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
-    """What a patch does: its verdict, counts and times, breaks that went and came, and what was
-    left out.
-    """
+    """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
     yield Verdict(patch_outcome(patch), "good" if patch.verdict in WORKING else "bad")
     worst = patch.attacked and patch.attacked.worst
     if worst and worst.code and patch.verdict not in WORKING:

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis, EditRequest, Finding, SentFunction
 from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.patch import encoding_of
 from graphdoctor.rules.catalog import PAGES
+from graphdoctor.version import __version__
 
 _MOST_CALLS = 5
 

@@ -112,7 +112,7 @@ def all_of(kind: CompilerPartKind) -> Switch:
 
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What can be left out of a stage, apart from lowerings."""
+    """Parts that can be left out of a stage, apart from lowerings."""
     kinds: tuple[CompilerPartKind, ...] = (
         ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
     )
@@ -121,7 +121,7 @@ def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 
 def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What of that can matter if a stage is right without lowerings; not fusion, which takes
+    """Parts that can matter if a stage is right without lowerings; not fusion, which takes
     longest to do without.
     """
     return (*_OF_KERNELS, *_of_arguments(stage, spec))
@@ -129,14 +129,14 @@ def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
     is_own = stage == spec.backend
-    found = {
+    is_used = {
         Switch(f"mode {spec.mode!r}", spec={"mode": None}): is_own
         and spec.mode not in (None, "default"),
         Switch("its options", spec={"options": {}}): is_own and bool(spec.options),
         Switch("dynamic shapes", spec={"dynamic": False}): spec.dynamic is not False,
         Switch("fullgraph", spec={"fullgraph": False}): spec.fullgraph,
     }
-    return tuple(switch for switch, is_used in found.items() if is_used)
+    return tuple(switch for switch, is_given in is_used.items() if is_given)
 
 
 def named(kind: CompilerPartKind, part: str) -> Switch:
@@ -169,15 +169,15 @@ def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
     chosen = tuple(switches)
     if any(switch.kind is not None and switch.part is None for switch in chosen):
         return None
-    found = dict.fromkeys(line for switch in chosen for line in switch.lines)
+    written = dict.fromkeys(line for switch in chosen for line in switch.lines)
     for kind, lines in _WITHOUT.items():
-        found |= dict.fromkeys(
-            line.format(one.part) for one in chosen if one.kind == kind for line in lines
+        written |= dict.fromkeys(
+            line.format(switch.part) for switch in chosen if switch.kind == kind for line in lines
         )
     if passes := [str(switch.part) for switch in chosen if switch.kind == "pass"]:
         setting = f"torch._inductor.config.disabled_passes = {','.join(passes)!r}"
-        found |= dict.fromkeys(("import torch._inductor.config", setting))
-    return tuple(found)
+        written |= dict.fromkeys(("import torch._inductor.config", setting))
+    return tuple(written)
 
 
 # Following a variant.
@@ -186,7 +186,7 @@ CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""
 
 _MISMATCH = "MetadataMismatchError"
-"""What that stage raises if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
+"""The error of that stage if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
 
 _STAGES = ("eager", "aot_eager", DECOMPOSED)
 
@@ -213,7 +213,7 @@ class Subject:
     def variant(
         self, stage: str, switches: Sequence[Switch], change: RunChange
     ) -> tuple[Program, dict[str, Any]]:
-        """How it is run at a stage: the program, and fields of its ``spec``."""
+        """The run at a stage: the program, and fields of its ``spec``."""
         # Mode and options belong to the variant's own backend.
         none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
         spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
@@ -232,11 +232,11 @@ def follow(
     *,
     limit_s: float,
     on_phase: Callable[[str], None],
-    known: Sequence[tuple[Subject, Stages]] = (),
+    followed: Sequence[tuple[Subject, Stages]] = (),
 ) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
     following = _Following(subject, time.monotonic() + limit_s, on_phase)
-    return following.run([stages for other, stages in known if other.shares_stages(subject)])
+    return following.run([stages for other, stages in followed if other.shares_stages(subject)])
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -263,7 +263,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Found:
-    """What it takes to fail. ``switches``: parts of the stage; empty if unknown."""
+    """The parts that it takes to fail; empty if unknown."""
 
     switches: tuple[Switch, ...] = ()
     note: str | None = None
@@ -287,20 +287,20 @@ class _Following:
     """The first that fails."""
     tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
 
-    def run(self, known: Sequence[Stages]) -> Stages:
+    def run(self, followed: Sequence[Stages]) -> Stages:
         try:
-            for stages in known:
+            for stages in followed:
                 if (same := self._as_known(stages)) is not None:
                     return same
             for stage in stages_of(self.subject.spec.backend):
                 if not self._try(stage).is_right:
                     self.stage = stage
-                    found = self._part()
+                    answer = self._part()
                     break
             else:
-                found = _Found(note="run once more, with torch's caches off, it was right")
+                answer = _Found(note="run once more, with torch's caches off, it was right")
         except _OutOfTimeError:
-            found = replace(
+            answer = replace(
                 self.found,
                 note=f"stopped after {counted(len(self.results), 'run')}: the time was up",
             )
@@ -309,20 +309,22 @@ class _Following:
         return Stages(
             results=results,
             first=self.stage or None,
-            part=found.text,
-            workaround=found.workaround,
-            note=found.note,
+            part=answer.text,
+            workaround=answer.workaround,
+            note=answer.note,
         )
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
-        own = self.subject.spec.backend
-        if known.workaround is None or known.part is None or self._try(own).is_right:
+        backend = self.subject.spec.backend
+        if known.workaround is None or known.part is None or self._try(backend).is_right:
             return None
         switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
-        if not self._try(own, (switch,)).is_right:
+        if not self._try(backend, (switch,)).is_right:
             return None
-        earlier = [result for result in known.results if not result.without and result.name != own]
+        earlier = [
+            result for result in known.results if not result.without and result.name != backend
+        ]
         return replace(known, results=(*earlier, *self.results))
 
     def _part(self) -> _Found:
@@ -347,19 +349,18 @@ class _Following:
         return _Found(chosen, workaround=self._workaround(chosen))
 
     def _of_kernels(self, lowerings: Switch) -> _Found:
-        """What it takes to fail of what writes kernels: operators, or a setting."""
         chosen = self._names_of("lowering", (lowerings,))
-        found = self.found = _Found(chosen, workaround=self._workaround(chosen))
+        operators = self.found = _Found(chosen, workaround=self._workaround(chosen))
         settings = kernel_switches(self.stage, self.subject.spec)
         if self._is_right(*settings):
             settings = self._smallest(settings)
         elif self._is_right(FUSION):
             settings = (FUSION,)
         else:
-            return found
+            return operators
         return _Found(
             settings,
-            note=f"leaving out {found.text} helps, too",
+            note=f"leaving out {operators.text} helps, too",
             workaround=self._workaround(settings),
         )
 
@@ -373,8 +374,10 @@ class _Following:
             for part in self._try(self.stage, (*beside, *chosen)).parts
             if part.kind == kind
         ]
-        found = self._smallest(tuple(named(kind, name) for name in used), beside=(*beside, *others))
-        return (*others, *found) if found else chosen
+        smallest = self._smallest(
+            tuple(named(kind, name) for name in used), beside=(*beside, *others)
+        )
+        return (*others, *smallest) if smallest else chosen
 
     def _smallest(
         self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
@@ -405,7 +408,7 @@ class _Following:
         return (*of_first, *self._together(second, (*beside, *of_first)))
 
     def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
-        """What a person can write to do without parts; tried, unless the run without them was made
+        """Lines to write by hand to do without parts; tried, unless the run without them was made
         just so.
         """
         lines, spec = lines_of(switches), spec_of(switches)
@@ -456,7 +459,6 @@ class _Following:
 
 
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
-    """How much is left out: kinds of parts as a whole first."""
     return sum(switch.kind is not None and switch.part is None for switch in switches), len(
         switches
     )

@@ -63,7 +63,7 @@ class KernelRuns:
 
 @dataclass(frozen=True)
 class Shared:
-    """Where the kernels' time goes.
+    """The kernels' time, shared among lines and modules.
 
     Args:
         kernels: The most costly first.
@@ -141,8 +141,8 @@ def _kernel(
     kernel = next(iter(codes.values()), None)
     kind: ProfiledKind = first.kind if kernel is None else kernel.kind
     # The profiler knows what only copies or communicates.
-    ran = {profiled.call.kernels[matched.run].kind for matched in runs.matched}
-    if ran in ({"copy"}, {"communication"}):
+    kinds = {profiled.call.kernels[matched.run].kind for matched in runs.matched}
+    if kinds in ({"copy"}, {"communication"}):
         kind = first.kind
     operations = [operation.operation for operation in runs.operations]
     if not operations and kernel is None and first.operation:
@@ -195,16 +195,16 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
 def _is_function(name: str, text: str | None) -> bool:
     """Whether a file defines a function with a name, and no class."""
-    found = re.findall(
+    definitions = re.findall(
         rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE
     )
-    return "def" in found and "class" not in found
+    return "def" in definitions and "class" not in definitions
 
 
 def total(values: Sequence[_Number | None]) -> _Number | None:
     """The sum; None if there are no values, or one is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers[1:], numbers[0]) if numbers and len(numbers) == len(values) else None
 
 
 def operation_name(operation: str) -> str:
@@ -218,25 +218,27 @@ def module_path(path: str | None, root: str = "") -> str | None:
 
     ``path``: as torch has it, such as ``L['self'].layers.0``.
     """
-    own = "" if path is None else _SELF.sub("", expression(path))
-    return ".".join(part for part in (root, own) if part) if path is not None or root else None
+    name = "" if path is None else _SELF.sub("", expression(path))
+    return ".".join(part for part in (root, name) if part) if path is not None or root else None
 
 
 def _lines(
     parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float
 ) -> list[ProfiledLine]:
     lines = []
-    for (file, number), own in grouped((part.place, part) for part in parts).items():
+    for (file, number), line_parts in grouped((part.place, part) for part in parts).items():
         times: dict[int, float] = defaultdict(float)
         phases: dict[ProfilePhase, float] = defaultdict(float)
-        for part in own:
+        for part in line_parts:
             times[part.kernel] += part.us
             phases[kernels[part.kernel].phase] += part.us
         lines.append(
             ProfiledLine(
                 file=file,
                 line=number,
-                text=next((part.stack[-1].text for part in own if part.stack[-1].text), None),
+                text=next(
+                    (part.stack[-1].text for part in line_parts if part.stack[-1].text), None
+                ),
                 forward_us=phases["forward"],
                 backward_us=phases["backward"],
                 share=sum(times.values()) / call_us,

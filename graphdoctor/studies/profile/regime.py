@@ -54,7 +54,7 @@ _IN_CACHE = 0.75
 meanwhile."""
 
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
-"""What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
+"""The least time in which a kernel starts and ends: on a GPU its blocks, on a CPU its threads."""
 
 _ALONE_US = 1.0
 """The same of a single thread, with the profiler's range around it."""
@@ -75,10 +75,13 @@ def judged(
     """
     if calibration is not None and not calibration.is_steady:
         calibration = None
-    found, cache_bytes = tuple(kernels), 0 if calibration is None else calibration.cache_bytes or 0
+    all_kernels, cache_bytes = (
+        tuple(kernels),
+        0 if calibration is None else calibration.cache_bytes or 0,
+    )
     # Parameters and inputs that don't fit into the cache are never there when a kernel begins.
-    is_cold = sum(kernel.argument_bytes or 0 for kernel in found) > cache_bytes
-    return tuple(_judged(kernel, calibration, device, is_cold=is_cold) for kernel in found)
+    is_cold = sum(kernel.argument_bytes or 0 for kernel in all_kernels) > cache_bytes
+    return tuple(_judged(kernel, calibration, device, is_cold=is_cold) for kernel in all_kernels)
 
 
 def _judged(
@@ -143,7 +146,7 @@ def _bound_by(
         "compute": kernel.compute_share or 0.0,
         "arithmetic": kernel.arithmetic_share or 0.0,
     }
-    bound = max(shares, key=lambda each: shares[each] / _BOUND[device][each])
+    bound = max(shares, key=lambda limit: shares[limit] / _BOUND[device][limit])
     if shares[bound] >= _BOUND[device][bound]:
         return bound
     is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
@@ -171,10 +174,10 @@ def with_bounds(
     )
     for part in parts:
         times[part.place][kernels[part.kernel].bound_by] += part.us
-    found = ((line, times[line.file, line.line]) for line in lines)
+    times_of_lines = ((line, times[line.file, line.line]) for line in lines)
     return tuple(
-        replace(line, bound_by=max(own, key=lambda each: own[each], default=None))
-        for line, own in found
+        replace(line, bound_by=max(waits, key=lambda bound: waits[bound], default=None))
+        for line, waits in times_of_lines
     )
 
 
@@ -201,7 +204,7 @@ _CUDA_GRAPHS = (
 
 
 def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Regime | None:
-    """What a call is bound by; None if there is no steady call."""
+    """Judge what a call is bound by; None if there is no steady call."""
     if report.call_us is None or not report.call_us.median:
         return None
     call = _Call(
@@ -237,9 +240,9 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
             f"{percent(unknown)} of it is in kernels, and what this device reaches {why}", evidence
         )
     if unknown > share:
-        known = f". Besides, {call.text_of(first, share)}" if share else ""
+        besides = f". Besides, {call.text_of(first, share)}" if share else ""
         return _unknown(
-            f"{percent(unknown)} of it is in kernels that {call.reached_text()}{known}", evidence
+            f"{percent(unknown)} of it is in kernels that {call.reached_text()}{besides}", evidence
         )
     text, binding = (
         f"Bound by {'the host' if first == 'host' else first}: {call.text_of(first, share)}.",
@@ -248,7 +251,7 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
     if next_share >= _CLOSE * share:
         text += f" Nearly as much: {call.text_of(second, next_share)}."
         binding.append(second)
-    advice = dict.fromkeys(each for bound in binding for each in _ADVICE[bound](call))
+    advice = dict.fromkeys(text for bound in binding for text in _ADVICE[bound](call))
     return Regime(bound_by=first, text=text, evidence=evidence, advice=tuple(advice))
 
 
@@ -269,11 +272,11 @@ class _Call:
 
     @property
     def seen(self) -> KernelShare | None:
-        """What the profiler saw of the whole call; None if nothing."""
+        """The whole call under the profiler; None if it saw nothing."""
         return self.recording.kernels
 
     def doubt(self) -> str | None:
-        """What can't be if the machine had nothing else to do; None if there is nothing."""
+        """Name what can't be if the machine had nothing else to do; None if there is nothing."""
         call, seen = self.report.call_us, self.seen
         if call is None:
             return None
@@ -300,26 +303,26 @@ class _Call:
 
     def evidence(self) -> dict[str, float]:
         """The numbers that the text is about."""
-        found: dict[str, float] = {
+        numbers: dict[str, float] = {
             "call_us": self.us,
             "kernels_us": self.kernels_us,
             "rest_us": self.rest_us,
         }
         if (seen := self.seen) is None:
-            return found
-        found |= {
+            return numbers
+        numbers |= {
             "compiled_functions": seen.region_runs,
             "cuda_graph_launches": seen.graph_launches,
         }
-        found |= {"compiled_host_us": seen.region_us, "other_host_us": seen.outside_us}
-        found |= {} if seen.overhead_us is None else {"overhead_us": seen.overhead_us}
+        numbers |= {"compiled_host_us": seen.region_us, "other_host_us": seen.outside_us}
+        numbers |= {} if seen.overhead_us is None else {"overhead_us": seen.overhead_us}
         if count := seen.launches:
-            each = {
+            means = {
                 "kernel_us": self.kernels_us / count,
                 "rest_per_launch_us": self.rest_us / count,
             }
-            found |= {"launches": count, **each}
-        return found
+            numbers |= {"launches": count, **means}
+        return numbers
 
     def bound_by(self, bound: BoundBy | None) -> list[ProfiledKernel]:
         """The kernels that wait for this."""
@@ -327,42 +330,42 @@ class _Call:
 
     def text_of(self, bound: BoundBy, share: float) -> str:
         """A part of the call, as a clause."""
-        own, part = self.bound_by(bound), f"{percent(share)} of the call"
+        kernels, part = self.bound_by(bound), f"{percent(share)} of the call"
         if bound == "host":
             return self._host_text(part)
         if bound == "memory":
-            speed = f"{_reached(own, 'bandwidth_share')} of the speed of a copy"
+            speed = f"{_reached(kernels, 'bandwidth_share')} of the speed of a copy"
             return f"kernels that wait for memory take {part}, at {speed}"
         if bound == "compute":
-            reached = _reached(own, "compute_share")
+            reached = _reached(kernels, "compute_share")
             return f"matrix products and convolutions take {part}, at {reached} of what this device reaches"
         if bound == "arithmetic":
             reached, functions = (
-                _reached(own, "arithmetic_share"),
-                _costliest(own, self.report.calibration),
+                _reached(kernels, "arithmetic_share"),
+                _costliest(kernels, self.report.calibration),
             )
             which = f", most of it {functions}" if functions else ""
             return f"kernels that wait for arithmetic take {part}, at {reached} of what this device reaches{which}"
         if bound == "communication":
             return f"passing tensors between processes takes {part}"
-        runs = sum(kernel.calls for kernel in own)
-        each = time_text(sum(kernel.time_us for kernel in own) / max(runs, 1))
-        return f"{counted(runs, 'kernel')} too short to use the device take {part}, {each} each"
+        runs = sum(kernel.calls for kernel in kernels)
+        mean = time_text(sum(kernel.time_us for kernel in kernels) / max(runs, 1))
+        return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} each"
 
     def reached_text(self) -> str:
-        """What kernels reach of which nobody knows what they wait for, as a clause."""
-        own = self.bound_by(None)
+        """Say what kernels reach whose limit is unknown, as a clause."""
+        kernels = self.bound_by(None)
         parts = {
             "the speed of a copy": "bandwidth_share",
             "this device's products": "compute_share",
             "its other arithmetic": "arithmetic_share",
         }
-        found = [
-            f"{_reached(own, name)} of {what}"
+        texts = [
+            f"{_reached(kernels, name)} of {what}"
             for what, name in parts.items()
-            if any(getattr(kernel, name) is not None for kernel in own)
+            if any(getattr(kernel, name) is not None for kernel in kernels)
         ]
-        return f"reach {' and '.join(found)}" if found else "move unknown amounts of memory"
+        return f"reach {' and '.join(texts)}" if texts else "move unknown amounts of memory"
 
     def _host_text(self, part: str) -> str:
         is_on_cpu, seen = self.report.device == "cpu", self.seen
@@ -370,11 +373,11 @@ class _Call:
         if seen is None or not seen.launches:
             return text
         # On a GPU the host's time outside of compiled code has its waiting for the device in it.
-        own = "the program's own Python" if self.is_own_python else "running compiled code"
-        whose = f", most of it in {own}" if is_on_cpu else ""
+        where = "the program's own Python" if self.is_own_python else "running compiled code"
+        whose = f", most of it in {where}" if is_on_cpu else ""
         launches = f"{counted(seen.launches, 'kernel')} of {counted(seen.region_runs, 'compiled function')}"
-        each = time_text(self.kernels_us / seen.launches)
-        return f"{text}, {time_text(self.rest_us)}{whose}. {launches} take {each} each"
+        mean = time_text(self.kernels_us / seen.launches)
+        return f"{text}, {time_text(self.rest_us)}{whose}. {launches} take {mean} each"
 
     @property
     def is_own_python(self) -> bool:
@@ -386,7 +389,7 @@ class _Call:
 
     @property
     def mode(self) -> str:
-        """What torch.compile was given."""
+        """The mode that torch.compile was given."""
         return str(self.report.target.compile_arguments.get("mode"))
 
     @property
@@ -397,10 +400,10 @@ class _Call:
 
     def is_mostly(self, bound: BoundBy, fits: Callable[[ProfiledKernel], bool]) -> bool:
         """Whether most of the time that waits for this is in such kernels."""
-        own = self.bound_by(bound)
+        kernels = self.bound_by(bound)
         return (
-            sum(kernel.time_us for kernel in own if fits(kernel))
-            > sum(kernel.time_us for kernel in own) / 2
+            sum(kernel.time_us for kernel in kernels if fits(kernel))
+            > sum(kernel.time_us for kernel in kernels) / 2
         )
 
     def is_in_float32(self, bound: BoundBy) -> bool:
@@ -415,26 +418,26 @@ class _Call:
         def fits(kernel: ProfiledKernel) -> bool:
             graph = None if kernel.graph is None else graphs.get((kernel.graph, kernel.phase))
             values = () if graph is None else graph.operations
-            own = {
-                each.dtype
-                for each in values
-                if each.operation.rpartition(".")[0] in kernel.operations
+            dtypes = {
+                operation.dtype
+                for operation in values
+                if operation.operation.rpartition(".")[0] in kernel.operations
             }
-            return "float32" in ({kernel.dtype} if kernel.dtype else own)
+            return "float32" in ({kernel.dtype} if kernel.dtype else dtypes)
 
         return self.is_mostly(bound, fits)
 
 
 def _reached(kernels: list[ProfiledKernel], name: str) -> str:
-    known = [
+    reached = [
         (getattr(kernel, name), kernel.time_us)
         for kernel in kernels
         if getattr(kernel, name) is not None
     ]
-    whole = sum(us for _, us in known)
+    whole = sum(us for _, us in reached)
     if not whole:
         return "an unknown part"
-    share = sum(value * us for value, us in known) / whole
+    share = sum(value * us for value, us in reached) / whole
     # A copy is no limit to what a cache holds. What else was measured is one, unless other work
     # slowed it down then.
     return percent(share) if share < 1 or name == "bandwidth_share" else "100% or more"
@@ -447,11 +450,11 @@ def _costliest(kernels: list[ProfiledKernel], calibration: Calibration | None) -
         for name, count in (kernel.elementwise or {}).items():
             rate = None if calibration is None else calibration.elementwise_rate(name)
             times[name] += count / rate if rate else 0.0
-    found, whole = list[str](), sum(times.values())
-    for name in sorted(times, key=lambda each: -times[each]):
-        if sum(times[each] for each in found) < whole / 2:
-            found.append(name)
-    return " and ".join(found)
+    costliest, whole = list[str](), sum(times.values())
+    for name in sorted(times, key=lambda function: -times[function]):
+        if sum(times[function] for function in costliest) < whole / 2:
+            costliest.append(name)
+    return " and ".join(costliest)
 
 
 # What helps, the most useful first.
@@ -486,10 +489,10 @@ def _for_memory(call: _Call) -> Iterator[str]:
         yield "Use a smaller dtype: torch.autocast with bfloat16 halves the bytes."
     if call.diagnosis.summary.break_sites:
         yield "Fix the graph breaks: values that cross them are written to memory and read again."
-    found = {finding.code for finding in call.diagnosis.findings}
-    if "GD508" in found:
+    codes = {finding.code for finding in call.diagnosis.findings}
+    if "GD508" in codes:
         yield "Leave out the copies into other layouts (GD508)."
-    if "GD509" in found:
+    if "GD509" in codes:
         yield "Leave out the casts (GD509)."
     yield "Move less memory: fewer intermediate results, and fewer kernels that read them again."
 

@@ -140,7 +140,9 @@ def variant_on(compiler: Compiler, **spec: Any) -> Subject:
 def followed(
     compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()
 ) -> Stages:
-    return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, known=known)
+    return follow(
+        variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, followed=known
+    )
 
 
 @for_each("stage", stages_of(INDUCTOR))
