@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.factories import why
 from tests.conftest import run_command
+from tests.factories import why
 from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
