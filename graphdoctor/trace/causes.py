@@ -70,13 +70,12 @@ def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
             any(_is_part(change, other) for other in last.differing) for change in entry.differing
         )
     ]
-    return min((last, *possible), key=_distance)
 
+    def distance(entry: ComparedEntry) -> int:
+        names = {change.source or change.expression for change in entry.changes}
+        return len(names) + entry.hidden_count
 
-def _distance(entry: ComparedEntry) -> int:
-    return (
-        len({change.source or change.expression for change in entry.changes}) + entry.hidden_count
-    )
+    return min((last, *possible), key=distance)
 
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:

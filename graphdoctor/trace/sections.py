@@ -151,9 +151,9 @@ class ProcessSections:
         """
         self.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
         self.first, self.last = self.first or record.stamp, record.stamp
-        if record.kind == "dynamo_start" and self.sections[-1].intake.has_started(
-            record.compile_id
-        ):
+        begun = self.sections[-1].intake.compiles.get(record.compile_id or "")
+        if record.kind == "dynamo_start" and begun is not None and begun.is_started:
+            # The same id begins again after a ``torch._dynamo.reset()``.
             self.sections.append(self.sections[-1].after_reset())
         try:
             if record.kind in Beginning.KINDS:
