@@ -248,11 +248,11 @@ class Intake:
         """Every file in the log."""
         nodes = (node.file for seen in self.graphs for node in seen.graph.nodes or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
-        breaks = (entry.file for found in self.breaks for entry in found.exact)
-        known = {file for file, _ in self.sources} | {
+        breaks = (entry.file for break_ in self.breaks for entry in break_.exact)
+        files = {file for file, _ in self.sources} | {
             file for _, file, _ in self.code_names.values()
         }
-        return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
+        return files.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
         """Take the next record; of one of another kind, only where it belongs is found out."""
@@ -313,12 +313,12 @@ class Intake:
             compile_.reasons = printed_reasons(record.payload)
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
-        found = self._stacked(record, parse_break(record.payload or ""))
+        break_ = self._stacked(record, parse_break(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            compile_.breaks.append(found)
+            compile_.breaks.append(break_)
         if not record.is_extra:
-            self.breaks.append(found)
+            self.breaks.append(break_)
 
     def _on_dynamo_error(self, record: Record) -> None:
         error = self._stacked(record, parse_error(record.payload or ""))
@@ -326,15 +326,15 @@ class Intake:
         if compile_ is not None:
             compile_.error = error
 
-    def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
+    def _stacked(self, record: Record, break_: PrintedBreak) -> PrintedBreak:
         place = {
             "compile_id": record.compile_id,
             "attempt": record.attempt,
             "call_index": record.call_index,
         }
-        found.record = found.record.replace(**place)
-        self._last_stacked = found
-        return found
+        break_.record = break_.record.replace(**place)
+        self._last_stacked = break_
+        return break_
 
     def _on_dynamo_output_graph(self, record: Record) -> None:
         compile_ = self._compile_of(record)
@@ -362,16 +362,18 @@ class Intake:
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
         compile_.is_metrics_unread = True
-        found = compile_.metrics = read_metrics(metrics)
+        read = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
-        attempts = [each + 1 for each in (found.attempt, record.attempt) if each is not None]
+        attempts = [
+            attempt + 1 for attempt in (read.attempt, record.attempt) if attempt is not None
+        ]
         compile_.attempts = max(attempts, default=compile_.attempts)
-        if found.co_name and found.co_filename and found.co_firstlineno is not None:
-            self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
+        if read.co_name and read.co_filename and read.co_firstlineno is not None:
+            self._name_frame(compile_, read.co_name, read.co_filename, read.co_firstlineno)
 
     def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
-        known = self.code_names.get(compile_.frame_id)
-        if known is None or known[1] == _UNKNOWN or known[0] != name:
+        before = self.code_names.get(compile_.frame_id)
+        if before is None or before[1] == _UNKNOWN or before[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
         last = compile_.stack[-1] if compile_.stack else None
         if last is not None and last.at != (file, line):
@@ -445,8 +447,8 @@ class Intake:
         """What a frame of a decorator's function stands for; None if it isn't one, or if two
         modules share it.
         """
-        found = self._wrapped.get(frame_id, set())
-        return next(iter(found)) if len(found) == 1 else None
+        modules = self._wrapped.get(frame_id, set())
+        return next(iter(modules)) if len(modules) == 1 else None
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:
@@ -532,8 +534,8 @@ class Intake:
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
             columns |= self.origins.named(file)
-            known = {"file": file, "line": line, "function": function, "text": text or None}
-            self._entries[key] = read_fact(StackEntry, known | columns)
+            fields = {"file": file, "line": line, "function": function, "text": text or None}
+            self._entries[key] = read_fact(StackEntry, fields | columns)
         return self._entries[key]
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
@@ -545,7 +547,7 @@ class Intake:
         whole = (
             file
             if Path(file).is_absolute()
-            else next((known for known in self._files if known.endswith(file)), None)
+            else next((path for path in self._files if path.endswith(file)), None)
         )
         if whole is None:
             return None

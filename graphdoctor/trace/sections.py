@@ -292,13 +292,13 @@ def _read_log(
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
         if lane not in by_lane:
-            found = (
+            new = (
                 [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])]
                 if is_whole
                 else []
             )
-            by_lane[lane] = next(iter(found), None)
-            contents.processes += found
+            by_lane[lane] = next(iter(new), None)
+            contents.processes += new
         taken = by_lane[lane]
         if taken is None:
             continue
