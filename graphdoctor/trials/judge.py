@@ -244,7 +244,7 @@ def _exceptions(attacked: Attacked | None) -> list[Reason]:
     """Name the exceptions that are raised in place of the program's."""
     changed = attacked.exceptions if attacked else ()
     parts = tuple(
-        because("message", *(item.raised or ("", "")), item.is_compiled) for item in changed
+        because("message", *(item.raised or ("", "")), int(item.is_compiled)) for item in changed
     )
     return [because("exceptions", *parts)] if parts else []
 

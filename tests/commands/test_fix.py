@@ -391,7 +391,7 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in (note or "") for note in in_words(treatment["notes"]))
     again = run_command("fix", "model.py", "--no-timing", cwd=tmp_path, status=0)
-    assert "Going on with what was verified before the interrupt." in again.stderr
+    assert "Resuming with fixes verified before the interrupt." in again.stderr
 
 
 READING = f"""\

@@ -88,7 +88,6 @@ class Setup:
     warm: WarmProbes | None = None
     memory_bytes: int | None = None
     folder: Path | None = None
-    on_done: Callable[[Path], None] = _ignore
 
     @property
     def interpreter(self) -> str:
