@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
+from graphdoctor.commands.commands import ABOUT, GONE, MODULES, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.version import __version__
@@ -84,8 +84,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         ),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
-    "What reads logs": ("--on",),
-    "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
+    "Reading logs": ("--on",),
+    "Execution": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
         *(
             "--read-only",
@@ -241,7 +241,7 @@ class _Overview(typer.core.TyperGroup):
         """As typer's, where the command's own options are read; typer says nothing of an
         interrupt.
         """
-        from graphdoctor.commands.streams import reported
+        from graphdoctor.commands.terminal import reported
 
         try:
             with _safe_complaints():
@@ -285,10 +285,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
 def command_of(name: str) -> Callable[..., None]:
     """The function that runs a command."""
     # `try` is no name in Python.
-    known = f"{name}_" if keyword.iskeyword(name) else name
-    command: Callable[..., None] = getattr(
-        importlib.import_module(f"graphdoctor.commands.{known}"), known
-    )
+    function = f"{name}_" if keyword.iskeyword(name) else name
+    module = importlib.import_module(f"graphdoctor.commands.{MODULES.get(name, function)}")
+    command: Callable[..., None] = getattr(module, function)
     return command
 
 

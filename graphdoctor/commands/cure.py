@@ -53,7 +53,7 @@ def cure(
     settings, output = begin(CURE, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    with recording_of(request.quick, settings, common, given, is_warm=True) as (recorded, setup):
+    with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)

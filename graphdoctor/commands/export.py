@@ -27,7 +27,7 @@ def export(
     """
     settings, output = begin(EXPORT, common, given)
     request = Request.of(spec, Measured(reads=is_tried), target=target)
-    with recording_of(request, settings, common, given, is_warm=True) as (recorded, setup):
+    with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
             finish(recorded, diagnosis)

@@ -117,7 +117,7 @@ def fix(
 
         with (
             _reporting_interrupts(report) as made,
-            recording_of(request, settings, common, given, is_warm=is_tried) as (recorded, setup),
+            recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup),
         ):
             folder = recorded.folder
             made.append(folder)

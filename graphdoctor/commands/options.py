@@ -15,10 +15,11 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, options_of
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from graphdoctor.rules.diagnosed import StagesAsked
     from graphdoctor.rules.diagnosis.selection import Selection
 
-
-Color = Literal["auto", "always", "never"]
 
 COLOR: Any = option("auto", "When to color text.")
 FAIL_ON: Any = option(
@@ -47,10 +46,10 @@ QUIET: Any = option(False, "Show no progress and no summary on standard error.",
 VERBOSE: Any = option(
     False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v"
 )
-RANK: Any = option(None, "Of a recording of several ranks, show this one.", metavar="N", least=0)
+RANK: Any = option(None, "Show only this rank.", metavar="N", least=0)
 ON: Any = option(
     None,
-    "Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
+    "Read logs on a Ray cluster: ray://HOST:PORT; ray uses RAY_ADDRESS, or starts a local cluster.",
     metavar="CLUSTER",
 )
 TRY: Any = option(
@@ -234,7 +233,7 @@ class ExecutorOptions:
         flag="--jobs",
         metavar="N",
         least=1,
-        heading="What reads logs",
+        heading="Reading logs",
     )
     on: str | None = ON
 
@@ -262,7 +261,7 @@ class TrialOptions:
     )
     timing: Timing = option(
         "final",
-        "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
+        "What to time (also under inductor): all verified fixes together, each fix, or nothing.",
     )
     no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
@@ -308,26 +307,11 @@ _HELP_ALL = inspect.Parameter(
     ],
 )
 
-_CHANGE_NO_PHASE = (
-    "is_help_all",
-    "quiet",
-    "color",
-    "force",
-    "is_again",
-    "is_applied",
-    "is_diff",
-    "timeout",
-)
-
 
 class Given(dict[str, str]):
     """The options that were written out on the command line: the flag as it is called, by parameter
     name.
     """
-
-    command: tuple[str, ...] = ()
-    """The command, its target and the values of all options, but for those that change no phase of
-    it."""
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect."""
@@ -455,14 +439,6 @@ def _number(number: float | None) -> float | None:
 
 def _given(ctx: typer.Context) -> Given:
     found = Given()
-    found.command = (
-        ctx.command.name or "",
-        *(
-            f"{name}={value}"
-            for name, value in sorted(ctx.params.items())
-            if name not in _CHANGE_NO_PHASE
-        ),
-    )
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if (

@@ -216,7 +216,7 @@ class Reason(Fact):
     """Why something was judged as it was."""
 
     kind: ReasonKind
-    values: tuple[str | float, ...] = ()
+    values: tuple[str | int | float, ...] = ()
     """What its kind names: counts, places, backends, kinds of results."""
     parts: tuple[Reason, ...] = ()
     """The reasons that it is made of."""

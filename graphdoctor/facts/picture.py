@@ -277,7 +277,7 @@ class SourceLine(LinePlace):
 
 
 class StageChange(Fact):
-    """What became of some operations from one stage to the next. Equal changes are one, with a
+    """Operations that changed from one stage to the next. Equal changes are one, with a
     count.
     """
 
@@ -296,7 +296,7 @@ class SavedValue(Fact):
 
     name: str
     value: str | None
-    """What it is, such as ``f32[8, 64]``."""
+    """Its dtype and shape, such as ``f32[8, 64]``."""
     is_input: bool
     """Whether it's an input of the graph, such as a parameter, which is kept anyway."""
 
@@ -331,7 +331,7 @@ class StageReport(Fact):
     """For ``joint``, the operations that only the backward graph has; None if unknown, and
     elsewhere."""
     changes: tuple[StageChange, ...] = ()
-    """What changed against the stage before, in the order of the graph. For ``joint``, what the
+    """Changes against the stage before, in the order of the graph. For ``joint``, what the
     forward graph has of it; for ``forward``, what neither half has of the joint graph."""
     saved: tuple[SavedValue, ...] | None = None
     """For ``forward``, what it keeps for the backward; None if unknown, and elsewhere."""

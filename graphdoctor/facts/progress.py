@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .base import Fact
-
 if TYPE_CHECKING:
     from .bench import CureStep
     from .fixes import PairedTime, Reason, Verdict
@@ -14,15 +12,6 @@ if TYPE_CHECKING:
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
 """Names a descriptor to a command, which writes what it does now to it, a line for each phase."""
-
-
-class CommandPhases(Fact):
-    """What the phases of a command took that ended well."""
-
-    command: tuple[str, ...]
-    """What makes two runs comparable: the command, its options, the target, the versions."""
-    phases: tuple[tuple[str, float], ...]
-    """In order, each with its seconds."""
 
 
 @dataclass(frozen=True)

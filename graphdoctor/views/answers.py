@@ -1,4 +1,4 @@
-"""The answers of ``bench`` and ``cure`` in a few sentences; every number is one of the variants'."""
+"""The answers of ``bench`` and ``cure`` in a few sentences; all numbers are the variants'."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _noisy(noise: Noise | None, sizes: str = "") -> str:
 
 
 def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
-    """Which variants are wrong or failed. Why they failed is the answer where there is no other;
-    elsewhere it stands below.
+    """Name variants that are wrong or failed. Why they failed is the answer if there is no other;
+    else it stands below.
     """
     is_any_right = any(variant.status == "ok" for variant in others)
     wrong = listed([_with_ratio(variant) for variant in _by_speed(others, "wrong")])
@@ -105,7 +105,6 @@ def _timed(others: Sequence[Variant]) -> list[Variant]:
 
 
 def _ended(variant: Variant) -> str:
-    """How a variant ended that didn't run, with its reason."""
     ended = "was skipped" if variant.status == "skipped" else "failed"
     return f"{ended}: {shortened(variant.reason, _REASON)}" if variant.reason else ended
 
@@ -174,7 +173,6 @@ def _beside_eager(variant: Variant) -> str:
 
 
 def _waiting(variant: Variant, eager: Variant) -> str:
-    """What the kernels alone would allow, if a call waits for its host."""
     device_us, time_us = variant.device_us or 0.0, variant.time_us or 0.0
     text = (
         f"{variant.name} waits for its host: its kernels alone take {time_text(device_us)} of "

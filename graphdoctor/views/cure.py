@@ -1,4 +1,4 @@
-"""What a cure came to: the answer, what was tried on the way, and what to change.
+"""Shows a cure: the answer, what was tried on the way, and what to change.
 
 Comes in: a ``CureReport``. Goes out: a view.
 """

@@ -58,7 +58,7 @@ def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]
 
 
 def noise_text(noise: Noise) -> str:
-    """How steady the machine was: a sentence if it was too noisy, otherwise a clause."""
+    """Say how steady the machine was: a sentence if it was too noisy, otherwise a clause."""
     spread = f"{noise.spread:,.1f}×" if noise.spread >= _MANYFOLD else percent(noise.spread)
     if noise.ratio is None:
         text = f"eager's single calls differ by {spread}"
@@ -105,12 +105,12 @@ def calls_text(calls: int) -> str:
 
 
 def calling_text(calls: int, eager: Variant) -> str:
-    """How long calling takes until compiling is won back; empty if unknown."""
+    """Say how long calling takes until compiling is won back; empty if unknown."""
     return "" if eager.time_us is None else f"{about_time(calls * eager.time_us / 1e6)} of calling"
 
 
 def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
-    """What compiling adds in each kind of start, in seconds, and when it is won back; never for a
+    """List what compiling adds in each kind of start, in s, and when it is won back; never for a
     wrong variant.
     """
     restart = WARM if variant.compile_cold_s is not None else "with the caches as they are"
@@ -127,7 +127,7 @@ def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
 
 
 def skip_text(skip: CudaGraphSkip) -> str:
-    """Why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
+    """Say why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
     place = "" if skip.file is None else f", at {PurePath(skip.file).name}:{skip.line}"
     return f"{skip.reason}{place}"
 

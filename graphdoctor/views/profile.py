@@ -172,7 +172,6 @@ def _how(report: ProfileReport) -> Iterator[Row]:
 
 
 def _answer(report: ProfileReport) -> str:
-    """What the call is bound by, or what is known of its time."""
     if report.call_us is None:
         return "There is no steady call, so it is unknown where its time goes."
     if report.regime is not None:
@@ -192,7 +191,6 @@ def _answer(report: ProfileReport) -> str:
 
 
 def _measured(report: ProfileReport) -> Iterator[str]:
-    """Which call was profiled, and how long it takes with and without torch.compile."""
     if report.call:
         yield f"call: {report.call}"
     if report.call_us is not None:
@@ -227,7 +225,6 @@ def _figures(report: ProfileReport) -> Iterator[Figure]:
 
 
 def _kinds(report: ProfileReport) -> list[TimePart]:
-    """Where the time of the call goes, by what its kernels are."""
     times: dict[tuple[str, str], float] = {}
     for kernel in report.kernels:
         name = _KINDS.get(kernel.kind, ("generated kernels", "generated"))
@@ -238,7 +235,7 @@ def _kinds(report: ProfileReport) -> list[TimePart]:
 
 
 def _sum_note(report: ProfileReport) -> Iterator[Note]:
-    """Why the rows of a table add up to more than the call, if they do and the answer doesn't say
+    """Say why rows of a table add up to more than the call, if they do and the answer doesn't say
     it.
     """
     is_said = report.regime is not None and not report.regime.evidence
@@ -294,7 +291,6 @@ def _lines(report: ProfileReport, files: words.Files) -> Table:
 
 
 def _rest(report: ProfileReport) -> Iterator[Row]:
-    """What no line has, and the whole call."""
     for part in words.rest_parts(report):
         yield Row(words.small_percent(part.share), Note(f"{time_text(part.us)} {part.name}", "dim"))
     if report.call_us is not None:
@@ -385,7 +381,6 @@ def _short_name(name: str, width: int) -> str:
 
 
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
-    """What there is to say of fusion, memory, CUDA graphs, caches and the device."""
     if report.fusion is not None:
         yield Row("fusion", (Span(_fusion_text(report.fusion)),))
     if report.memory is not None and (memory := tuple(_memory(report.memory, files))):
@@ -402,7 +397,6 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
 
 
 def _fusion_text(fusion: Fusion) -> str:
-    """What fusion did."""
     after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
     parts = [
         f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"
@@ -422,7 +416,6 @@ def _fusion_text(fusion: Fusion) -> str:
 
 
 def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Block]:
-    """What is kept for the backward pass, what is computed again, and the peak."""
     saved = [tensor for tensor in memory.saved if not tensor.is_argument]
     yield from map(Span, _saved_total(memory, saved))
     if saved:
@@ -483,7 +476,6 @@ def _memory_rest(memory: MemoryUse) -> Iterator[str]:
 
 
 def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
-    """What keeping less did."""
     sizes = (
         ("saved", memory.saved_bytes, trial.saved_bytes),
         ("peak", memory.peak_bytes, trial.peak_bytes),
@@ -506,7 +498,6 @@ def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
 
 
 def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
-    """What became CUDA graphs, what didn't and why, and what copying into their inputs takes."""
     graphs = report.cuda_graphs
     if graphs is not None:
         captured = "an unknown number" if graphs.captured is None else str(graphs.captured)
@@ -534,7 +525,6 @@ def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
 
 
 def _calibration_text(device: Calibration) -> str:
-    """What the device reaches."""
     threads = "" if device.threads is None else f", {counted(device.threads, 'thread')}"
     rates = device.matmul_tflops_per_s.items()
     parts = [

@@ -59,7 +59,6 @@ def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _missing(diagnosis: Diagnosis) -> Iterator[str]:
-    """Which stages there can't be."""
     graphs = diagnosis.stages or ()
     if not graphs:
         yield "There are no stages to show, because torch made no graph."

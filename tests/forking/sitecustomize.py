@@ -109,7 +109,7 @@ def _load_probe() -> Any:
     script = _from_file("_probe_main", os.path.join(_probe, "__main__.py"))
     script._load_package()
     importlib.import_module(f"{script._PACKAGE}.ways_in.warm").load()
-    return importlib.import_module(f"{script._PACKAGE}.torch_private.torch_inductor").warm_up
+    return importlib.import_module(f"{script._PACKAGE}.torch_private.torch_config").warm_up
 
 
 def _from_file(name: str, file: str) -> Any:

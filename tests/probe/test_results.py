@@ -17,6 +17,7 @@ from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.trials import Difference, Judged
 from graphdoctor.probe.record.streams import kept_texts
 from graphdoctor.probe.replay import comparing
+from graphdoctor.probe.replay.comparing import Rounding
 from graphdoctor.probe.replay.results import (
     Results,
     copies_of,
@@ -24,7 +25,6 @@ from graphdoctor.probe.replay.results import (
     modules_of,
     tensors_in,
 )
-from graphdoctor.probe.replay.rounding import Rounding
 from graphdoctor.views.reasons import detail_text
 from tests.each import for_each
 

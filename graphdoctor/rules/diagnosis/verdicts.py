@@ -196,7 +196,7 @@ def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, Reason]:
     if result.outputs == "different":
         return "changes results", because("message", result.where or "")
     before, after = _score(base), _score(result)
-    values = base.compiles or 0, result.compiles, bool(result.frames_over_limit)
+    values = base.compiles or 0, result.compiles, int(bool(result.frames_over_limit))
     reason = because("replayed", *values)
     if after > before:
         return "makes it worse", reason

@@ -56,12 +56,12 @@ _UNSEEN = CaptureGap(
     message="Whether a call waits for its host is unknown: torch.profiler saw no kernels on the device.",
 )
 _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
-"""What only a bench measures; the recorded run has the other gaps itself."""
+"""Gaps of what only a bench measures; the recorded run has the other gaps itself."""
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to measure.
+    """The measurements to make.
 
     Args:
         ways: The ways to run the program, given whether some of its modules repeat, eager mode and

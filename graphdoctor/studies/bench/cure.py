@@ -164,7 +164,7 @@ class _Search:
     looks: dict[str, Look] = field(default_factory=dict)
     longest_s: float = 0.0
     floor_us: float | None = None
-    """What a compiled call takes at least, if that is more than eager mode's call."""
+    """The least time of a compiled call, if that is more than eager mode's call."""
 
     def run(self, candidates: Callable[[], Iterable[tuple[VariantSpec, Program | None]]]) -> Way:
         """Try each candidate on top of those that were kept: the best way.

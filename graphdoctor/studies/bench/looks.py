@@ -1,4 +1,4 @@
-"""Why a variant isn't faster: of the findings of its run, those that are about its speed, the most
+"""Finds why a variant isn't faster: of the findings of its run, those about its speed, the most
 costly first.
 
 Comes in: a diagnosis of the variant's run, and its kernels. Goes out: findings. What a finding
@@ -38,11 +38,11 @@ _ABOUT_STARTS: Final = frozenset({RepeatedBlocksInOneGraph.code, CacheBypassed.c
 """Of these, no call takes longer."""
 
 _RUN = "GD9"
-"""What codes about the recording itself begin with."""
+"""The beginning of codes about the recording itself."""
 
 
 def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
-    """What makes a variant slower than it could be, at most five findings.
+    """Choose the findings that make a variant slower than it could be, at most five.
 
     ``kernels``: of its steady call; None if they weren't measured.
     """

@@ -25,7 +25,7 @@ from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, change_of, interval,
 from graphdoctor.trials.timing import ServedProbe
 
 TURN_S = 0.04
-"""How long each variant repeats its call in a round, or one call that takes longer."""
+"""Seconds for which each variant repeats its call in a round, or makes one longer call."""
 
 _MAX_S = 1.5
 _MAX_PRECISE_S = 6.0
@@ -46,7 +46,7 @@ _PRECISE = 0.01
 
 @dataclass
 class Turns:
-    """What one process was timed at. ``peak_memory_bytes``: the most memory; None if unknown."""
+    """Times of one process. ``peak_memory_bytes``: the most memory; None if unknown."""
 
     medians_us: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)
@@ -131,7 +131,7 @@ def _ratios(turns: Turns, reference: Turns) -> list[float]:
 
 
 def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Speedup | None:
-    """How many times as fast as the reference; None with too few rounds. ``is_of_best``: in the
+    """The speed-up over the reference; None with too few rounds. ``is_of_best``: in the
     best rounds of each.
     """
     ratios = _ratios(turns, reference)
@@ -163,7 +163,7 @@ def _is_enough(
 
 
 def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
-    """How steady the machine was while eager mode was timed.
+    """Judge how steady the machine was while eager mode was timed.
 
     ``beside``: eager mode beside a second process that runs the same, if there was one.
     """
@@ -187,7 +187,7 @@ def needs_twin(ratio: Speedup | None) -> bool:
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
-    """What a speed-up says: it counts only beyond what two processes of the same program differ by.
+    """Judge a speed-up: it counts only beyond what two processes of the same program differ by.
 
     Where single calls scatter much, a process may have been disturbed more than another in all of
     its turns, and a speed-up counts beyond that.

@@ -112,7 +112,7 @@ def all_of(kind: CompilerPartKind) -> Switch:
 
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What can be left out of a stage, apart from lowerings."""
+    """Parts that can be left out of a stage, apart from lowerings."""
     kinds: tuple[CompilerPartKind, ...] = (
         ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
     )
@@ -121,7 +121,7 @@ def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 
 def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What of that can matter if a stage is right without lowerings; not fusion, which takes
+    """Parts that can matter if a stage is right without lowerings; not fusion, which takes
     longest to do without.
     """
     return (*_OF_KERNELS, *_of_arguments(stage, spec))
@@ -186,7 +186,7 @@ CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""
 
 _MISMATCH = "MetadataMismatchError"
-"""What that stage raises if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
+"""The error of that stage if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
 
 _STAGES = ("eager", "aot_eager", DECOMPOSED)
 
@@ -213,7 +213,7 @@ class Subject:
     def variant(
         self, stage: str, switches: Sequence[Switch], change: RunChange
     ) -> tuple[Program, dict[str, Any]]:
-        """How it is run at a stage: the program, and fields of its ``spec``."""
+        """The run at a stage: the program, and fields of its ``spec``."""
         # Mode and options belong to the variant's own backend.
         none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
         spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
@@ -263,7 +263,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Found:
-    """What it takes to fail. ``switches``: parts of the stage; empty if unknown."""
+    """The parts that it takes to fail; empty if unknown."""
 
     switches: tuple[Switch, ...] = ()
     note: str | None = None
@@ -349,7 +349,6 @@ class _Following:
         return _Found(chosen, workaround=self._workaround(chosen))
 
     def _of_kernels(self, lowerings: Switch) -> _Found:
-        """What it takes to fail of what writes kernels: operators, or a setting."""
         chosen = self._names_of("lowering", (lowerings,))
         operators = self.found = _Found(chosen, workaround=self._workaround(chosen))
         settings = kernel_switches(self.stage, self.subject.spec)
@@ -409,7 +408,7 @@ class _Following:
         return (*of_first, *self._together(second, (*beside, *of_first)))
 
     def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
-        """What a person can write to do without parts; tried, unless the run without them was made
+        """Lines to write by hand to do without parts; tried, unless the run without them was made
         just so.
         """
         lines, spec = lines_of(switches), spec_of(switches)
@@ -460,7 +459,6 @@ class _Following:
 
 
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
-    """How much is left out: kinds of parts as a whole first."""
     return sum(switch.kind is not None and switch.part is None for switch in switches), len(
         switches
     )

@@ -63,7 +63,7 @@ class KernelRuns:
 
 @dataclass(frozen=True)
 class Shared:
-    """Where the kernels' time goes.
+    """The kernels' time, shared among lines and modules.
 
     Args:
         kernels: The most costly first.

@@ -37,7 +37,7 @@ from graphdoctor.version import __version__
 from graphdoctor.views.reasons import reasons_text
 
 _SEEN_S = 0.1
-"""What runs is asked twenty times a second."""
+"""Phases are asked for twenty times a second."""
 
 _NUMBER = re.compile(r"( of call)? [!\d/_]+$")
 """Of a call or a compile."""
@@ -60,7 +60,7 @@ class Phases:
         self._begun = [(time.monotonic(), "starting")]
 
     def begin(self, phase: str) -> None:
-        """What begins now, with its number and its step, such as ``call 1, compiling 0/1``."""
+        """Begin a phase with its number and its step, such as ``call 1, compiling 0/1``."""
         self._begun.append((time.monotonic(), _NUMBER.sub("", phase.rpartition(", ")[2])))
         self._on_phase(phase)
 
@@ -120,7 +120,7 @@ def profile_target(
 
 
 _LESS = 0.99
-"""What is kept is less below this share of what was."""
+"""Less is kept if it's below this share of what was kept before."""
 
 
 def _keeps(before: MemoryUse, after: MeasuredMemory | None) -> float | None:
@@ -139,7 +139,7 @@ def memory_trial(
     is_same: bool | None,
     reason: str | None,
 ) -> MemoryTrial:
-    """What came of a setting.
+    """Judge what came of a setting.
 
     ``times``: the call with the setting and without it, in turns; None if it wasn't timed.
     """

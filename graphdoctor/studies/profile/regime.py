@@ -54,7 +54,7 @@ _IN_CACHE = 0.75
 meanwhile."""
 
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
-"""What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
+"""The least time in which a kernel starts and ends: on a GPU its blocks, on a CPU its threads."""
 
 _ALONE_US = 1.0
 """The same of a single thread, with the profiler's range around it."""
@@ -204,7 +204,7 @@ _CUDA_GRAPHS = (
 
 
 def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Regime | None:
-    """What a call is bound by; None if there is no steady call."""
+    """Judge what a call is bound by; None if there is no steady call."""
     if report.call_us is None or not report.call_us.median:
         return None
     call = _Call(
@@ -272,11 +272,11 @@ class _Call:
 
     @property
     def seen(self) -> KernelShare | None:
-        """What the profiler saw of the whole call; None if nothing."""
+        """The whole call under the profiler; None if it saw nothing."""
         return self.recording.kernels
 
     def doubt(self) -> str | None:
-        """What can't be if the machine had nothing else to do; None if there is nothing."""
+        """Name what can't be if the machine had nothing else to do; None if there is nothing."""
         call, seen = self.report.call_us, self.seen
         if call is None:
             return None
@@ -353,7 +353,7 @@ class _Call:
         return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} each"
 
     def reached_text(self) -> str:
-        """What kernels reach of which nobody knows what they wait for, as a clause."""
+        """Say what kernels reach whose limit is unknown, as a clause."""
         kernels = self.bound_by(None)
         parts = {
             "the speed of a copy": "bandwidth_share",
@@ -389,7 +389,7 @@ class _Call:
 
     @property
     def mode(self) -> str:
-        """What torch.compile was given."""
+        """The mode that torch.compile was given."""
         return str(self.report.target.compile_arguments.get("mode"))
 
     @property

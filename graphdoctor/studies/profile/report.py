@@ -24,7 +24,7 @@ from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
-    """What a profile found."""
+    """Make the report of a profile."""
     profiled = recording.profiled
     calls = [call.inputs for call in recording.calls if call.inputs]
     report = ProfileReport(
@@ -98,7 +98,7 @@ def _with_texts(
 
 
 def fusion_of(profiled: Profiled) -> Fusion | None:
-    """What was fused; None if no graph of Inductor's ran."""
+    """Count what was fused; None if no graph of Inductor's ran."""
     graphs = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
     runs = [
         graphs[run.graph, run.phase]
@@ -145,7 +145,7 @@ def _before(graph: InductorGraph) -> int:
 
 
 _MEASURED = ("peak_bytes", "peak_of", "before_bytes", "eager_saved_bytes")
-"""What is known of the call's memory if it was measured."""
+"""Fields that are known if the call's memory was measured."""
 
 
 def memory_use(

@@ -93,7 +93,7 @@ class _Start:
         return self.compile_s + calls * self.call_s
 
     def line(self, x: Axis) -> Line:
-        """Where it is drawn."""
+        """The line as it is drawn."""
         ends = [x.low, x.high]
         if x.is_log:
             ends = [x.low * (x.high / x.low) ** (number / _POINTS) for number in range(_POINTS + 1)]

@@ -35,7 +35,7 @@ _MAX_PLACES = 3
 
 
 class ProfileDrawings:
-    """What only the page of a profile shows."""
+    """Drawings that only the page of a profile has."""
 
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:
         self._report = report

@@ -86,12 +86,6 @@ def test_one_that_saves_compiles_stays_in_its_place_and_says_how_many() -> None:
     ]
 
 
-def test_one_that_was_replayed_only_with_others_is_left_alone() -> None:
-    both = result(TENSOR, 9)
-    together = both.replace(remedies=both.remedies * 2)
-    assert judged(result(None, 4), together)[0] == ("as a tensor", "not tried", None)
-
-
 def test_without_a_replay_of_the_untouched_calls_nothing_is_said() -> None:
     assert judged(result(None, None), result(TENSOR, 9))[0] == ("as a tensor", "not tried", None)
     assert with_replays(findings(), None) == list(findings())

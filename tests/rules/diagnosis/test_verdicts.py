@@ -71,12 +71,6 @@ def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_sugge
     assert len(finding.fixes) == len(plain().fixes)
 
 
-def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
-    setting = setting_of(plain()).replace(imports=("logging",))
-    assert setting.code != setting.line
-    assert with_trials(tried(snippet=setting.code, setting=setting)).fixes[0].setting == setting
-
-
 def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
