@@ -13,8 +13,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
-from graphdoctor.facts.variations import TriedValue, Variation
-from graphdoctor.facts.variations import Verdict as Outcome
+from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
 from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
@@ -33,7 +32,7 @@ _MOST_RECOMPILES = 60
 _MOST_IDS = 3
 _MOST_LINES = 8
 """Of a snippet."""
-_GROUPS: tuple[tuple[Outcome, str, parts.Tone], ...] = (
+_GROUPS: tuple[tuple[VariationVerdict, str, parts.Tone], ...] = (
     ("fails", "Fails only under torch.compile", "bad"),
     ("recompiles", "Recompiles for each new value", "bad"),
     ("generalises", "Recompiles once, then handles other values too", "warning"),
@@ -44,7 +43,7 @@ _MOST_VARIED = 25
 _MOST_TIED = 3
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
-_ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
+_ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
     ("fails", (), "`graphdoctor explain` with such an input shows why."),
     (
         "recompiles",
@@ -400,7 +399,7 @@ def _reasons(variation: Variation) -> Iterator[parts.Row]:
             )
 
 
-def _advice(group: Sequence[Variation], verdict: Outcome) -> Iterator[parts.Note]:
+def _advice(group: Sequence[Variation], verdict: VariationVerdict) -> Iterator[parts.Note]:
     # If only special sizes and numbers could be tried, there is no advice on the others.
     kinds = {
         variation.kind
