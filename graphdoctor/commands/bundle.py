@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from graphdoctor.commands.named import Place, place_named
+from graphdoctor.commands.named import NamedRun, place_named
 from graphdoctor.commands.options import Given, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.output import check_writable
 from graphdoctor.commands.running import project_settings
@@ -108,7 +108,7 @@ def bundle(
         say(f"GitHub accepts attachments of up to {bytes_text(_ATTACHMENT_BYTES)}.")
 
 
-def _refuse_several_ranks(place: Place) -> None:
+def _refuse_several_ranks(place: NamedRun) -> None:
     """A bundle has one diagnosis, and counts are never added up over ranks."""
     ranks = open_folder(place.path).ranks
     if len(ranks) < 2:

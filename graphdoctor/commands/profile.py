@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.commands.named import Place, kept_report, place_or_target
+from graphdoctor.commands.named import NamedRun, kept_report, place_or_target
 from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import begin, finish, set_up
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
@@ -50,7 +50,7 @@ def profile(
     finish(profile.recorded, profile.diagnosis)
 
 
-def kept_profile(place: Place, needs: Needs) -> ProfileResult:
+def kept_profile(place: NamedRun, needs: Needs) -> ProfileResult:
     """Read the report of an earlier ``profile``."""
     from graphdoctor.trace.reader import read_recording
 
