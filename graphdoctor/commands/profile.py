@@ -21,13 +21,13 @@ def profile(
     target: TargetOrReportArgument = None,
     is_tried: bool = option(
         False,
-        "With --backward, try to keep less for the backward pass, and report what it saves and costs.",
+        "With --backward, try to keep less memory for the backward pass; report savings and cost.",
         flag="--try",
     ),
 ) -> None:
     """Report where the time of a compiled call goes.
 
-    By line of the program and by kernel, with what the call is bound by.
+    By line and by kernel, with what limits the call.
 
     Examples:
         graphdoctor profile model.py: by line and by kernel
