@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.commands.named import Place, kept_study
+from graphdoctor.commands.named import NamedRun, kept_study
 from graphdoctor.commands.options import COLOR, RECORDINGS, with_options
 from graphdoctor.commands.profile import kept_profile
 from graphdoctor.commands.running import project_settings
@@ -73,10 +73,10 @@ def _result(path: Path) -> tuple[str, str, str]:
     diagnosis = diagnose_recording(path).diagnosis
     recording = diagnosis.recording
     target = recording.target.text or ""
-    if (study := kept_study(Place(path, "folder"))) is not None:
+    if (study := kept_study(NamedRun(path, "folder"))) is not None:
         return study.command, target, study.said or sentence(diagnosis)[0]
     if (path / PROFILE_FILE).is_file():
-        regime = kept_profile(Place(path, "folder"), Needs()).report.regime
+        regime = kept_profile(NamedRun(path, "folder"), Needs()).report.regime
         return "profile", target, sentence(diagnosis)[0] if regime is None else regime.text
     if recording.treatment is not None:
         return (

@@ -13,8 +13,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
-from graphdoctor.facts.variations import TriedValue, Variation
-from graphdoctor.facts.variations import Verdict as Outcome
+from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
 from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
@@ -33,7 +32,7 @@ _MOST_RECOMPILES = 60
 _MOST_IDS = 3
 _MOST_LINES = 8
 """Of a snippet."""
-_GROUPS: tuple[tuple[Outcome, str, parts.Tone], ...] = (
+_GROUPS: tuple[tuple[VariationVerdict, str, parts.Tone], ...] = (
     ("fails", "Fails only under torch.compile", "bad"),
     ("recompiles", "Recompiles for each new value", "bad"),
     ("generalises", "Recompiles once, then handles other values too", "warning"),
@@ -44,7 +43,7 @@ _MOST_VARIED = 25
 _MOST_TIED = 3
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
-_ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
+_ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
     ("fails", (), "`graphdoctor explain` with such an input shows why."),
     (
         "recompiles",
@@ -108,8 +107,8 @@ def _replays(diagnosis: Diagnosis) -> str | None:
 def _parts(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     yield from partial_note(diagnosis)
     yield from _answer(diagnosis)
-    found = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
-    yield parts.Cards(tuple(map(card_of, clusters(found))))
+    findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
+    yield parts.Cards(tuple(map(card_of, clusters(findings))))
     yield parts.Section("Recompiles", _recompiles(diagnosis), count=len(diagnosis.recompiles))
     yield from what_if_parts(diagnosis)
     yield unknown_section(other_gaps(diagnosis))
@@ -126,7 +125,9 @@ def _answer(diagnosis: Diagnosis) -> Iterator[parts.Block]:
         )
     if summary.recompiles:
         prevented = sum(
-            each.is_recompile for each in diagnosis.recording.compiles if each.outcome == "limit"
+            compile_.is_recompile
+            for compile_ in diagnosis.recording.compiles
+            if compile_.outcome == "limit"
         )
         stopped = f", {prevented} of them stopped by the limit" if prevented else ""
         causes = counted(summary.recompile_causes, "cause")
@@ -400,7 +401,7 @@ def _reasons(variation: Variation) -> Iterator[parts.Row]:
             )
 
 
-def _advice(group: Sequence[Variation], verdict: Outcome) -> Iterator[parts.Note]:
+def _advice(group: Sequence[Variation], verdict: VariationVerdict) -> Iterator[parts.Note]:
     # If only special sizes and numbers could be tried, there is no advice on the others.
     kinds = {
         variation.kind
