@@ -184,12 +184,10 @@ def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
 
 
 def _off_text(diagnosis: Diagnosis) -> str | None:
-    found = compile_switch(diagnosis)
-    if found is None:
+    switch = compile_switch(diagnosis)
+    if switch is None:
         return None
-    return (
-        f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
-    )
+    return f"torch.compile {'was off' if switch.is_off else 'compiled nothing'}: {switch_text(switch)}."
 
 
 def _refusal_text(call: Call) -> str:
@@ -252,9 +250,9 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
     was made.
     """
     off = (
-        found
-        for found in diagnosis.recording.switches
-        if found.is_off or not diagnosis.summary.graphs
+        switch
+        for switch in diagnosis.recording.switches
+        if switch.is_off or not diagnosis.summary.graphs
     )
     return next(off, None)
 
