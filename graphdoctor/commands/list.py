@@ -13,8 +13,8 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.trials.launch.store import made_at, name_of
+from graphdoctor.views import parts
 from graphdoctor.views.measures import bytes_text
-from graphdoctor.views.parts import Note, Row, Rows, Span, View
 from graphdoctor.views.words import first_sentence
 from graphdoctor.wording import join_texts
 
@@ -37,12 +37,12 @@ def list(recordings: Path | None = RECORDINGS, color: Color = COLOR) -> None:
         for path in project_settings(recordings).store.newest()
         if (row := _row(path)) is not None
     ]
-    parts = (Rows(found, "recording"),) if found else ("There are no recordings here.",)
+    pieces = (parts.Rows(found, "recording"),) if found else ("There are no recordings here.",)
     then = "graphdoctor report" if found else "graphdoctor --help"
-    write_view(View(("recordings",), "recordings", parts, then=then), console_of(color))
+    write_view(parts.View(("recordings",), "recordings", pieces, then=then), console_of(color))
 
 
-def _row(path: Path) -> Row | None:
+def _row(path: Path) -> parts.Row | None:
     """When it was made, what ran, its name, its size and what came out; None if it was removed
     meanwhile.
     """
@@ -56,13 +56,13 @@ def _row(path: Path) -> Row | None:
         return None
     name = name_of(path)
     title = (
-        Span(join_texts(" ", command, target), "strong"),
+        parts.Span(join_texts(" ", command, target), "strong"),
         f" · {size}" if size else "",
         " · ",
-        Span(name or path.name),
+        parts.Span(name or path.name),
     )
     label = "" if when is None else f"{when:%Y-%m-%d %H:%M}"
-    return Row(label, (Note(title), Note(first_sentence(said), "dim")))
+    return parts.Row(label, (parts.Note(title), parts.Note(first_sentence(said), "dim")))
 
 
 def _result(path: Path) -> tuple[str, str, str]:

@@ -336,11 +336,11 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
     found: list[str] = []
     for graph in recording.graphs:
         tensors = [
-            each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None
+            item for item in graph.inputs or () if item.kind == "tensor" and item.device is not None
         ]
-        if any(str(each.device).startswith("cuda") for each in tensors):
+        if any(str(item.device).startswith("cuda") for item in tensors):
             found += [
-                each.source for each in tensors if each.device == "cpu" and each.source is not None
+                item.source for item in tensors if item.device == "cpu" and item.source is not None
             ]
     sources = _arguments(found, recording)
     if sources:

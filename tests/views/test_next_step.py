@@ -29,8 +29,8 @@ from graphdoctor.views.report import report_view
 from tests.conftest import REPOSITORY, run_command
 from tests.each import for_each
 from tests.factories import diagnosed, entry, record, recording
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import eager, ended, finding, mobilenet, report, variant, waiting
-from tests.studies.cure.reports import cured
 from tests.studies.survey.reports import row
 from tests.views.outputs import on_terminal
 from tests.views.test_every_statement import VIEWS

@@ -67,7 +67,8 @@ def test_a_report_with_all_there_is_is_valid(snapshot: SnapshotAssertion):
     assert "/project" not in json.dumps(run)
     for rule in run["tool"]["driver"]["rules"]:
         del rule["help"], rule["fullDescription"]
-    assert json.dumps(run, indent=1, ensure_ascii=False) == snapshot
+    results = [json.dumps(result, ensure_ascii=False) for result in run.pop("results")]
+    assert [json.dumps(run, indent=1, ensure_ascii=False), *results] == snapshot
 
 
 def test_a_report_without_findings_is_valid():
