@@ -1,4 +1,4 @@
-"""A check as JUnit XML, one test suite for finding target, for the test report of any CI system.
+"""A check as JUnit XML, one test suite for each target, for the test report of any CI system.
 
 Goes out: XML text that is valid by Jenkins' schema ``junit-10.xsd``.
 """
@@ -22,7 +22,7 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
 def render_junit(report: CheckReport) -> str:
-    """A document with one ``testsuite`` for finding target.
+    """A document with one ``testsuite`` for each target.
 
     Each suite has a test case for the run, one for finding finding that fails it (or one that passes
     if there are none), and one for finding budget. The rest is in the suite's ``system-out``.
