@@ -319,8 +319,11 @@ def _for_mutation(recording: Recording) -> Iterator[Candidate]:
         return
     written = [expression(source) for source in sources]
     marks = [f"torch._dynamo.mark_static_address({name})" for name in written]
-    pronoun, tensors = ("it", "a tensor") if len(written) == 1 else ("them", "tensors")
-    title = f"Mark {names(written)} as static, and pass the same {tensors.removeprefix('a ')} in each call"
+    is_one = len(written) == 1
+    pronoun, same, tensors = (
+        ("it", "tensor", "a tensor") if is_one else ("them", "tensors", "tensors")
+    )
+    title = f"Mark {names(written)} as static, and pass the same {same} in each call"
     yield call_fix(
         "mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks)
     )

@@ -253,7 +253,7 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class UriPath:
     """A file."""
 
     path: str
@@ -271,7 +271,7 @@ class Place:
         return "file://" + _quoted(self.path)
 
 
-def place_of(found: StackEntry, root: Path | None) -> Place | None:
+def place_of(found: StackEntry, root: Path | None) -> UriPath | None:
     """Where a line is: a package's file by its path from the package on, which is the same in every
     environment.
 
@@ -282,19 +282,19 @@ def place_of(found: StackEntry, root: Path | None) -> Place | None:
     if not path or path.startswith("<"):
         return None
     if found.package is not None and (inside := _in_package(path, found.package)):
-        return Place(inside, "PACKAGES")
+        return UriPath(inside, "PACKAGES")
     return file_place(path, root)
 
 
-def file_place(file: str, root: Path | None) -> Place:
+def file_place(file: str, root: Path | None) -> UriPath:
     """Like ``place_of``, for a file that isn't in a package."""
     path = file.replace("\\", "/")
     if not path.startswith("/") and not _DRIVE.match(path):
-        return Place(path.removeprefix("./"), "SRCROOT")
+        return UriPath(path.removeprefix("./"), "SRCROOT")
     top = None if root is None else root.as_posix().rstrip("/") + "/"
     if top is not None and path.startswith(top):
-        return Place(path.removeprefix(top), "SRCROOT")
-    return Place(path, None)
+        return UriPath(path.removeprefix(top), "SRCROOT")
+    return UriPath(path, None)
 
 
 def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:

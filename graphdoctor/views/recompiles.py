@@ -107,8 +107,8 @@ def _replays(diagnosis: Diagnosis) -> str | None:
 def _parts(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     yield from partial_note(diagnosis)
     yield from _answer(diagnosis)
-    found = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
-    yield parts.Cards(tuple(map(card_of, clusters(found))))
+    findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
+    yield parts.Cards(tuple(map(card_of, clusters(findings))))
     yield parts.Section("Recompiles", _recompiles(diagnosis), count=len(diagnosis.recompiles))
     yield from what_if_parts(diagnosis)
     yield unknown_section(other_gaps(diagnosis))
@@ -125,7 +125,9 @@ def _answer(diagnosis: Diagnosis) -> Iterator[parts.Block]:
         )
     if summary.recompiles:
         prevented = sum(
-            each.is_recompile for each in diagnosis.recording.compiles if each.outcome == "limit"
+            compile_.is_recompile
+            for compile_ in diagnosis.recording.compiles
+            if compile_.outcome == "limit"
         )
         stopped = f", {prevented} of them stopped by the limit" if prevented else ""
         causes = counted(summary.recompile_causes, "cause")

@@ -190,21 +190,6 @@ def test_a_cure_is_written_then_kept() -> None:
     ) == ("graphdoctor init")
 
 
-def test_where_nothing_helps_the_way_ends_at_the_page_of_what_is_in_the_way() -> None:
-    """A profile leads to cure, so cure doesn't lead to a profile."""
-    command = str(after_cure(cured(best=EAGER, diff=""), is_written=False))
-    assert command.startswith("graphdoctor bench")
-    assert command.endswith(" --why")
-    assert is_accepted(command)
-    slower = report(
-        eager(),
-        variant(judgement="slower", findings=(finding("GD506", "slower kernels"),)),
-        best=EAGER,
-    )
-    assert after_bench(slower.replace(measured=("causes",))) == "graphdoctor rule GD506"
-    assert str(after_bench(slower.replace(measured=()))).startswith("graphdoctor cure")
-
-
 @pytest.mark.slow
 def test_following_the_last_lines_leads_to_a_green_gate(tmp_path: Path) -> None:
     """From the first report on, whoever copies each last line arrives at a gate that passes."""
