@@ -50,9 +50,7 @@ _MOST_LINES = 100
 
 
 def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
-    """What else is in a log; of a recording of ours that is for who asks, as its findings have what
-    matters.
-    """
+    """Show what else is in a log; of our own recordings only on request, as findings have what matters."""
     evidence = diagnosis.recording.evidence
     show: parts.Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
@@ -90,7 +88,6 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
 
 
 def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
-    """What there is in all, then each of it; no output shows thousands of lines."""
     found = list(each)
     yield parts.Row(label, parts.Span(text), show=show)
     yield from (parts.Row("", parts.Span(line), show="long") for line in found[:_MOST_LINES])
@@ -101,7 +98,7 @@ def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Ite
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
-    """How often each cache on disk said what, with the commonest reason."""
+    """Count the answers of each cache on disk, with the commonest reason."""
     pieces = []
     for cache, own in grouped((found.cache, found) for found in answers).items():
         counts = Counter(found.state for found in own)
@@ -115,7 +112,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
 
 
 def shapes_text(evidence: LogEvidence) -> str:
-    """How many symbolic sizes and conditions there are."""
+    """Count symbolic sizes and conditions."""
     counts = Counter(found.kind for found in evidence.shapes)
     more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
     return (
@@ -124,7 +121,7 @@ def shapes_text(evidence: LogEvidence) -> str:
 
 
 def shape_text(found: ShapeEvent) -> str:
-    """What happened to one symbolic size, and where."""
+    """Describe what happened to one symbolic size, and where."""
     name = (
         found.expression
         if found.source is None
@@ -139,7 +136,7 @@ def shape_text(found: ShapeEvent) -> str:
 
 
 def kernel_text(found: FakeKernel) -> str:
-    """What is wrong with an operator's fake kernel."""
+    """Say what is wrong with an operator's fake kernel."""
     if found.is_missing:
         return f"{found.op} has no fake kernel"
     return f"the fake kernel of {found.op} is wrong" + (

@@ -111,7 +111,6 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
 
 
 def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
-    """What was counted and timed, and which functions were compiled."""
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
         yield parts.Note(
@@ -182,9 +181,7 @@ def count_texts(
 
 
 def compiles_text(steadiness: Steadiness) -> str | None:
-    """How many compiles each call made, for a program that has not settled at once; None for one
-    that has.
-    """
+    """Count the compiles of each call of a program that took several calls to settle; None for others."""
     if steadiness.compiling_calls is not None:
         return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
     if not steadiness.compiles_per_call:
@@ -244,7 +241,6 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
-    """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
     detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
     if detail is None or diagnosis.summary.coverage is None:
         return (
@@ -264,9 +260,7 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 
 def watched_texts(watch: CallWatch) -> list[str]:
-    """What watching showed of each compiled function, if there are several; those of one line
-    together.
-    """
+    """Describe each watched function, if there are several; those of one line together."""
     own = (found for found in watch.functions if found.not_covered != "nested")
     lines = grouped(
         ((found.compiled, found.file, found.line, found.process), found) for found in own
@@ -308,7 +302,7 @@ def _steady_text(steady_us: float, watch: CallWatch) -> str:
 
 
 def watching_text(watch: CallWatch) -> str:
-    """How many of a script's calls were watched, and what that cost it."""
+    """Say how many of a script's calls were watched, and what that cost it."""
     watched = sum(found.watched_calls for found in watch.functions)
     calls = watch.calls
     of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
@@ -317,7 +311,6 @@ def watching_text(watch: CallWatch) -> str:
 
 
 def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
-    """What to do, the worst and costliest first."""
     todo = actions(diagnosis.findings)
     rows = []
     for action, *alike in grouped(
@@ -365,13 +358,11 @@ def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
 
 
 def _kind_of(action: Action) -> str:
-    """What several lines have in common that the same is to be done about."""
     title = "" if action.fix is None else action.fix.title
     return code_line(action) or f"{action.findings[0].code} {_QUOTED.sub('', title)}"
 
 
 def _nothing_to_do(summary: Counts) -> str:
-    """What is good about a run without findings, and what it cost."""
     if summary.hidden_findings:
         return "Nothing: no findings are shown."
     compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s
