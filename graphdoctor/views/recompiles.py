@@ -12,8 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.trials import TrialResult
-from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
+from graphdoctor.facts.trials import TrialResult, TriedValue, Variation, VariationVerdict
 from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
