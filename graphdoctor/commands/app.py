@@ -73,7 +73,7 @@ class Command(typer.core.TyperCommand):
     """
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click has no public name
-        """What it does, then examples."""
+        """Write the description, then examples."""
         whole = self.help
         self.help, _, examples = (whole or "").partition("Examples:\n")
         super().format_help_text(ctx, formatter)

@@ -171,7 +171,7 @@ class _Runs(contextlib.ExitStack):
         return self._pool.submit(self._run, number, target, request, store, setup)
 
     def finished(self, begun: Sequence[Future[TargetRun] | TargetRun]) -> list[TargetRun]:
-        """What came of all."""
+        """Wait for all, and return their results."""
         try:
             with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
                 wait(
@@ -341,7 +341,6 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
 
 
 def _prefix(report: CheckReport, root: Path) -> str:
-    """What tells a project's targets from another's: its folder."""
     folder = Path(report.root or root)
     return f"{folder.relative_to(root)}: " if folder != root and folder.is_relative_to(root) else ""
 
@@ -417,10 +416,9 @@ def policies(
     fail_on: FailOn | None = None,
     baseline: Baseline | None = None,
 ) -> dict[str, Policy]:
-    """What each target is judged by, by its name: what is asked for, then the target's own, then
-    the project's.
+    """Decide what each target is judged by: options, then the target, then the project.
 
-    Decided before anything runs, so that a wrong code costs nothing.
+    Before anything runs, so that a wrong code costs nothing.
     """
     paths = path_ignores(project)
     return {
@@ -459,7 +457,7 @@ def judge(
     judged_by: Mapping[str, Policy],
     baseline: Path | None,
 ) -> CheckReport:
-    """What the gate says."""
+    """Judge the runs."""
     checks = tuple(_judged(found, judged_by[found.target.name]) for found in ran)
     notes = [] if Path.cwd() == project.root else [f"Paths are relative to {project.root}."]
     return CheckReport(

@@ -49,7 +49,7 @@ _START_BYTES = 4096
 
 @dataclass(frozen=True)
 class NamedRun:
-    """Where a run can be read from."""
+    """A place to read a run from."""
 
     location: Location
     kind: Literal["folder", "log", "document"]
@@ -270,7 +270,7 @@ def kept_study(place: NamedRun) -> Study | None:
 def kept_report(
     place: NamedRun, kind: type[_Report], *, file: str, command: str, has: Collection[str]
 ) -> _Report:
-    """What an earlier command found."""
+    """Read the report that an earlier command left."""
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
     content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)

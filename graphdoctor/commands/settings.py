@@ -81,13 +81,13 @@ class Settings:
 
     @property
     def store(self) -> Store:
-        """Where the working directory's recordings are."""
+        """Recordings of the working directory."""
         return Store(Path.cwd(), keep_count=self.keep_recordings, folder=self.recordings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """What a target may have; None for any number."""
+    """Limits of a target; None for any number."""
 
     max_breaks: int | None = option(None, "Fail if there are more break sites.", least=0)
     max_recompiles: int | None = option(None, "Fail if there are more recompiles.", least=0)

@@ -141,9 +141,7 @@ _BY_TYPE = {
 
 
 def kinds_of(settings: type) -> dict[str, Kind]:
-    """What each field of a dataclass can be, by its annotation and its ``RunOption``; a text by
-    default.
-    """
+    """Return what each field of a dataclass can be, by its annotation and ``RunOption``; text by default."""
     return {found.name: _kind_of(found) for found in fields(settings)}
 
 

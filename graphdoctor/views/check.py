@@ -78,7 +78,6 @@ def _parts(report: CheckReport) -> Iterator[parts.Block]:
 
 
 def _verdict(report: CheckReport) -> str:
-    """How many targets failed and crashed, without a period."""
     states = [target.state for target in report.targets]
     if not states:
         return f"No targets ran: {counted(len(report.skipped), 'target')} skipped"
@@ -147,7 +146,6 @@ def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], s
 
 
 def _about(target: TargetCheck, *, has_baseline: bool) -> parts.Section:
-    """What is to be said of a target as a whole."""
     rows = [
         parts.Row(label, parts.Note(parts.Span(error), "bad"))
         for label, error in ended_texts(target)

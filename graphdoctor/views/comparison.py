@@ -139,7 +139,6 @@ def _same(pairs: Sequence[SameFinding]) -> parts.Rows:
 
 
 def _changes(pair: SameFinding) -> Iterator[parts.Note]:
-    """Where a finding of both sides is, and what changed about it."""
     before, after = pair.before, pair.after
     was = f" (was line {before.location.line})" if "line" in pair.changes else ""
     yield parts.Note((place_of(after.location), f"{was}  {after.message}"))

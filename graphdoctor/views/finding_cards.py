@@ -67,7 +67,7 @@ def card_of(
 
 
 def partial_note(diagnosis: Diagnosis) -> Iterator[parts.Note]:
-    """That the run ended early, which comes before all counts."""
+    """Say first that the run ended early."""
     if diagnosis.recording.is_partial:
         yield parts.Note(
             (parts.Span("PARTIAL  ", "strong", "bad"), parts.Span(partial_text(diagnosis))), "bad"
@@ -75,9 +75,7 @@ def partial_note(diagnosis: Diagnosis) -> Iterator[parts.Note]:
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[parts.Note]:
-    """What costs leave out, what is hidden, and where to read more of findings whose codes begin
-    with ``prefix``.
-    """
+    """Say what costs leave out, what is hidden, and where to read more of findings with this ``prefix``."""
     if any(
         finding.cost is not None and finding.cost.call_from == "host_gap"
         for finding in diagnosis.findings
@@ -99,9 +97,7 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[parts.Note]
 
 
 def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[parts.Row]:
-    """What holds a program, or variants of these names, back, and what to try; a terminal shows the
-    first of that.
-    """
+    """Show what holds a program, or variants of these names, back, and what to try."""
     which = (" (", parts.joined([parts.Span(name) for name in names]), ")") if names else ()
     yield parts.Row(parts.Span(finding.code, "strong"), parts.Note((finding.message, *which)))
     location = finding.location
@@ -162,7 +158,6 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[parts.Row]:
 
 
 def _words(text: str) -> parts.Block:
-    """What torch says."""
     return parts.Code(text, "text") if "\n" in text else parts.Span(text)
 
 
@@ -192,7 +187,6 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[parts.Row]:
 
 
 def _caused(finding: Finding) -> Iterator[str]:
-    """What a break caused; nothing for other findings."""
     effects = finding.effects
     if finding.break_effects:
         yield f"broke {times(finding.count)}"
@@ -207,7 +201,6 @@ def _caused(finding: Finding) -> Iterator[str]:
 
 
 def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[parts.Row]:
-    """How a finding was reached, and the other lines that have to do with it."""
     first = cluster[0]
     long: parts.Show = "always" if has_path else "long"
     if (path := _call_path(first)) is not None:

@@ -180,7 +180,6 @@ def _title(guard_set: GuardSet, frame: Frame | None) -> parts.Inline:
 
 
 def _costs_of_parts(guard_set: GuardSet) -> Iterator[parts.Block]:
-    """What the outer parts of a compile check, the values among it first, in a line each."""
     costs = ["#without it (warm)"] if guard_set.bill else []
     pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
     rows = [
@@ -271,7 +270,6 @@ def _part_row(
 
 
 def _own_text(part: Part, most: int) -> str:
-    """What its own guards check, in short: values first, then how many check its internals."""
     values = [
         node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE
     ]
@@ -387,7 +385,7 @@ class Part:
 
     @property
     def check_us(self) -> float | None:
-        """What all folded parts cost together; None unless each was measured."""
+        """Cost of all folded parts together; None unless each was measured."""
         known = [cost for cost in self.costs_us if cost is not None]
         return sum(known) if known and len(known) == self.times else None
 
@@ -452,7 +450,6 @@ def _folded(pieces: list[Part]) -> list[Part]:
 
 
 def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
-    """What two equal parts check; expected values that differ are marked."""
     guards = [
         node if node.expected == same.expected else node.replace(expected=VARIES)
         for node, same in zip(first.guards, other.guards, strict=True)
@@ -465,8 +462,5 @@ def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
 
 
 def _shape(part: Part, root: str) -> object:
-    """What two parts must share to be merged: kinds and sources of their guards, and the same parts
-    inside.
-    """
     own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
     return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

@@ -50,9 +50,7 @@ _MOST_LINES = 100
 
 
 def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
-    """What else is in a log; of a recording of ours that is for who asks, as its findings have what
-    matters.
-    """
+    """Show what else is in a log; of our own recordings only on request, as findings have what matters."""
     evidence = diagnosis.recording.evidence
     show: parts.Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
@@ -75,11 +73,7 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
         yield parts.Row("operator", parts.Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield parts.Row(
-                "assumed",
-                parts.Span(shape_text(shape).partition("assumed condition: ")[2]),
-                show="short",
-            )
+            yield parts.Row("assumed", parts.Span(_shape_detail(shape)), show="short")
     if kernels := evidence.triton_kernels:
         known = [one.compile_us for one in kernels if one.compile_us is not None]
         took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
@@ -90,7 +84,6 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
 
 
 def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
-    """What there is in all, then each of it; no output shows thousands of lines."""
     found = list(each)
     yield parts.Row(label, parts.Span(text), show=show)
     yield from (parts.Row("", parts.Span(line), show="long") for line in found[:_MOST_LINES])
@@ -101,7 +94,7 @@ def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Ite
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
-    """How often each cache on disk said what, with the commonest reason."""
+    """Count the answers of each cache on disk, with the commonest reason."""
     pieces = []
     for cache, own in grouped((found.cache, found) for found in answers).items():
         counts = Counter(found.state for found in own)
@@ -115,7 +108,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
 
 
 def shapes_text(evidence: LogEvidence) -> str:
-    """How many symbolic sizes and conditions there are."""
+    """Count symbolic sizes and conditions."""
     counts = Counter(found.kind for found in evidence.shapes)
     more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
     return (
@@ -123,23 +116,25 @@ def shapes_text(evidence: LogEvidence) -> str:
     )
 
 
-def shape_text(found: ShapeEvent) -> str:
-    """What happened to one symbolic size, and where."""
-    name = (
-        found.expression
-        if found.source is None
-        else f"{expression(found.source)} ({found.expression})"
-    )
-    value = "" if found.value is None else f" = {found.value}"
-    spread = "" if found.range is None else f" in {found.range}"
-    repeated = f", {times(found.count)}" if found.count > 1 else ""
-    at = "" if found.file is None else f", {base_name(found.file)}:{found.line}"
-    of = "" if found.compile_id is None else f"{found.compile_id}: "
-    return f"{of}{_SHAPES[found.kind]}: {name}{value}{spread}{repeated}{at}"
+def shape_text(shape: ShapeEvent) -> str:
+    """Describe what happened to one symbolic size, and where."""
+    compile_ = "" if shape.compile_id is None else f"{shape.compile_id}: "
+    return f"{compile_}{_SHAPES[shape.kind]}: {_shape_detail(shape)}"
+
+
+def _shape_detail(shape: ShapeEvent) -> str:
+    name = shape.expression
+    if shape.source is not None:
+        name = f"{expression(shape.source)} ({shape.expression})"
+    value = "" if shape.value is None else f" = {shape.value}"
+    spread = "" if shape.range is None else f" in {shape.range}"
+    repeated = f", {times(shape.count)}" if shape.count > 1 else ""
+    at = "" if shape.file is None else f", {base_name(shape.file)}:{shape.line}"
+    return f"{name}{value}{spread}{repeated}{at}"
 
 
 def kernel_text(found: FakeKernel) -> str:
-    """What is wrong with an operator's fake kernel."""
+    """Say what is wrong with an operator's fake kernel."""
     if found.is_missing:
         return f"{found.op} has no fake kernel"
     return f"the fake kernel of {found.op} is wrong" + (

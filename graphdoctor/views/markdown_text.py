@@ -285,5 +285,4 @@ def _html(text: parts.Inline) -> str:
 
 
 def _spaced(text: str, made: str) -> str:
-    """What was made of a text, with the spaces at its ends, which join two pieces."""
     return f"{' ' * text[:1].isspace()}{made}{' ' * (bool(made) and text[-1:].isspace())}"

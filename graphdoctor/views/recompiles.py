@@ -12,8 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.trials import TrialResult
-from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
+from graphdoctor.facts.trials import TrialResult, TriedValue, Variation, VariationVerdict
 from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
@@ -160,7 +159,9 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[parts.Block]:
 
 
 def _recompile(report: RecompileReport) -> parts.TableRow:
-    ids = few_text(report.compile_ids, _MOST_IDS, between=" ", end=" +").removesuffix(" more")
+    ids = " ".join(report.compile_ids[:_MOST_IDS])
+    if (more := len(report.compile_ids) - _MOST_IDS) > 0:
+        ids += f" +{more}"
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
     site = report.call_site
     loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
@@ -290,7 +291,7 @@ def variations_view(diagnosis: Diagnosis) -> parts.View:
 
 
 def variation_parts(diagnosis: Diagnosis) -> Iterator[parts.Block]:
-    """What each changed property did; nothing if none was changed."""
+    """Show what each changed property did; nothing if none was changed."""
     if diagnosis.recording.variations is None:
         return
     variations = diagnosis.recording.variations
@@ -367,7 +368,6 @@ def _row(variation: Variation) -> parts.TableRow:
 
 
 def _values(variation: Variation) -> Iterator[parts.Inline]:
-    """What each value did; neighbors with the same outcome are grouped."""
     made = [value for value in variation.tried if value.outcome != "fails_eager"]
     for _, values in groupby(made, lambda value: (value.outcome, value.compiles, value.error)):
         yield _outcome(list(values))
@@ -391,7 +391,6 @@ def _outcome(values: Sequence[TriedValue]) -> parts.Inline:
 
 
 def _reasons(variation: Variation) -> Iterator[parts.Row]:
-    """What torch said of each compile, and why a value wasn't tried."""
     for value in variation.tried:
         said = f"not tried, {value.error}" if value.outcome == "fails_eager" else value.torch_reason
         if said:

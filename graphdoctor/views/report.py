@@ -111,11 +111,10 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
 
 
 def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
-    """What was counted and timed, and which functions were compiled."""
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
         yield parts.Note(
-            " · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))),
+            " · ".join(count_texts(summary, watch, said=words.said_counts(diagnosis))),
             "dim",
             show="short",
         )
@@ -123,10 +122,10 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
         yield from () if page is None or summary.coverage is None else page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
-            is_told = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
+            has_finding = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
             yield parts.Note(
                 _coverage(diagnosis),
-                show="long" if is_told or summary.coverage in (None, 1) else "always",
+                show="long" if has_finding or summary.coverage in (None, 1) else "always",
             )
         yield from () if page is None else page.shares()
     calls = Counter(
@@ -146,27 +145,25 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
 
 
 def count_texts(
-    summary: Counts, watch: CallWatch | None, is_said: Collection[str] | None = None
+    summary: Counts, watch: CallWatch | None, said: Collection[str] | None = None
 ) -> Iterator[str]:
     """The counts and times of a run, each with its noun.
 
     Args:
         summary: The counts.
         watch: None if it isn't a script, or wasn't watched.
-        is_said: The fields that the verdict above has; those and zeros are left out then. None
+        said: The fields that the verdict above has; those and zeros are left out then. None
             shows all.
     """
     for name, noun in _COUNTS.items():
         number = getattr(summary, name)
-        is_shown = (
-            number and name not in is_said if is_said is not None else number or name in _ALWAYS
-        )
+        is_shown = number and name not in said if said is not None else number or name in _ALWAYS
         if is_shown:
             yield counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
     detail = summary.coverage_detail
-    if is_said is None or "coverage" not in is_said:
+    if said is None or "coverage" not in said:
         yield words.coverage_text(summary)
     elif detail is not None and detail.graph_ops:
         yield f"{detail.graph_ops} of {counted(detail.op_count, 'operation')} in graphs"
@@ -182,9 +179,7 @@ def count_texts(
 
 
 def compiles_text(steadiness: Steadiness) -> str | None:
-    """How many compiles each call made, for a program that has not settled at once; None for one
-    that has.
-    """
+    """Count the compiles of each call of a program that took several calls to settle; None for others."""
     if steadiness.compiling_calls is not None:
         return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
     if not steadiness.compiles_per_call:
@@ -244,7 +239,6 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
-    """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
     detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
     if detail is None or diagnosis.summary.coverage is None:
         return (
@@ -264,9 +258,7 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 
 def watched_texts(watch: CallWatch) -> list[str]:
-    """What watching showed of each compiled function, if there are several; those of one line
-    together.
-    """
+    """Describe each watched function, if there are several; those of one line together."""
     own = (found for found in watch.functions if found.not_covered != "nested")
     lines = grouped(
         ((found.compiled, found.file, found.line, found.process), found) for found in own
@@ -308,7 +300,7 @@ def _steady_text(steady_us: float, watch: CallWatch) -> str:
 
 
 def watching_text(watch: CallWatch) -> str:
-    """How many of a script's calls were watched, and what that cost it."""
+    """Say how many of a script's calls were watched, and what that cost it."""
     watched = sum(found.watched_calls for found in watch.functions)
     calls = watch.calls
     of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
@@ -317,7 +309,6 @@ def watching_text(watch: CallWatch) -> str:
 
 
 def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
-    """What to do, the worst and costliest first."""
     todo = actions(diagnosis.findings)
     rows = []
     for action, *alike in grouped(
@@ -365,13 +356,11 @@ def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
 
 
 def _kind_of(action: Action) -> str:
-    """What several lines have in common that the same is to be done about."""
     title = "" if action.fix is None else action.fix.title
     return code_line(action) or f"{action.findings[0].code} {_QUOTED.sub('', title)}"
 
 
 def _nothing_to_do(summary: Counts) -> str:
-    """What is good about a run without findings, and what it cost."""
     if summary.hidden_findings:
         return "Nothing: no findings are shown."
     compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s

@@ -154,7 +154,7 @@ class _Shown:
     def blocks(
         self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True
     ) -> Iterator[RenderableType]:
-        """What is printed, in order."""
+        """Yield what is printed, in order."""
         before: parts.Part | None = None
         for part in parts.blocks(body):
             found = list(self._part(part)) if self._is_shown(part) else []
@@ -342,7 +342,6 @@ class _Shown:
 
 
 def _card_lines(card: parts.Card) -> Iterator[Text]:
-    """What it is about, and where."""
     for heading in card.headings:
         yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(
             clean(heading.message, "bold")

@@ -103,7 +103,7 @@ def first_sentence(text: str) -> str:
 
 
 def title_parts(found: Recording | Side) -> list[str]:
-    """What ran: target, class, torch, backend and other arguments of ``torch.compile``."""
+    """Name what ran: target, class, torch, backend and other arguments of ``torch.compile``."""
     target, torch, arguments = found.target, found.environment.torch, found.target.compile_arguments
     pieces = [*_target(target, "trace log"), *([f"torch {torch}"] if torch else [])]
     if arguments.get("backend"):
@@ -132,7 +132,7 @@ def diagnosis_view(
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
-    """What a study ran, and where: target, class, torch, device."""
+    """Name what a study ran, and where: target, class, torch, device."""
     environment = report.environment
     where = (
         []
@@ -169,7 +169,7 @@ def _changes(target: TargetInfo) -> Iterator[str]:
 
 
 def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
-    """What torch or the recording couldn't tell."""
+    """List what torch or the recording couldn't tell."""
     return parts.Section(
         "Unknown",
         parts.Rows((parts.Row(gap.code, parts.Note(gap.message, "dim")) for gap in gaps), "gap"),
@@ -177,7 +177,7 @@ def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
-    """What ran, how, and where."""
+    """Describe what ran, how, and where."""
     given: dict[str, object] = {}
     if environment is not None:
         given |= {
@@ -198,7 +198,7 @@ def settings(target: TargetInfo, environment: Environment | None) -> dict[str, s
 
 
 def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[parts.Row]:
-    """What ran, how, and where, a row for each."""
+    """Yield a row for each of ``settings``."""
     yield from (
         parts.Row(name, parts.Span(value)) for name, value in settings(target, environment).items()
     )
@@ -280,7 +280,7 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, parts.Ton
 
 
 def uncompiled_text(summary: Counts) -> str | None:
-    """That nothing of the calls was compiled; None if something was, or nobody knows."""
+    """Say that nothing of the calls was compiled; None if something was, or nobody knows."""
     if not summary.is_uncompiled:
         return None
     if (detail := summary.coverage_detail) is None:
@@ -289,9 +289,6 @@ def uncompiled_text(summary: Counts) -> str | None:
 
 
 def _unsettled_text(steadiness: Steadiness) -> str | None:
-    """That the program never settles, or what took it over the recompile limit; None if neither is
-    so.
-    """
     name = f"`{steadiness.function}`" if steadiness.function else "a function"
     compiles, changing = steadiness.compiles_to_limit, steadiness.changing
     differs = "differs" if len(changing) == 1 else "differ"
@@ -313,9 +310,7 @@ def _unsettled_text(steadiness: Steadiness) -> str | None:
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a recording without calls is empty, if it is: it's the verdict. Beside calls it's one gap
-    of several.
-    """
+    """Return why a recording without calls is empty: the verdict. Beside calls it is one gap of several."""
     return None if diagnosis.recording.calls else diagnosis.recording.gap("nothing_compiled")
 
 
@@ -355,7 +350,7 @@ def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
 
 
 def cost_text(cost: Cost) -> str:
-    """What a finding costs; empty for what rounds to nothing."""
+    """Say what a finding costs; empty for what rounds to nothing."""
     pieces = []
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
     if (call := duration(abs(call_us))) != duration(0.0):
@@ -389,7 +384,7 @@ def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
 
 
 def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | None:
-    """What stayed the same, and on how many inputs; None if no other inputs were tried."""
+    """Say what stayed the same, and on how many inputs; None if no other inputs were tried."""
     if compared is None or attacked is None or not attacked.count:
         return None
     differing = {found.kind for found in (*compared.differences, *attacked.dropped)}
@@ -425,7 +420,7 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
 
 
 def place_text(place: SnippetPlace) -> str:
-    """Where a snippet goes, as a phrase to begin a line with."""
+    """Say where a snippet goes, as a phrase to begin a line with."""
     called = f"`{place.function}`" if place.function else "the compiled function"
     at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
     arguments = " and ".join(f"`{name}`" for name in place.arguments)
@@ -443,9 +438,7 @@ def place_text(place: SnippetPlace) -> str:
 
 
 def measured_speed(measured: PairedTime) -> str:
-    """How much faster or slower the call became, if the measurements tell; otherwise that they
-    don't.
-    """
+    """Say how much faster or slower the call became, or that the measurements don't tell."""
     if not measured.is_clear:
         return SAME_SPEED
     if (ratio := measured.shown_ratio) is None:
@@ -543,7 +536,6 @@ def inputs_text(graph: Graph) -> str:
 
 
 def _described(item: GraphInput) -> str:
-    """What torch knows about an input besides its name."""
     if item.kind == "tensor":
         device = "" if item.device in (None, "cpu") else f" {item.device}"
         return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"

@@ -70,7 +70,6 @@ class Page:
         return self._listed is None or compile_id in self._listed
 
     def _has_details(self, compile_id: str) -> bool:
-        """Whether the graphs, code and guards of a compile are on the page."""
         return self._has_row(compile_id) and (
             self._detailed is None or compile_id in self._detailed
         )
@@ -80,7 +79,7 @@ class Page:
         return [row for row in rows if self._has_row(row.compile_id)]
 
     def banner(self) -> Iterator[parts.Block]:
-        """What the page leaves out of a large log."""
+        """Say what the page leaves out of a large log."""
         of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
         if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
             yield parts.Note(notes, "warning")
