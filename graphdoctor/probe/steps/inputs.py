@@ -24,8 +24,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, Replay, ResultKind
-from ...facts.variations import TriedOutcome, TriedValue
+from ...facts.trials import (
+    THE_CALL,
+    Attacked,
+    AttackFailure,
+    Difference,
+    Replay,
+    ResultKind,
+    TriedOutcome,
+    TriedValue,
+)
 from ...wording import shortened
 from ..measure.coverage import Compiled, watched_compiles
 from ..record.errors import TargetError, text_of, type_name
