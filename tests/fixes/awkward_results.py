@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import Imported, run_command
+from tests.factories import why_left
 
 PROGRAMS = Path(__file__).parent / "awkward"
 _PACKAGES = re.compile(r"^(from|import) (transformers|torch_geometric)\b", re.MULTILINE)
@@ -69,7 +70,7 @@ def result_of(name: str, folder: Path) -> Result:
     }
     left = [finding for finding in treatment["left"] if _is_own_break(finding, target)]
     lines = sorted(
-        f"{found['code']} at line {found['place'].rpartition(':')[2]}: {found['reason']}"
+        f"{found['code']} at line {found['place'].rpartition(':')[2]}: {why_left(found)}"
         for found in left
     )
     return Result(name, len(gone), tuple(lines), treatment)
@@ -83,7 +84,8 @@ def total(results: Iterable[tuple[int, int]]) -> str:
 
 def _is_own_break(finding: dict[str, Any], target: str) -> bool:
     is_break = finding["code"].startswith("GD1") and finding["code"] != "GD111"
-    return is_break and finding["place"].startswith(f"{target}:")
+    place = finding.get("finding_place") or finding["place"]
+    return is_break and place.startswith(f"{target}:")
 
 
 def main() -> None:

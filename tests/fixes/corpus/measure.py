@@ -21,6 +21,8 @@ from pathlib import Path
 from shutil import copy
 from typing import Any
 
+from tests.factories import why_left
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 _HEAD = ("program", "before", "after", "gone", "set", "gone", "applied", "seconds")
@@ -110,7 +112,7 @@ def measure(name: str, before: int, *, is_safe: bool, jobs: int) -> Result:
         if fix["is_applied"]:
             applied[fix["verdict"]] = applied.get(fix["verdict"], 0) + 1
     left = [
-        f"{found['code']} at {found['place']}: {found['message']}: {found['reason']}"
+        f"{found['code']} at {found['place']}: {found['message']}: {why_left(found)}"
         for found in treatment["left"]
     ]
     after, after_set = (
