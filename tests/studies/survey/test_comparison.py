@@ -146,6 +146,28 @@ def test_what_got_worse_is_told_from_what_got_better(name, good, bad):
 
 
 @for_each(
+    "name",
+    [
+        "break_sites",
+        "skipped_frames",
+        "recompiles",
+        "frames_over_limit",
+        "coverage",
+        "speedup",
+        "correct",
+        "exports",
+    ],
+)
+def test_a_measure_that_is_unknown_now_is_no_pass(name):
+    before = row(exports=True)
+    comparison = compared(
+        [before, row("b", exports=True)], [before.replace(**{name: None}), row("b", exports=True)]
+    )
+    (piece,) = comparison.pieces
+    assert (piece.verdict, piece.unknown, comparison.exit_code) == ("unknown", (name,), 2)
+
+
+@for_each(
     "lost, options",
     [
         ({"speedup": None}, {"bench": True}),
