@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, interrupted, probe_python, run_command
-from tests.fixes.corpus.measure import ask_torch
+from tests.fixes.oracle import ask_torch
 
 pytestmark = pytest.mark.slow
 

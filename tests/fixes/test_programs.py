@@ -1,0 +1,66 @@
+"""Programs as people write them: torch breaks at the sites that are counted here, graphdoctor
+reports the same, and lint most of them. ``python -m benchmarks --only reach`` fixes them.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.fixes.lint import lint_files
+from tests.conftest import clean_environment, run_command, run_script
+from tests.fixes.lint.measured import PROGRAMS, measure, ordinary_programs
+
+ORACLE = Path(__file__).with_name("oracle.py")
+SITES: dict[str, int] = json.loads((PROGRAMS / "sites.json").read_text())
+"""By program how many lines of its own break the graph in torch 2.13."""
+FILES = sorted(PROGRAMS.glob("*.py"))
+
+Found = dict[str, dict[str, Any]]
+
+
+def test_every_program_is_counted() -> None:
+    assert sorted(SITES) == [path.stem for path in FILES]
+
+
+@pytest.mark.slow
+def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
+    done = run_script(ORACLE, "--eager", *FILES, cwd=tmp_path, env=clean_environment())
+    found: Found = json.loads(done.stdout)
+    assert len(found) == len(FILES)
+    assert {file: one for file, one in found.items() if one["error"]} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path: Path) -> None:
+    # One process makes the calls of all programs, and is recorded: what torch says there stands
+    # beside what we say.
+    command = ("run", "-q", "--report", "all.json", ORACLE, *FILES)
+    found: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)
+    assert {file: one["error"] for file, one in found.items() if one["error"]} == {}
+    findings = json.loads((tmp_path / "all.json").read_text())["findings"]
+    places = [finding["location"] for finding in findings if finding["break_effects"]]
+    reported = {f"{Path(place['file']).name}:{place['line']}" for place in places}
+    own = {site for site in reported if site.partition(".")[0] in SITES}
+    assert own == {site for one in found.values() for site in one["sites"]}
+    # Another torch breaks at other lines.
+    if version("torch").startswith("2.13"):
+        assert {Path(file).stem: len(one["sites"]) for file, one in found.items()} == SITES
+
+
+@pytest.mark.slow
+def test_lint_reports_most_sites_and_none_where_torch_does_not_break(tmp_path: Path) -> None:
+    measured = measure(ordinary_programs(), tmp_path)
+    assert measured.reported - measured.seen == set()
+    assert measured.recall >= 0.6, sorted(measured.seen - measured.reported)
+
+
+def test_lint_knows_what_is_compiled_in_every_program(tmp_path: Path) -> None:
+    for name, text in ordinary_programs().items():
+        (tmp_path / name).write_text(text)
+        assert lint_files([tmp_path / name], root=tmp_path, version="0").function_count > 0, name
