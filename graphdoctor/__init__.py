@@ -2,10 +2,12 @@
 
 ``explain`` and ``record`` do so in the running process, for scripts and notebooks. The command line
 runs user code and torch in a child process. Importing this package imports neither torch nor any
-other module of the package.
+other module of the package but its version.
 """
 
 from __future__ import annotations
+
+from graphdoctor.version import __version__
 
 TYPE_CHECKING = False  # reading the version shouldn't import typing
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
     from graphdoctor.api.explainer import Explainer, explain
     from graphdoctor.api.report import Report
     from graphdoctor.errors import GraphDoctorError
-
-__version__ = "0.2.0"
 
 __all__ = [
     "explain",

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from graphdoctor.api.report import Report
+from graphdoctor.api.report import Report, TemporaryFolder
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.trials.launch.child import last_events, write_meta
@@ -49,20 +44,6 @@ def _busy(message: str) -> GraphDoctorError:
     )
 
 
-class RecordingFolder:
-    """A temporary folder that is removed with this object, or when the process ends."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
-        self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
-
-
-def _remove(path: Path, pid: int) -> None:
-    # A forked process has a copy of the object but doesn't own the folder.
-    if os.getpid() == pid:
-        shutil.rmtree(path, ignore_errors=True)
-
-
 class BlockRecording:
     """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record``
     creates it.
@@ -79,7 +60,7 @@ class BlockRecording:
         outside: Collection[FrameType] | None = None,
     ) -> None:
         self._is_reset, self._name, self._outside = reset, name, outside
-        self._folder = RecordingFolder()
+        self._folder = TemporaryFolder()
         self._open: contextlib.ExitStack | None = None
         self._started: float | None = None
         self._report: Report | None = None

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphdoctor.api.block import RecordingFolder, recording_alone
-from graphdoctor.api.report import Report
+from graphdoctor.api.block import recording_alone
+from graphdoctor.api.report import Report, TemporaryFolder
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import CallSpec, RunSpec
 from graphdoctor.trials.launch.child import last_events, write_meta
@@ -81,7 +81,7 @@ class Explainer(CallSpec):
         from graphdoctor.trials.launch.ends import end_of_failed_call
 
         self._check()
-        folder = RecordingFolder()
+        folder = TemporaryFolder()
         started = time.monotonic()
         with recording_alone():
             try:

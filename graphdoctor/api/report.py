@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
+import weakref
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
@@ -16,12 +19,23 @@ from graphdoctor.views.printable import printable
 from graphdoctor.views.report import count_texts, report_view
 from graphdoctor.views.words import nothing_compiled, sentence
 
-if TYPE_CHECKING:
-    from graphdoctor.api.block import RecordingFolder
-
 _MOST_IN_A_CELL = 30_000
 """Bytes of a report in a notebook, which keeps the output of each cell."""
 _REST = '\n\n*Cut here: `report.save("report.html")` writes all of it.*\n'
+
+
+class TemporaryFolder:
+    """A recording's folder, removed with this object, or when the process ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
+        self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(path: Path, pid: int) -> None:
+    # A forked process has a copy of the object but doesn't own the folder.
+    if os.getpid() == pid:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class Report:
@@ -35,7 +49,7 @@ class Report:
         has_guards: Include the guards in the diagnosis.
     """
 
-    def __init__(self, folder: RecordingFolder, *, has_guards: bool = False) -> None:
+    def __init__(self, folder: TemporaryFolder, *, has_guards: bool = False) -> None:
         self._folder = folder
         self._root = Path.cwd()
         self._diagnosis = self._read(Needs(guards=has_guards)).diagnosis

@@ -10,13 +10,7 @@ import io
 import os
 import sys
 
-from graphdoctor.commands.streams import (
-    drop_results,
-    prepare_streams,
-    system_error_text,
-    write_what_is_missing_in_ascii,
-)
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.commands.streams import prepare_streams, reported, write_what_is_missing_in_ascii
 
 _GARBAGE = (100_000, 20, 20)
 """How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking
@@ -36,30 +30,6 @@ def main() -> None:
         raise
     except BaseException as error:  # noqa: BLE001 - trouble of our own too: one line and the path of a log
         sys.exit(reported(error))
-
-
-def reported(error: BaseException) -> int:
-    """Say on standard error what ended something, and return the exit status for it."""
-    from graphdoctor.commands.terminal import complain, report_trouble, say
-
-    match error:
-        case GraphDoctorError():
-            complain(error.message, error.hint)
-            return error.exit_code
-        case KeyboardInterrupt():
-            say("Interrupted.")
-            return 130
-        case BrokenPipeError():
-            # Whoever read our output has gone: `graphdoctor report | head`.
-            sys.stderr.close()
-            return 141
-        case OSError() if (text := system_error_text(error)) is not None:
-            complain(text)
-        case _:
-            report_trouble(error)
-    if isinstance(error, OSError):
-        drop_results()
-    return 2
 
 
 def _run_and_flush(arguments: list[str]) -> None:

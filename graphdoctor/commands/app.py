@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdoctor import __version__
 from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.version import __version__
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import counted
 
@@ -241,7 +241,7 @@ class _Overview(typer.core.TyperGroup):
         """As typer's, where the command's own options are read; typer says nothing of an
         interrupt.
         """
-        from graphdoctor.commands import reported
+        from graphdoctor.commands.streams import reported
 
         try:
             with _safe_complaints():

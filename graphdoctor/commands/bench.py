@@ -10,6 +10,7 @@ import typer
 from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tell_place
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import BENCH_FILE
@@ -72,17 +73,16 @@ def bench(
     ),
     is_minified: bool = option(
         False,
-        "With --why: let torch make the smallest program of a variant that fails.",
+        "Gone: set TORCHDYNAMO_REPRO_AFTER=aot, and torch's own minifier writes the program.",
         flag="--minify",
     ),
 ) -> None:
-    """Measure what torch.compile is worth, beside eager mode.
+    """Measure the speedup over eager mode.
 
-    Each way to run the target has a process of its own; their calls are timed in turns, until it is
-    plain which is faster.
+    Each way to run the target has its own process; their calls are timed in turns.
 
     Examples:
-        graphdoctor bench model.py: did it pay, and from which call on
+        graphdoctor bench model.py: the speedup, and when it pays off
         graphdoctor bench model.py --all -o bench.html: every mode, as a page
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
@@ -97,19 +97,26 @@ def bench(
             )
         )
         return
+    if is_minified:
+        raise GraphDoctorError(
+            "bench no longer makes a program small.",
+            hint="Run it with TORCHDYNAMO_REPRO_AFTER=aot: torch's own minifier writes one.",
+        )
     request = Request.of(spec, target=target)
-    asked = {"cold": is_cold, "results": has_results, "causes": has_causes or is_minified}
-    parts: tuple[BenchPart, ...] = tuple(part for part in BENCH_PARTS if is_thorough or asked[part])
-    ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
+    is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}
+    parts: tuple[BenchPart, ...] = tuple(
+        part for part in BENCH_PARTS if is_thorough or is_asked[part]
+    )
+    ways = partial(variants_of, variant or (), request.spec, is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)
-    from graphdoctor.studies.bench.bench import Wanted
-    from graphdoctor.studies.bench.bench import bench as benched
+    from graphdoctor.studies.bench.bench import BenchPlan
+    from graphdoctor.studies.bench.bench import bench as measure
 
-    wanted = Wanted(ways, parts, sizes, is_minified)
+    plan = BenchPlan(ways, parts, sizes)
     diagnosis = None
     with set_up(settings, common, given, is_warm=True) as setup:
-        if wanted.needs_recording:
+        if plan.needs_recording:
             recorded = record_target(
                 replace(request, measured=Measured(coverage=True)).quick, settings.store, setup
             )
@@ -119,7 +126,7 @@ def bench(
             made = recorded.made
         else:
             made = new_recording(request, settings.store)
-        report, diagnosis = benched(request, made.path, diagnosis, setup, wanted)
+        report, diagnosis = measure(request, made.path, diagnosis, setup, plan)
         sign(made.path)
         if diagnosis.recording.exit.reason == "finished":
             setup.on_done(made.path)

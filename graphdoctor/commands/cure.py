@@ -59,7 +59,7 @@ def cure(
             finish(recorded, diagnosis)
         # Not earlier: the recorded run begins sooner.
         from graphdoctor.fixes.kept import SearchOptions
-        from graphdoctor.studies.cure.cure import cure as search
+        from graphdoctor.studies.bench.cure import cure as search
 
         options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)
         # What must not be written is refused before the search; the target's own file before

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor import __version__
 from graphdoctor.commands.named import Place, diagnoses_to_compare, last_recording, place_named
 from graphdoctor.commands.options import (
     FAIL_ON,
@@ -28,6 +27,7 @@ from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.studies.documents import SURVEY_COMPARISON
+from graphdoctor.version import __version__
 from graphdoctor.views.formats import COMPARISON
 
 _PAGE = Path("graphdoctor-diff.html")

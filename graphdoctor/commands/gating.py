@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from graphdoctor import __version__
 from graphdoctor.commands.gate_runs import Ran
 from graphdoctor.commands.options import ShownOptions, argument
 from graphdoctor.commands.running import project_in
@@ -30,6 +29,7 @@ from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import PathIgnore, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
 from graphdoctor.trials.launch.discover import discover
+from graphdoctor.version import __version__
 from graphdoctor.wording import nearest
 
 

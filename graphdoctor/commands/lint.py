@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor import __version__
 from graphdoctor.commands.gating import known_baseline, policies
 from graphdoctor.commands.named import last_recording
 from graphdoctor.commands.options import (
@@ -36,6 +35,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in
+from graphdoctor.version import __version__
 from graphdoctor.views.formats import LINT, RenderOptions
 
 

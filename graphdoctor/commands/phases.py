@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.progress import CommandPhases
 from graphdoctor.facts.reading import read_json, write_fact
 from graphdoctor.probe.wire import PHASES_FILE
 from graphdoctor.trials.launch.store import Store
+from graphdoctor.version import __version__
 
 
 class Phases:

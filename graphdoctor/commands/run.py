@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from graphdoctor.commands import reported
 from graphdoctor.commands.options import (
     COLOR,
     VERBOSE,
@@ -29,6 +28,7 @@ from graphdoctor.commands.running import (
     project_settings,
     tell_place,
 )
+from graphdoctor.commands.streams import reported
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.choice import executor_for

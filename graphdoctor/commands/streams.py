@@ -9,6 +9,8 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, NoReturn
 
+from graphdoctor.errors import GraphDoctorError
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -130,3 +132,27 @@ def system_error_text(error: OSError) -> str | None:
 def is_closed(stream: IO[str]) -> bool:
     """Whether a stream stands in for standard output that is closed."""
     return isinstance(stream, ClosedStream)
+
+
+def reported(error: BaseException) -> int:
+    """Say on standard error what ended something, and return the exit status for it."""
+    from graphdoctor.commands.terminal import complain, report_trouble, say
+
+    match error:
+        case GraphDoctorError():
+            complain(error.message, error.hint)
+            return error.exit_code
+        case KeyboardInterrupt():
+            say("Interrupted.")
+            return 130
+        case BrokenPipeError():
+            # Whoever read our output has gone: `graphdoctor report | head`.
+            sys.stderr.close()
+            return 141
+        case OSError() if (text := system_error_text(error)) is not None:
+            complain(text)
+        case _:
+            report_trouble(error)
+    if isinstance(error, OSError):
+        drop_results()
+    return 2

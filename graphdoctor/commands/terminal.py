@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.commands.options import Color
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import without_middle
@@ -108,7 +108,7 @@ def report_trouble(error: BaseException) -> None:
 
 
 def _write_trouble_log(error: BaseException) -> Path:
-    lines = [f"graphdoctor {graphdoctor.__version__}", f"python {sys.version}", platform.platform()]
+    lines = [f"graphdoctor {version.__version__}", f"python {sys.version}", platform.platform()]
     for name in _PACKAGES:
         try:
             lines.append(f"{name} {importlib.metadata.version(name)}")

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import (
     Environment,
@@ -34,6 +33,7 @@ from graphdoctor.executors.executor import (
     unpacked,
 )
 from graphdoctor.executors.machine import cores
+from graphdoctor.version import __version__
 from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
@@ -212,7 +212,7 @@ def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
         import pickle
 
         try:
-            from graphdoctor import __version__
+            from graphdoctor.version import __version__
         except ImportError:
             return None, b""
         if __version__ != version:

@@ -7,9 +7,9 @@ arguments, or with others.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from .base import Document, Fact
 from .diagnosis import Finding
@@ -42,6 +42,21 @@ BenchPart = Literal["cold", "results", "causes"]
 variant, and where one goes wrong."""
 
 BENCH_PARTS: tuple[BenchPart, ...] = ("cold", "results", "causes")
+
+
+CUDA_GRAPH_MODES = ("reduce-overhead", "max-autotune")
+"""Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
+CUDA_GRAPH_OPTION = "triton.cudagraphs"
+CUDA_GRAPH_BACKEND = "cudagraphs"
+
+
+def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
+    """Whether torch.compile, given these, records CUDA graphs."""
+    return (
+        bool((arguments.get("options") or {}).get(CUDA_GRAPH_OPTION))
+        or arguments.get("mode") in CUDA_GRAPH_MODES
+        or arguments.get("backend") == CUDA_GRAPH_BACKEND
+    )
 
 
 class CallTimes(Fact):
@@ -167,9 +182,6 @@ class Stages(Fact):
     ``the decomposition of aten.gelu.default``; None if there is no such part, or it is unknown."""
     workaround: Workaround | None = None
     """How to do without that part; None if there is no way to, or it doesn't help."""
-    reproducer: str | None = None
-    """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't
-    asked for."""
     note: str | None = None
     """What couldn't be found out, and why; a clause."""
 
@@ -284,6 +296,13 @@ class BenchVerdict(Fact):
     untried: str | None = None
     """A variant that wasn't measured and may be faster, as ``--variant`` reads it; None if there is
     none."""
+    alike: tuple[str, ...] = ()
+    """Variants that can't be told apart from the best one."""
+    waits: str | None = None
+    """The variant whose calls wait for their host, which limits what its kernels allow; None if
+    there is none."""
+    held_back: Finding | None = None
+    """If nothing is faster than eager mode, what holds the fastest variant back; None if unknown."""
 
 
 class Noise(Fact):
@@ -306,6 +325,8 @@ class SweepPoint(Fact):
     variants: tuple[Variant, ...]
     """As of the whole bench, the first named ``eager``."""
     noise: Noise | None = None
+    best: str | None = None
+    """As of the whole bench."""
 
 
 class Sweep(Fact):

@@ -24,7 +24,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from subprocess import PIPE
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.proposals import EditRequest, SentFunction
@@ -33,6 +32,7 @@ from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.diffs import MOST_CHARACTERS, DiffError, changes_of, checked
 from graphdoctor.fixes.patch import FileChange, encoding_of
 from graphdoctor.rules.catalog import PAGES
+from graphdoctor.version import __version__
 
 _MOST_CALLS = 5
 _LONGEST_SAID = 200

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.version import __version__
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor

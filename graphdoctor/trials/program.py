@@ -14,15 +14,6 @@ from graphdoctor.facts.trials import CompilerPartKind
 
 
 @dataclass(frozen=True)
-class MinifierPlan:
-    """What torch's minifier waits for."""
-
-    after: Literal["dynamo", "aot"]
-    folder: str
-    is_wrong: bool
-
-
-@dataclass(frozen=True)
 class ExportPlan:
     """How to export the target before the calls; ``dims``: sources of tensors with dims that are to
     stay dynamic.
@@ -54,7 +45,6 @@ class RunChange:
     sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
-    minifier: MinifierPlan | None = None
     alike: Literal["sizes", "kinds"] | None = None
     export: ExportPlan | None = None
 

@@ -432,8 +432,6 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
             )
         how = f": {' and '.join(ways)}" if stages.workaround is not None else ""
         yield Row("", Span(f"It is right without {stages.part}{how}."))
-    if stages.reproducer:
-        yield Row("", Span(f"The smallest program that fails: {stages.reproducer}"))
     if stages.note:
         yield Row("", Span(stages.note))
 

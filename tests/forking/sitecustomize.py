@@ -133,7 +133,8 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        if not module.name.startswith("graphdoctor.probe.") and not module.name.endswith(
+        of_child = ("graphdoctor.probe.", "graphdoctor.catalog")
+        if not module.name.startswith(of_child) and not module.name.endswith(
             ("__main__", "_plugin")
         ):
             importlib.import_module(module.name)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.guards import Guards
-from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.cure import cure_view
 from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.guards import guards_view
 from graphdoctor.views.html.document import render_view_page

@@ -5,9 +5,8 @@ The request's ``trial`` says how; every key but ``outputs`` and ``references`` m
 Sources are torch's, such as ``L['x']``. Every call starts from the same seed. Results are kept on
 disk, and compared with those of the ``references``; a ``float64`` run and the ``others``, more runs
 of the untouched program, say what is rounding. ``without`` leaves parts of the compiler out, all of
-a kind for null, and has those that are used reported. ``minifier`` has torch's own write a script
-for the first graph that fails. ``alike`` makes only calls like the first one, ``export`` those of
-``torch.export``'s program.
+a kind for null, and has those that are used reported. ``alike`` makes only calls like the first
+one, ``export`` those of ``torch.export``'s program.
 """
 
 from __future__ import annotations
@@ -84,8 +83,6 @@ class Trial:
         try:
             if plan.get("without") is not None:
                 torch_inductor.leave_out(plan["without"], report_part)
-            if plan.get("minifier") is not None:
-                torch_inductor.wait_for_graph(**plan["minifier"])
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
 

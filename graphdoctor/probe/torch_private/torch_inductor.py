@@ -1,9 +1,7 @@
-"""What is changed in the compiler for a trial: its cache folder, parts that are left out, its
-minifier.
+"""Changes the compiler for a trial: its cache folder, and parts that are left out.
 
-``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py``,
-``compiler_bisector.py``, ``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to
-2.15.
+``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py`` and
+``compiler_bisector.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from ...facts.trials import CompilerPartKind
 from .imports import AfterImport
@@ -186,17 +184,3 @@ def _name(debug_info: Callable[[], str] | None) -> str | None:
         if hasattr(value, "_schema"):
             return str(value)
     return None if debug_info is None else debug_info()
-
-
-def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> None:
-    """Write a script into a folder for the first graph that raises, or whose results are wrong.
-
-    Raises:
-        AttributeError, ImportError: This torch lacks one of the names.
-    """
-    set_config("torch._dynamo.config.repro_after", after)
-    set_config("torch._dynamo.config.repro_level", 4 if is_wrong else 2)
-    set_config("torch._dynamo.config.debug_dir_root", folder)
-    # It would write repro.py into the user's folder, over a file of that name.
-    repro = importlib.import_module("torch._dynamo.repro.after_aot")
-    put_in_place(repro, "dump_compiler_graph_state", lambda *_, **_options: None)

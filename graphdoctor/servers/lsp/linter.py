@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.check import LintReport
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.fixes.lint.run import switches_in
 from graphdoctor.rules.gate.check import Policy
+from graphdoctor.version import __version__
 
 _LENGTH = 8
 """Bytes before a message, which say how long it is."""

@@ -14,7 +14,6 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.rules.catalog import PAGES
@@ -22,6 +21,7 @@ from graphdoctor.servers.child import run_command
 from graphdoctor.servers.lsp import diagnostics as shown
 from graphdoctor.servers.lsp.known import Home, Known, Seen
 from graphdoctor.servers.lsp.linter import Linter
+from graphdoctor.version import __version__
 
 _PAUSE_S = 0.1
 """After the last keystroke."""

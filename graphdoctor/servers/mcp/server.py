@@ -14,7 +14,6 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import CallToolResult, ListRootsResult, Resource, TextContent
 
-from graphdoctor import __version__
 from graphdoctor.facts.reading import plain
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import unified
@@ -25,6 +24,7 @@ from graphdoctor.servers.mcp.roots import folder_of
 from graphdoctor.servers.mcp.texts import fix_graph_breaks, skill, slow_compile
 from graphdoctor.servers.mcp.tools import OFFERS, Parameter, tool_of
 from graphdoctor.trials.launch.store import Store
+from graphdoctor.version import __version__
 
 _MARKDOWN = "text/markdown"
 _RECORDINGS = "graphdoctor://recordings"

@@ -32,7 +32,6 @@ from graphdoctor.studies.bench.switches import (
 )
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.replays import Replays
 from graphdoctor.wording import counted, listed
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
@@ -48,7 +47,6 @@ _STAGES = ("eager", "aot_eager", DECOMPOSED)
 class Subject:
     """The variant."""
 
-    replays: Replays
     reference: Reference
     program: Program
     spec: RunSpec
@@ -177,7 +175,7 @@ class _Following:
         if not self._try(own, (switch,)).is_right:
             return None
         earlier = [result for result in known.results if not result.without and result.name != own]
-        return replace(known, results=(*earlier, *self.results), reproducer=None)
+        return replace(known, results=(*earlier, *self.results))
 
     def _part(self) -> _Found:
         lowerings = all_of("lowering")

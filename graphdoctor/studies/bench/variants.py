@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.bench import (
+    CUDA_GRAPH_BACKEND,
+    CUDA_GRAPH_MODES,
+    CUDA_GRAPH_OPTION,
+    EAGER,
+    asks_for_cuda_graphs,
+)
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import RUN, Kind, read_table
 from graphdoctor.trials.launch.request import parse_assignments
@@ -20,11 +26,6 @@ DEFAULT = "default"
 REGIONAL = "regional"
 
 _MODES = ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_CUDA_MODES = ("reduce-overhead", "max-autotune")
-"""Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
-
-_CUDA_BACKEND = "cudagraphs"
-_CUDA_OPTION = "triton.cudagraphs"
 _UNSET: Mapping[str, object] = {
     "backend": "inductor",
     "mode": None,
@@ -83,60 +84,40 @@ class VariantSpec:
         return asks_for_cuda_graphs(self.arguments(base))
 
 
-def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
-    """Whether torch.compile, given these, records CUDA graphs."""
-    is_option = bool((arguments.get("options") or {}).get(_CUDA_OPTION))
-    return (
-        is_option
-        or arguments.get("mode") in _CUDA_MODES
-        or arguments.get("backend") == _CUDA_BACKEND
-    )
-
-
 def with_cuda_graphs(arguments: Mapping[str, Any]) -> str:
     """The variant that does the same with CUDA graphs, as ``--variant`` reads it."""
+    if arguments.get("backend", "inductor") != "inductor":
+        return f"backend=inductor mode={CUDA_GRAPH_MODES[0]}"
     # torch.compile takes a mode or options.
-    mode = f"option.{_CUDA_OPTION}=true" if arguments.get("options") else f"mode={_CUDA_MODES[0]}"
-    return (
-        mode
-        if arguments.get("backend", "inductor") == "inductor"
-        else f"backend=inductor mode={_CUDA_MODES[0]}"
-    )
+    is_option = bool(arguments.get("options"))
+    return f"option.{CUDA_GRAPH_OPTION}=true" if is_option else f"mode={CUDA_GRAPH_MODES[0]}"
 
 
 def variants_of(
-    texts: Sequence[str], base: RunSpec, *, is_all: bool, has_blocks: bool = False
+    texts: Sequence[str], base: RunSpec, is_all: bool, has_blocks: bool = False
 ) -> tuple[VariantSpec, ...]:
-    """Every way to run it: eager mode, the user's own, those that were asked for.
+    """Every way to run it once: eager mode, the user's own, those that were asked for.
 
-    ``texts``: of ``--variant``.
+    ``texts``: those of ``--variant``; ``is_all``: with every mode; ``has_blocks``: some of its
+    modules repeat.
 
     Raises:
         GraphDoctorError: One can't be read.
     """
-    own = VariantSpec(name_of(base))
-    found = [VariantSpec(EAGER, is_eager=True), own, *(parse_variant(text, base) for text in texts)]
+    variants = [VariantSpec(name_of(base)), *(parse_variant(text, base) for text in texts)]
     if is_all:
         if has_blocks:
-            found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
-        found += [
+            variants.append(VariantSpec(REGIONAL, {REGIONAL: True}))
+        variants += [
             VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode
         ]
-        found.append(
-            VariantSpec(
-                f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}
-            )
-        )
-    return _distinct(found, base)
-
-
-def _distinct(found: Iterable[VariantSpec], base: RunSpec) -> tuple[VariantSpec, ...]:
-    kept: list[VariantSpec] = []
-    for variant in found:
-        spec = variant.spec(base)
-        if variant.is_eager or all(other.is_eager or other.spec(base) != spec for other in kept):
-            kept.append(variant)
-    return tuple(kept)
+        changes: dict[str, Any] = {"backend": CUDA_GRAPH_BACKEND, "mode": None, "options": {}}
+        variants.append(VariantSpec(f"backend={CUDA_GRAPH_BACKEND}", changes))
+    distinct: list[VariantSpec] = []
+    for variant in variants:
+        if variant.spec(base) not in [other.spec(base) for other in distinct]:
+            distinct.append(variant)
+    return (VariantSpec(EAGER, is_eager=True), *distinct)
 
 
 def name_of(base: RunSpec) -> str:
@@ -161,18 +142,16 @@ def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     parts = _NEXT.split(text.strip())
     if parts == [DEFAULT]:
         return VariantSpec(DEFAULT, {**_UNSET, REGIONAL: False, "fullgraph": base.fullgraph})
-    given = parse_assignments(
-        [f"{part}=true" if part == REGIONAL else part for part in parts], _FLAG
-    )
+    assignments = [f"{part}=true" if part == REGIONAL else part for part in parts]
     prefixed: dict[str, dict[str, object]] = {"option": {}, "config": {}}
-    own: dict[str, object] = {}
-    for name, value in given.items():
+    fields: dict[str, object] = {}
+    for name, value in parse_assignments(assignments, _FLAG).items():
         prefix, _, rest = name.partition(".")
         if rest and prefix in prefixed:
             prefixed[prefix][rest] = value
         else:
-            own[name] = value
-    changes = read_table(own, _KINDS, f"{_FLAG} {text!r}: ")
+            fields[name] = value
+    changes = read_table(fields, _KINDS, f"{_FLAG} {text!r}: ")
     if changes.get("backend", base.backend) != base.backend:
         # Mode and options belong to a backend.
         changes = {"mode": None, "options": {}, **changes}
@@ -200,9 +179,9 @@ class Sizes:
 
     def change(self, size: int) -> RunChange:
         """The run with one size."""
-        found = [_SOURCE.fullmatch(source) for source in self.sources]
+        parts = [_SOURCE.findall(source)[0] for source in self.sources]
         return RunChange(
-            sizes=tuple((f"L['{one[1]}']{one[2]}", int(one[3]), size) for one in found if one)
+            sizes=tuple((f"L['{name}']{path}", int(dim), size) for name, path, dim in parts)
         )
 
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.picture import Picture
@@ -49,6 +48,7 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import LocalFolder, is_own_file, local_log
 from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.ownership import is_own
+from graphdoctor.version import __version__
 from graphdoctor.views import words
 from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 from graphdoctor.views.json import json_text

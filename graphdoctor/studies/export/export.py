@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import Best, DynamicShapes, ExportReport, ExportWay, WayStatus
@@ -26,6 +25,7 @@ from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
 from graphdoctor.wording import shortened
 
 _BREAK = "GD1"

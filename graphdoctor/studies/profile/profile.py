@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse, ProfileResult
@@ -34,6 +33,7 @@ from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import time_pair
+from graphdoctor.version import __version__
 
 _SEEN_S = 0.1
 """What runs is asked twenty times a second."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure
 from graphdoctor.facts.base import field_types, grouped, values_of
@@ -32,6 +31,7 @@ from graphdoctor.studies.ranks.agreement import (
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
 from graphdoctor.trace.folder import RankFolder
+from graphdoctor.version import __version__
 from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
@@ -322,12 +322,12 @@ class _PieceRun:
 
     def _measure(self, request: Request, setup: Setup) -> PieceOutcome:
         from graphdoctor.facts.bench import BENCH_PARTS
-        from graphdoctor.studies.bench.bench import Wanted, bench
+        from graphdoctor.studies.bench.bench import BenchPlan, bench
 
         assert self._diagnosis is not None
         self._stage = "bench"
-        wanted = Wanted(parts=BENCH_PARTS)
-        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, wanted)
+        plan = BenchPlan(parts=BENCH_PARTS)
+        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, plan)
         return outcomes.of_bench(self._bench)
 
     def _try_export(self, request: Request, setup: Setup) -> None:
@@ -378,7 +378,7 @@ class _PieceRun:
             with contextlib.suppress(GraphDoctorError):
                 files.update(filter(None, [parse_target(self._spec.target).file]))
         here = Path.cwd().resolve()
-        package = os.path.realpath(Path(graphdoctor.__file__).parent)
+        package = os.path.realpath(Path(version.__file__).parent)
         own = os.path.realpath(self._recording.parent)
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.

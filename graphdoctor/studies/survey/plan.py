@@ -18,7 +18,6 @@ from typing import Any
 
 import orjson
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec
@@ -29,6 +28,7 @@ from graphdoctor.studies.survey.piece import CatalogEntry, SurveyPiece, digest_o
 from graphdoctor.studies.survey.survey_list import ListedTargets, ListedVariant, SurveyList
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
+from graphdoctor.version import __version__
 from graphdoctor.wording import did_you_mean, near_names
 
 _CATALOG_S = 300.0

@@ -21,7 +21,6 @@ from typing import Any, Protocol, cast
 
 import orjson
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure, Outcome, Share
 from graphdoctor.facts.base import InvalidFactError, values_of
@@ -35,6 +34,7 @@ from graphdoctor.studies.survey.summary import merge_surveys, summarize
 from graphdoctor.studies.survey.survey_list import SurveyList
 from graphdoctor.studies.survey.table import KEY, MAGIC, read_parquet
 from graphdoctor.trials.launch.store import Store
+from graphdoctor.version import __version__
 
 SURVEY_FILE = "survey.json"
 ROWS_FILE = "rows.jsonl"

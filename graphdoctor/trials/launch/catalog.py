@@ -12,12 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
 from graphdoctor.trials.launch.child import ChildExit, Setup, last_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
+from graphdoctor.version import __version__
 from graphdoctor.wording import nearest
 
 
@@ -69,10 +69,7 @@ def file_name(architecture: str) -> str:
 
 def _is_written(path: Path, library: str, version: str, architecture: str) -> bool:
     header = program_header(
-        library=library,
-        version=version,
-        architecture=architecture,
-        graphdoctor=graphdoctor.__version__,
+        library=library, version=version, architecture=architecture, graphdoctor=__version__
     )
     try:
         return path.read_text(encoding="utf-8").startswith(header)
@@ -92,7 +89,7 @@ def _asked(
         library=library,
         architecture=architecture,
         program=None if program is None else str(program.absolute()),
-        graphdoctor=graphdoctor.__version__,
+        graphdoctor=__version__,
         memory_bytes=None if program is None else setup.memory_bytes,
     )
     if program is not None:

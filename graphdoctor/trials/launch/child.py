@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.reading import plain, write_private
 from graphdoctor.probe.wire import (
@@ -65,7 +65,7 @@ reads it."""
 _TRACE_VARIABLE = "TORCH_TRACE"
 _OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC)
 """Why no interpreter at all can be started."""
-_PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
+_PROBE = Path(version.__file__).resolve().parent / "probe" / "__main__.py"
 
 
 def _ignore(_what: object) -> None: ...

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import OWN_VARIABLE, RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 from graphdoctor.trials.launch.child import (
@@ -33,7 +33,7 @@ from graphdoctor.trials.launch.child import (
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
 
-_STARTUP = Path(graphdoctor.__file__).resolve().parent / "probe" / "startup"
+_STARTUP = Path(version.__file__).resolve().parent / "probe" / "startup"
 _GRACE_S = 5.0
 """How long a script may take to end after it was told to."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import graphdoctor
+from graphdoctor import version
 from graphdoctor.probe.wire import READS_FILE, REQUEST_FILE
 from graphdoctor.trials.launch.ownership import keyed_digest
 
@@ -69,7 +69,7 @@ def surroundings_of(
     """What a run and its replays found, or why that can't be known."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
     # Our own code makes the verdicts.
-    files = {str(path) for path in Path(graphdoctor.__file__).parent.rglob("*.py")}
+    files = {str(path) for path in Path(version.__file__).parent.rglob("*.py")}
     files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
     if (first := reads_of(recording)) is None:
         return Change("reads")

@@ -1,5 +1,4 @@
 """Own code around a transformers encoder: pooling, a check, losses for the classes that occur."""
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -10,11 +9,7 @@ class SentenceClassifier(nn.Module):
     def __init__(self, classes=4):
         super().__init__()
         config = BertConfig(
-            vocab_size=100,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=64,
+            vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
         )
         self.bert = BertModel(config, add_pooling_layer=False)
         self.dropout = nn.Dropout(0.1)

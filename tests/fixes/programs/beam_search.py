@@ -1,5 +1,4 @@
 """Beam search over a small recurrent decoder, all in one compiled function."""
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -1,5 +1,4 @@
 """An optimizer of one's own: clips gradients, drops broken ones, and keeps a history of norms."""
-
 import warnings
 
 import torch

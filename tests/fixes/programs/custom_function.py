@@ -1,5 +1,4 @@
 """Quantization with a custom autograd.Function that keeps Python numbers for its backward."""
-
 import torch
 import torch.nn as nn
 

@@ -7,9 +7,7 @@ from torch import nn
 class EarlyExit(nn.Module):
     def __init__(self, dim=12, classes=4, depth=3, threshold=0.9):
         super().__init__()
-        self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Linear(dim, dim), nn.GELU()) for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(dim, dim), nn.GELU()) for _ in range(depth))
         self.heads = nn.ModuleList(nn.Linear(dim, classes) for _ in range(depth))
         self.threshold = threshold
         self.exits = [0] * depth

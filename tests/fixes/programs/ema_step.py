@@ -1,5 +1,4 @@
 """A train step that updates an exponential moving average of the weights and watches the loss."""
-
 import copy
 
 import torch

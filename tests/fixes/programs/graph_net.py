@@ -1,5 +1,4 @@
 """A PyG net with its own message passing, scatter and checks of degrees."""
-
 import warnings
 
 import torch

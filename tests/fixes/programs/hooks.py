@@ -1,5 +1,4 @@
 """Forward hooks that record activations, log shapes and look for trouble."""
-
 import logging
 
 import torch
@@ -21,7 +20,10 @@ class Recorder:
         def record(module, args, output):
             log.info("%s: %s -> %s", name, tuple(args[0].shape), tuple(output.shape))
             self.outputs[name] = output.detach()
-            self.stats[name] = {"mean": output.mean().item(), "std": output.std().item()}
+            self.stats[name] = {
+                "mean": output.mean().item(),
+                "std": output.std().item(),
+            }
             if torch.isnan(output).any():
                 raise RuntimeError(f"NaN in {name}")
 

@@ -1,5 +1,4 @@
 """Greedy decoding with a KV cache that grows: a prefill, then one token at a time."""
-
 import logging
 import math
 

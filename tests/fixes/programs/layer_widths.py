@@ -1,5 +1,4 @@
 """A net built from layers that differ in Python numbers, some of them measured while it runs."""
-
 import torch
 import torch.nn as nn
 

@@ -1,5 +1,4 @@
 """An evaluation step that collects metrics on the way: accuracy, a confusion matrix, running averages."""
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -30,9 +29,9 @@ class Classifier(nn.Module):
             pred = logits.argmax(dim=-1)
             correct = (pred == y).sum().item()
             self.accuracy.update(correct / y.shape[0], y.shape[0])
-            self.confusion += torch.bincount(
-                y * self.classes + pred, minlength=self.classes**2
-            ).view(self.classes, self.classes)
+            self.confusion += torch.bincount(y * self.classes + pred, minlength=self.classes**2).view(
+                self.classes, self.classes
+            )
             confidence = logits.softmax(-1).max(-1).values
             hard = confidence[pred != y]
             self.metrics["loss"] = loss.item()

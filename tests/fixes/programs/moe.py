@@ -1,5 +1,4 @@
 """A sparse Mixture-of-Experts block: top-2 routing, a loop over experts, and load statistics."""
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -298,7 +298,6 @@ def troubled() -> BenchReport:
         ),
         first="inductor",
         part="fusion",
-        reproducer=".graphdoctor/studies/bench/default/repro.py",
     )
     wrong_stages = Stages(
         results=(
@@ -380,7 +379,9 @@ def swept() -> BenchReport:
                 "mode=reduce-overhead", float(graphs_us), eager_us=float(eager_us), cold_s=33.1
             ),
         )
-        points.append(SweepPoint(size=size, variants=variants, noise=QUIET))
+        points.append(
+            SweepPoint(size=size, variants=variants, noise=QUIET, best="mode=reduce-overhead")
+        )
     reason = "out of memory: tried to allocate 18.4 GiB"
     last = (
         ended(EAGER, "failed", reason),

@@ -13,7 +13,9 @@ from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.studies.bench.reasons import MOST, look_at, reasons
+from graphdoctor.studies.bench.looks import MOST, Look, reasons
+from graphdoctor.studies.bench.side_by_side import Way
+from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured, Request
@@ -109,13 +111,12 @@ def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Pat
         assert eager is not None
         # As if eager mode were much faster.
         times = {name: (getattr(eager, name) or 0.0) / 100 for name in ("library_us", "copy_us")}
-        look = look_at(
-            reference, Program(), "way", {}, tmp_path / "replays", beside=eager.replace(**times)
-        )
+        way, folder = Way(VariantSpec("default")), tmp_path / "replays"
+        look = Look.at(way, reference, "way", folder, beside=eager.replace(**times))
     (slower,) = [found.message for found in look.findings if found.code == "GD506"]
     own, others = slower.partition("only compiled code has ")[2].split("; only eager mode has ")
     assert re.fullmatch(
-        r"`graph_0_cpp_fused_cos_\w+` \(\d+ µs, model\.py:\d and model\.py:\d\)", own
+        r"`graph_0_cpp_fused_cos_\w+` \([\d.]+ [µm]s, model\.py:\d and model\.py:\d\)", own
     ), slower
     for kernel, line in (("cos", 5), ("sum", 5), (r"\w+", 9)):
         assert re.search(rf"`aten::{kernel}` \([^`]+model\.py:{line}\)", others), slower

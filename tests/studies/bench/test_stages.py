@@ -125,7 +125,6 @@ class Judge:
 
 def variant_on(compiler: Compiler, **spec: Any) -> Subject:
     return Simulated(
-        replays=cast("Any", None),
         reference=cast("Any", Judge(compiler)),
         program=Program(),
         spec=RunSpec(**{"backend": INDUCTOR, **spec}),

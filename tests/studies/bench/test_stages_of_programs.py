@@ -10,7 +10,6 @@ import pytest
 
 from graphdoctor.facts.bench import Stages, Workaround
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR
 from graphdoctor.trials.judge import Reference
@@ -70,40 +69,21 @@ def forward(x):
 {INPUTS}"""
 
 
-def subject(folder: Path, program: str) -> Subject:
-    """The program as the default variant."""
+def followed(folder: Path, program: str) -> Stages:
+    """The stages of the program as the default variant."""
     (folder / "model.py").write_text(program)
     base = RunSpec(target=f"{folder}/model.py:forward")
-    replays = Replays(
-        Request.of(base), folder / "bench", Setup(python=str(probe_python()), timeout_s=300)
-    )
-    reference = Reference(replays, Program(), on_phase=lambda _phase: None)
-    changes = {"backend": INDUCTOR}
-    return Subject(
-        replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default"
-    )
-
-
-def followed(folder: Path, program: str, *, is_minified: bool = False) -> Stages:
-    """The stages of the program, and its smallest reproducer if that is asked for."""
-    found = subject(folder, program)
-    with found.replays:
-        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
-        if not is_minified:
-            return stages
-        return minified(
-            found, stages, folder / "minified", timeout_s=300, on_phase=lambda _phase: None
-        )
+    setup = Setup(python=str(probe_python()), timeout_s=300)
+    with Replays(Request.of(base), folder / "bench", setup) as replays:
+        reference = Reference(replays, Program(), on_phase=lambda _phase: None)
+        spec = replace(base, backend=INDUCTOR)
+        subject = Subject(reference, Program(), spec, {"backend": INDUCTOR}, "default")
+        return follow(subject, limit_s=600, on_phase=lambda _phase: None)
 
 
 @pytest.mark.nightly
-def test_a_kernel_that_inductor_writes_is_found_and_made_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    monkeypatch.chdir(theirs)
-    stages = followed(tmp_path, KERNEL, is_minified=True)
+def test_a_kernel_that_inductor_writes_is_found(tmp_path: Path) -> None:
+    stages = followed(tmp_path, KERNEL)
     assert (stages.first, stages.part, stages.note) == (
         INDUCTOR,
         "the lowering of aten.relu.default",
@@ -116,11 +96,6 @@ def test_a_kernel_that_inductor_writes_is_found_and_made_small(
     )
     assert stages.workaround == Workaround(lines=lines)
     assert stages.results[3].outcome == "wrong"
-    assert stages.reproducer == str(tmp_path / "minified" / "repro.py")
-    text = Path(stages.reproducer).read_text()
-    assert "torch.ops.aten.relu.default" in text
-    assert "TORCH_TRACE" not in text
-    assert list(theirs.iterdir()) == []
 
 
 def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Path) -> None:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from graphdoctor.facts.bench import Noise
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
 from graphdoctor.studies.bench.rounds import Turns
-from graphdoctor.studies.bench.timings import (
-    NEEDS_CUDA,
-    Measured,
-    Timing,
-    Timings,
-    throughput_of,
-    variant_of,
-)
+from graphdoctor.studies.bench.side_by_side import NEEDS_CUDA, SideBySide, Way
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
 from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")
-QUIET = Noise(ratio=1.0, spread=0.01, is_noisy=False)
+
+
+def on_phase(_phase: str) -> None:
+    pass
 
 
 def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
@@ -45,19 +42,19 @@ def turns(us: float) -> Turns:
     return Turns(medians_us=[us] * 8, times_us=[us] * 24, call_count=24, peak_memory_bytes=100)
 
 
-def eager(**more: Any) -> Measured:
+def eager(**more: Any) -> Way:
     spec = VariantSpec("eager", is_eager=True)
-    return Measured(
-        spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more
-    )
+    return Way(spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more)
 
 
-def shown(one: Measured, reference: Measured | None = None) -> Any:
-    return variant_of(one, Timings(reference or eager(), [one], QUIET), BASE)
+def shown(way: Way, reference: Way | None = None) -> Any:
+    ways = SideBySide(cast("Replays", None), BASE, Program(), Path(), on_phase)
+    ways.eager = reference or eager()
+    return ways.variant(way)
 
 
 def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mode():
-    one = Measured(
+    one = Way(
         VariantSpec("default"),
         cold=start(10.5),
         warm=start(3.5),
@@ -68,13 +65,12 @@ def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mo
     assert (found.compile_cold_s, found.compile_warm_s) == (10.0, 3.0)
     assert (found.break_even_calls, found.break_even_warm.calls) == (20_000, 6_000)
     assert (found.judgement, found.speedup.ratio, found.throughput) == ("faster", 2.0, 16_000.0)
-    assert throughput_of(Timings(eager())).items == 8
 
 
 def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
     cached = start(3.5, cache={"hits": 2, "misses": 1, "bypasses": 0})
     found = shown(
-        Measured(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0))
+        Way(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0))
     )
     assert (found.compile_cold_s, found.compile_warm_s, found.compile_s) == (None, 3.0, 3.0)
     assert (found.break_even_cold, found.break_even_calls) == (None, 6_000)
@@ -82,7 +78,7 @@ def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
 
 
 def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_nothing():
-    one = Measured(
+    one = Way(
         VariantSpec("default"),
         cold=start(0.4),
         warm=start(0.4),
@@ -97,12 +93,12 @@ def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_noth
     "one, status, reason",
     [
         (
-            Measured(VariantSpec("default"), cold=start(is_steady=False, passes=12)),
+            Way(VariantSpec("default"), cold=start(is_steady=False, passes=12)),
             "failed",
             "it never stops compiling: not in 12 rounds of the calls",
         ),
         (
-            Measured(
+            Way(
                 VariantSpec("default"),
                 ended=ProbeExit(status=None, reason="timeout", message="Stopped after 600 s."),
             ),
@@ -110,11 +106,11 @@ def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_noth
             "Stopped after 600 s",
         ),
         (
-            Measured(VariantSpec("default"), ended=ProbeExit(status=None, reason="error")),
+            Way(VariantSpec("default"), ended=ProbeExit(status=None, reason="error")),
             "failed",
             "its process ended early",
         ),
-        (Measured(VariantSpec("x", {"mode": "reduce-overhead"})), "skipped", NEEDS_CUDA),
+        (Way(VariantSpec("x", {"mode": "reduce-overhead"})), "skipped", NEEDS_CUDA),
     ],
 )
 def test_a_variant_without_times_says_why(one, status, reason):
@@ -128,11 +124,11 @@ def test_a_variant_without_times_says_why(one, status, reason):
 
 
 def test_without_eager_mode_nothing_can_be_compared():
-    failed = Measured(
+    failed = Way(
         VariantSpec("eager", is_eager=True),
         ended=ProbeExit(status=None, reason="error", message="It raised."),
     )
-    one = Measured(VariantSpec("default"))
+    one = Way(VariantSpec("default"))
     assert shown(failed, failed).status == "failed"
     assert shown(failed, failed).reason == "It raised"
     assert (shown(one, failed).status, shown(one, failed).reason) == (
@@ -146,31 +142,31 @@ def test_without_eager_mode_nothing_can_be_compared():
 )
 def test_what_was_stopped_is_not_run_again(reason, was_stopped):
     ended = None if reason is None else ProbeExit(status=None, reason=reason)
-    assert Measured(VariantSpec("x"), ended=ended).was_stopped is was_stopped
+    assert Way(VariantSpec("x"), ended=ended).was_stopped is was_stopped
 
 
-class Devices:
+class Devices(SideBySide):
     """Stands for processes on a GPU, which works so long for a call of each."""
 
     def __init__(self, **device_us: float | None) -> None:
+        super().__init__(cast("Replays", None), BASE, Program(), Path(), on_phase)
         self.device_us = device_us
+        self.eager.warm = start(uses_cuda=True)
 
-    def start(self, one: Measured, _program: Program) -> None:
-        one.warm = start(3.5, uses_cuda=True)
+    def start(self, ways: Sequence[Way]) -> None:
+        for way in ways:
+            way.warm = start(3.5, uses_cuda=True)
 
-    def compare(self, eager: Measured, others: Sequence[Measured], _program: Program) -> None:
-        eager.turns = Turns(
-            medians_us=[4700.0, 4750.0, 4800.0, *[7000.0] * 5], times_us=[7000.0] * 8, call_count=8
-        )
-        for one in others:
-            one.turns, one.beside = turns(3100.0), eager.turns
+    def time(self, ways: Sequence[Way], *, is_precise: bool = False) -> None:
+        assert not is_precise
+        medians_us = [4700.0, 4750.0, 4800.0, *[7000.0] * 5]
+        self.eager.turns = Turns(medians_us=medians_us, times_us=[7000.0] * 8, call_count=8)
+        for way in ways:
+            way.turns, way.beside = turns(3100.0), self.eager.turns
 
-    def profile_devices(self, ones: Sequence[Measured]) -> None:
-        for one in ones:
-            one.device_us = self.device_us[one.spec.name]
-
-    def end(self, _others: Sequence[Measured]) -> None:
-        pass
+    def _profile_devices(self, ways: Sequence[Way]) -> None:
+        for way in ways:
+            way.device_us = self.device_us[way.name]
 
 
 @for_each(
@@ -185,14 +181,12 @@ class Devices:
 def test_where_a_call_waits_for_its_host_the_best_rounds_count(
     eager_us, compiled_us, is_of_best, waiting
 ):
-    eager = Measured(VariantSpec("eager", is_eager=True), warm=start(uses_cuda=True))
-    ways: Any = Devices(eager=eager_us, default=compiled_us)
-    timing = Timing(ways, BASE, Program(), 12, is_cold=False, is_precise=False)
-    timings = timing.time(eager, None, [VariantSpec("default")])
-    variants = [variant_of(one, timings, BASE) for one in (timings.eager, *timings.others)]
-    assert [one.waits_for_host for one in variants] == waiting
-    assert [one.device_us for one in variants] == [eager_us, compiled_us]
-    assert [one.time_us for one in variants] == (
+    ways, default = Devices(eager=eager_us, default=compiled_us), Way(VariantSpec("default"))
+    ways.time_all([default], 12, is_precise=False)
+    variants = [ways.variant(way) for way in (ways.eager, default)]
+    assert [variant.waits_for_host for variant in variants] == waiting
+    assert [variant.device_us for variant in variants] == [eager_us, compiled_us]
+    assert [variant.time_us for variant in variants] == (
         [4750.0, 3100.0] if is_of_best else [7000.0, 3100.0]
     )
     assert variants[1].speedup.is_of_best is is_of_best

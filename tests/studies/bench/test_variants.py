@@ -7,8 +7,8 @@ import pytest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.cure import compile_lines
 from graphdoctor.studies.bench.variants import parse_sweep, variants_of
-from graphdoctor.studies.cure.cure import compile_lines
 from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")

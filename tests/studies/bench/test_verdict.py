@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant
+from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant, asks_for_cuda_graphs
 from graphdoctor.facts.diagnosis import Cost, Effects
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, parse_variant
-from graphdoctor.studies.bench.verdict import pays_off, verdict
+from graphdoctor.studies.bench.variants import parse_variant
+from graphdoctor.studies.bench.verdict import verdict
+from graphdoctor.views.answers import pays_off
 from tests.each import for_each
 from tests.factories import change
 from tests.studies.bench.reports import (
@@ -198,7 +199,8 @@ def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Swee
         (size, failed if us is None else (eager(), variant(median_us=us))) for size, us in speeds
     )
     points = tuple(
-        SweepPoint(size=size, variants=variants, noise=noise) for size, variants in found
+        SweepPoint(size=size, variants=variants, noise=noise, best=verdict(variants, noise).best)
+        for size, variants in found
     )
     return Sweep(sources=("x.shape[0]",), points=points)
 

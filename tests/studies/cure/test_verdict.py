@@ -6,12 +6,25 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.cure import AS_IT_WAS, CURED
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.cure.cure import best_of, compile_lines, sentence
+from graphdoctor.studies.bench.cure import best_of, compile_lines
+from graphdoctor.views.answers import cure_text
 from tests.studies.bench.reports import NOISY, QUIET, eager, ended, finding, variant
-from tests.studies.cure.reports import step
+from tests.studies.cure.reports import cured, step
 
 LIBRARY = finding("GD403", "Library calls take 94% of the call.")
 HAD, CURE = variant(AS_IT_WAS, 3560.0), variant(CURED, 1940.0, cold_s=33.0)
+
+
+def answer(reference, had, found_way, best, steps, calls, floor_us=None):
+    report = cured(
+        eager=reference,
+        as_it_was=had,
+        cured=found_way,
+        best=best,
+        steps=tuple(steps),
+        verified_calls=calls,
+    )
+    return cure_text(report, floor_us)
 
 
 def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> None:
@@ -41,16 +54,16 @@ def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> Non
         "eager mode fails": (ended("eager", "failed", "it raised"), HAD, None, [], 1),
     }
     found = {}
-    for name, (reference, had, cured, steps, calls) in cases.items():
-        best = best_of(reference, had, cured, QUIET)
-        found[name] = (best, sentence(reference, had, cured, best, steps, calls))
-    found["any compiled call takes longer"] = sentence(eager(), HAD, None, "eager", [], 1, 8.8)
+    for name, (reference, had, found_way, steps, calls) in cases.items():
+        best = best_of(reference, had, found_way, QUIET)
+        found[name] = (best, answer(reference, had, found_way, best, steps, calls))
+    found["any compiled call takes longer"] = answer(eager(), HAD, None, "eager", [], 1, 8.8)
     assert found == snapshot
 
 
 def test_a_noisy_machine_makes_no_cure() -> None:
-    had, cured = variant(AS_IT_WAS, 5200.0), variant(CURED, 4900.0)
-    assert best_of(eager(), had, cured, NOISY.replace(ratio=1.2)) == "eager"
+    had, found = variant(AS_IT_WAS, 5200.0), variant(CURED, 4900.0)
+    assert best_of(eager(), had, found, NOISY.replace(ratio=1.2)) == "eager"
 
 
 def test_lines_compile_the_model_as_it_was_found() -> None:

@@ -1,0 +1,282 @@
+"""The answers of ``bench`` and ``cure`` in a few sentences; every number is one of the variants'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from graphdoctor.facts.bench import (
+    EAGER,
+    BenchVerdict,
+    Noise,
+    Sweep,
+    SweepPoint,
+    Variant,
+    asks_for_cuda_graphs,
+)
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport
+from graphdoctor.views.measures import (
+    calling_text,
+    calls_text,
+    interval_text,
+    is_too_noisy,
+    seconds_text,
+    skip_text,
+    time_text,
+)
+from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.wording import duration, factor_text, listed, shortened
+
+_MAX_NAMED = 3
+_REASON = 160
+"""Characters of a reason in the answer, which stands in full below it."""
+_LONG_S = 60.0
+"""From here on, the time that calls take until compiling pays is said beside their number."""
+_AWAITS_BACKWARD = (
+    ", because outputs of earlier calls await their backward pass, so torch records CUDA graphs anew: "
+    "measure it with --no-grad or --backward"
+)
+
+
+def bench_text(
+    verdict: BenchVerdict, variants: Sequence[Variant], noise: Noise | None, *, has_results: bool
+) -> str:
+    """The answer of a bench."""
+    eager, *others = variants
+    if verdict.best is None:
+        return _sentences(f"Eager mode {_ended(eager)}", _noisy(noise))
+    if not others:
+        return _sentences("Only eager mode was run", _noisy(noise))
+    best = next((variant for variant in others if variant.name == verdict.best), None)
+    waits = next((variant for variant in others if variant.name == verdict.waits), None)
+    is_unclear = best is None and _is_unclear(_timed(others))
+    return _sentences(
+        *(_fastest(best, eager, verdict.alike) if best else _none_faster(others, verdict)),
+        _doubt(best) if best is not None and has_results and not best.correct else "",
+        _waiting(waits, eager) if waits is not None else "",
+        *_trouble(others),
+        "" if is_unclear else _noisy(noise),
+    )
+
+
+def _sentences(*texts: str) -> str:
+    ends = (".", "!", "?")
+    return " ".join(text if text.endswith(ends) else f"{text}." for text in texts if text)
+
+
+def _noisy(noise: Noise | None, sizes: str = "") -> str:
+    is_noisy = sizes or (noise is not None and noise.is_noisy)
+    return f"The machine was noisy{sizes}, so small differences can't be seen" if is_noisy else ""
+
+
+def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
+    """Which variants are wrong or failed. Why they failed is the answer where there is no other;
+    elsewhere it stands below.
+    """
+    is_any_right = any(variant.status == "ok" for variant in others)
+    wrong = listed([_with_ratio(variant) for variant in _by_speed(others, "wrong")])
+    failed = [
+        variant
+        for variant in others
+        if variant.status == "failed" or (variant.status == "skipped" and not is_any_right)
+    ]
+    why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
+    named = listed([variant.name for variant in failed[len(why) :]])
+    return (
+        wrong and f"Wrong results: {wrong}",
+        *why,
+        named and f"{'Also failed' if why else 'Failed'}: {named}",
+    )
+
+
+def _by_speed(variants: Sequence[Variant], status: str) -> list[Variant]:
+    chosen = [variant for variant in variants if variant.status == status]
+    return sorted(chosen, key=lambda one: one.speedup.ratio if one.speedup else 0.0, reverse=True)
+
+
+def _timed(others: Sequence[Variant]) -> list[Variant]:
+    return [variant for variant in _by_speed(others, "ok") if variant.judgement != "unknown"]
+
+
+def _ended(variant: Variant) -> str:
+    """How a variant ended that didn't run, with its reason."""
+    ended = "was skipped" if variant.status == "skipped" else "failed"
+    return f"{ended}: {shortened(variant.reason, _REASON)}" if variant.reason else ended
+
+
+def _with_ratio(variant: Variant) -> str:
+    ratio = f" ({factor_text(variant.speedup.ratio)})" if variant.speedup else ""
+    return f"{variant.name}{ratio}"
+
+
+def _with_interval(variant: Variant) -> str:
+    speedup = variant.speedup
+    if speedup is None:
+        return ""
+    return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
+
+
+def _is_unclear(timed: Sequence[Variant]) -> bool:
+    """Whether there are times, and all of them are too noisy to say anything."""
+    return bool(timed) and all(
+        one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed
+    )
+
+
+def _doubt(variant: Variant) -> str:
+    reason = f": {shortened(variant.reason, _REASON)}" if variant.reason else ""
+    return f"Whether the results of {variant.name} are right is unknown{reason}"
+
+
+def _fastest(best: Variant, eager: Variant, alike: Sequence[str]) -> tuple[str, ...]:
+    return (
+        f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}, "
+        f"{pays_off(best, eager)}",
+        f"No clear difference to {listed(alike)}" if alike else "",
+    )
+
+
+def _which_rounds(variant: Variant) -> str:
+    is_of_best = variant.speedup is not None and variant.speedup.is_of_best
+    return " in the best rounds" if is_of_best else ""
+
+
+def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> tuple[str, ...]:
+    right, timed = _by_speed(others, "ok"), _timed(others)
+    if not right:
+        return ("No variant ran with right results",)
+    if not timed:
+        names = listed([variant.name for variant in others if variant.status == "ok"])
+        return (f"{names} ran, but couldn't be timed",)
+    if _is_unclear(timed):
+        names = listed([variant.name for variant in timed])
+        text = f"Too noisy to say whether {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
+    else:
+        shown = ", ".join(map(_beside_eager, timed[:_MAX_NAMED]))
+        text = f"No variant is measurably faster than eager{_which_rounds(timed[0])}: {shown}"
+    if verdict.held_back is None:
+        return (text,)
+    return text, f"What holds {timed[0].name} back: {verdict.held_back.message}"
+
+
+def _beside_eager(variant: Variant) -> str:
+    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
+    if variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement):
+        return f"{variant.name}: {TOO_NOISY}{nothing}"
+    return f"{variant.name} is at {_with_interval(variant)}{nothing}"
+
+
+def _waiting(variant: Variant, eager: Variant) -> str:
+    """What the kernels alone would allow, if a call waits for its host."""
+    device_us, time_us = variant.device_us or 0.0, variant.time_us or 0.0
+    text = (
+        f"{variant.name} waits for its host: its kernels alone take {time_text(device_us)} of "
+        f"{time_text(time_us)} per call"
+    )
+    if asks_for_cuda_graphs(variant.arguments):
+        skipped = () if variant.cuda_graphs is None else variant.cuda_graphs.skipped
+        if variant.awaits_backward:
+            return text + _AWAITS_BACKWARD
+        return text + (
+            f", and torch skipped a CUDA graph: {skip_text(skipped[0])}" if skipped else ""
+        )
+    most = factor_text((eager.time_us or 0.0) / device_us)
+    return f"{text}, so CUDA graphs allow at most {most} over eager"
+
+
+def pays_off(variant: Variant, eager: Variant) -> str:
+    """When compiling has paid, a predicate."""
+    calls = variant.break_even_calls
+    if calls is None:
+        return "but when that pays off is unknown"
+    # When compiling has paid off, both have taken as long as that many calls in eager mode.
+    is_long = eager.time_us is not None and calls * eager.time_us / 1e6 >= _LONG_S
+    calling = f", {calling_text(calls, eager)}" if is_long else ""
+    return f"pays off after {calls_text(max(calls, 1))}{calling}"
+
+
+# Several sizes.
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """The answer of a bench with several sizes."""
+    points = sorted(sweep.points, key=lambda point: point.size)
+    runs = [(best, [*run]) for best, run in groupby(points, key=lambda point: point.best)]
+    answers = "; ".join(f"{_sizes(run)}: {_of_sizes(best, run)}" for best, run in runs)
+    noisy = [f"{point.size:,}" for point in sweep.points if point.noise and point.noise.is_noisy]
+    return _sentences(
+        f"{' and '.join(sweep.sources)} = {answers}",
+        _noisy(None, f" at {listed(noisy)}") if noisy else "",
+    )
+
+
+def _sizes(run: Sequence[SweepPoint]) -> str:
+    first, last = f"{run[0].size:,}", f"{run[-1].size:,}"
+    return first if len(run) == 1 else f"{first} {'and' if len(run) == 2 else 'to'} {last}"
+
+
+def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
+    eager, *others = run[0].variants
+    if best is None:
+        return f"eager mode {_ended(eager)}"
+    if best == EAGER:
+        return "no variant is measurably faster than eager" if others else "only eager mode was run"
+    ratios = [
+        factor_text(variant.speedup.ratio if variant.speedup else 0.0)
+        for point in run
+        for variant in point.variants
+        if variant.name == best
+    ]
+    return f"{best} is fastest ({' to '.join(dict.fromkeys((ratios[0], ratios[-1])))})"
+
+
+# A cure.
+
+
+def cure_text(report: CureReport, floor_us: float | None = None) -> str:
+    """The answer of a cure; ``floor_us``: what a compiled call takes at least, where that is more
+    than eager mode's.
+    """
+    eager, as_it_was, cured = report.eager, report.as_it_was, report.cured
+    if eager.call_us is None:
+        return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
+    ways = [way for way in (as_it_was, cured) if way is not None]
+    times = " → ".join(f"{way.name}{_time(way)}" for way in (eager, *ways))
+    if report.best == CURED and cured is not None:
+        count = report.verified_calls
+        calls = "your call" if count == 1 else f"your {count:,} calls"
+        return f"{times}, verified on {calls}; {_cost(cured, eager)}."
+    if report.best == AS_IT_WAS:
+        return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}."
+    lead = "Plain eager is fastest"
+    if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
+        lead = "Too noisy to say whether anything is faster than eager"
+    elif any(way.judgement == "same" for way in ways):
+        lead = "Nothing is measurably faster than eager"
+    text = (
+        f"{lead} ({duration(eager.call_us.median)}); compiled as written: "
+        f"{_time(as_it_was).lstrip(': ')}."
+    )
+    if floor_us is not None:
+        return f"{text} Any compiled call takes at least {duration(floor_us)} here."
+    why = next((finding.message for finding in as_it_was.findings), "")
+    if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
+        why = f"torch.compile: {as_it_was.reason}"
+    is_tried = any(step.outcome != "skipped" for step in report.steps)
+    return _sentences(text, why.rstrip("."), "Nothing tried helps" if is_tried else "")
+
+
+def _time(variant: Variant) -> str:
+    if variant.call_us is None:
+        return ": it fails" if variant.status == "failed" else ": not timed"
+    ratio = None if variant.name == EAGER else variant.speedup
+    gain = "" if ratio is None or ratio.low <= 1 <= ratio.high else f" ({factor_text(ratio.ratio)})"
+    wrong = " (with wrong results)" if variant.status == "wrong" else ""
+    return f" {duration(variant.call_us.median)}{gain}{wrong}"
+
+
+def _cost(variant: Variant, eager: Variant) -> str:
+    if variant.compile_s is None:
+        return "what compiling takes is unknown"
+    took = f"compile {seconds_text(variant.compile_s)}"
+    return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"
