@@ -37,8 +37,9 @@ _ENTRY = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 _STACK_BEGINS = ("User code traceback:", "The graph break occurred in the following user code:")
 _STACK_ENDS = re.compile(r"^(?=Graph break|Traceback \(most recent|={10})", re.MULTILINE)
 _PATHS = sysconfig.get_paths()
-_PACKAGES = (_PATHS["purelib"], _PATHS["platlib"])
-_HIDDEN = (*(f"{folder}/torch/" for folder in _PACKAGES), __file__, "<")
+_TORCH = Path(torch.__file__).parent
+_PACKAGES = (_PATHS["purelib"], _PATHS["platlib"], str(_TORCH.parent))
+_HIDDEN = (f"{_TORCH}/", __file__, "<")
 
 
 def ask_torch(files: Sequence[Path], *options: str) -> dict[Path, dict[str, Any]]:
