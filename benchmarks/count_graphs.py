@@ -48,9 +48,8 @@ built = program.build()
 inputs = program.example_inputs()
 calls = [inputs] if isinstance(inputs, (tuple, dict)) else list(inputs)
 torch._logging.set_logs(graph_breaks=True)  # type: ignore[attr-defined]
-torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(
-    Sites()
-)  # type: ignore[attr-defined]
+named: Any = torch._logging
+named.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())
 with torch.no_grad():
     compiled = torch.compile(built, backend=counting)
     for call in calls:

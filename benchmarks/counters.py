@@ -22,7 +22,7 @@ from benchmarks.overhead import graphdoctor
 from benchmarks.process import run
 from benchmarks.rows import Share
 from graphdoctor.facts.profile import BoundBy
-from graphdoctor.studies.profile.lines import kernel_groups
+from graphdoctor.studies.profile.lines import kernel_runs
 from graphdoctor.trace.reader import read_recording
 
 _HERE = Path(__file__).resolve().parent
@@ -155,9 +155,9 @@ def _paired(
     profiled = read_recording(newest).profiled
     assert profiled is not None
     found = {
-        number: index
-        for index, group in enumerate(kernel_groups(profiled))
-        for number in group.runs
+        matched.run: index
+        for index, kernel in enumerate(kernel_runs(profiled))
+        for matched in kernel.matched
     }
     calls = {
         each.run: (

@@ -19,11 +19,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.lint_sites import measure as measure_programs
+from benchmarks.lint_sites import ordinary_programs, small_programs
 from benchmarks.rows import Share
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.lint import lint_files
-from tests.fixes.lint.measured import measure as measure_programs
-from tests.fixes.lint.measured import ordinary_programs, small_programs
 
 _SCRIPT = Path(__file__).with_name("compiled_classes.py")
 _QUICK_COUNT = 3

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch._dynamo import convert_frame
 
-from graphdoctor.probe.record.backend import GraphRecorder
 from graphdoctor.probe.record.files import ProgramFiles
+from graphdoctor.probe.record.graphs import GraphRecorder
 from graphdoctor.probe.record.guards import RecompileRecorder
 from graphdoctor.probe.record.listener import TraceListener
 from graphdoctor.probe.torch_private import torch_api, torch_guards

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.fixes import Outcome, Reason
 from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,
@@ -32,6 +36,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trials.program import RunChange
+from graphdoctor.views.reasons import reasons_text, why_text
 
 ROOT = Path("/project")
 FILE = "/project/model.py"
@@ -303,3 +308,24 @@ def said_of(change: RunChange) -> dict[str, object]:
     return {
         name: value for name, value in vars(change).items() if value != getattr(RunChange(), name)
     }
+
+
+def message(text: str) -> tuple[Reason, ...]:
+    """A reason in somebody's own words."""
+    return (Reason(kind="message", values=(text,)),)
+
+
+def why(fix: Mapping[str, Any] | Outcome) -> str | None:
+    """Why a fix has its verdict, in words."""
+    if isinstance(fix, Outcome):
+        return why_text(fix)
+    given = {name: fix[name] for name in ("verdict", "reasons", "untried_cause")}
+    return why_text(read_fact(Outcome, given))
+
+
+def in_words(reasons: Iterable[Any]) -> list[str | None]:
+    """Each reason in words."""
+    return [
+        reasons_text([one if isinstance(one, Reason) else read_fact(Reason, one)])
+        for one in reasons
+    ]

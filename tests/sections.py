@@ -16,6 +16,13 @@ def sections(path: Path) -> dict[str, str]:
     }
 
 
+def written(path: Path, name: str, folder: Path) -> Path:
+    """Write one of a file's texts as a program into a folder."""
+    program = folder / f"{name}.py"
+    program.write_text(sections(path)[name], encoding="utf-8")
+    return program
+
+
 def texts_beside(file: str) -> list[str]:
     """The texts of the file beside a test that has its name and ends in ``.txt``, in order."""
     return [*sections(Path(file).with_suffix(".txt")).values()]

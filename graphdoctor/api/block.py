@@ -26,7 +26,7 @@ def recording_alone() -> Iterator[None]:
         GraphDoctorError: Another explain or record is running, in any thread, or ``graphdoctor
             run`` runs this program.
     """
-    from graphdoctor.probe.torch_private.torch_loan import BusyError
+    from graphdoctor.probe.torch_private.torch_trace import BusyError
 
     if not _lock.acquire(blocking=False):
         raise _busy("graphdoctor.explain or graphdoctor.record is already running in this process.")
@@ -66,8 +66,7 @@ class BlockRecording:
         self._report: Report | None = None
 
     def __enter__(self) -> Self:
-        from graphdoctor.probe.ways_in.in_process import recorded
-        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+        from graphdoctor.probe.ways_in.in_process import recorded, uncompiled
 
         if self._started is not None:
             raise GraphDoctorError(
@@ -96,7 +95,7 @@ class BlockRecording:
     ) -> None:
         if self._open is None or self._started is None:
             return
-        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+        from graphdoctor.probe.ways_in.in_process import uncompiled
         from graphdoctor.trials.launch.ends import end_of_block
 
         opened, self._open = self._open, None

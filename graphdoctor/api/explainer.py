@@ -67,7 +67,7 @@ class Explainer(CallSpec):
             GraphDoctorError: ``function`` or an option can't be used, or this process is already
                 being recorded.
         """
-        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+        from graphdoctor.probe.ways_in.in_process import uncompiled
 
         report: Report = uncompiled(self._explain, function, args, kwargs)
         return report

@@ -93,8 +93,8 @@ class _Diffusers:
         ):
             names = [
                 name
-                for name, each in parameters.items()
-                if each.default is each.empty
+                for name, parameter in parameters.items()
+                if parameter.default is parameter.empty
                 or (name in optional and _is_taken(name, model.config))
             ]
             for denoised in latents:
@@ -114,10 +114,10 @@ def _is_taken(name: str, config: Mapping[str, Any]) -> bool:
 
 
 def _classes() -> dict[str, Any]:
-    found = {name: getattr(models, name, None) for name in dir(models)}
+    members = {name: getattr(models, name, None) for name in dir(models)}
     return {
         name: made
-        for name, made in found.items()
+        for name, made in members.items()
         if inspect.isclass(made) and issubclass(made, ModelMixin) and made is not ModelMixin
     }
 
@@ -129,9 +129,10 @@ def _family(made: type[Any]) -> str:
 def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
     parameters = inspect.signature(made.__init__).parameters.items()
     defaults = {
-        name: each.default
-        for name, each in parameters
-        if each.default not in (each.empty, None) and not isinstance(each.default, bool)
+        name: parameter.default
+        for name, parameter in parameters
+        if parameter.default not in (parameter.empty, None)
+        and not isinstance(parameter.default, bool)
     }
     layers = _smaller(defaults, _FEW_LAYERS, "layers")
     layers |= {
@@ -147,16 +148,18 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
     }
     wider = narrow | {name: type(value)(item * 2 for item in value) for name, value in wide.items()}
     groups = {name: _FEW_HEADS for name in defaults if _is("groups", name)}
-    given = {
+    required = {
         name: _USUAL[name]
-        for name, each in parameters
-        if each.default is each.empty and name in _USUAL
+        for name, parameter in parameters
+        if parameter.default is parameter.empty and name in _USUAL
     }
     # Some can't be built with None.
     filled = {
-        name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL
+        name: _USUAL[name]
+        for name, parameter in parameters
+        if parameter.default is None and name in _USUAL
     }
-    for more in (given, {**given, **filled}, {**given, **filled, **groups}):
+    for more in (required, {**required, **filled}, {**required, **filled, **groups}):
         yield {**more, **layers, **heads, **narrow, **inner}
         yield {**more, **layers, **heads, **wider, **inner}
         yield {**more, **layers, **heads, **inner}
@@ -174,15 +177,15 @@ def _smaller(defaults: Mapping[str, Any], few: int, *kinds: str) -> dict[str, An
     """Numbers of these kinds, or as many of them as there are, where they are smaller than by
     default.
     """
-    found: dict[str, Any] = {}
+    smaller: dict[str, Any] = {}
     for name, value in defaults.items():
         if not any(_is(kind, name) for kind in kinds):
             continue
         if isinstance(value, int):
-            found[name] = min(value, few)
+            smaller[name] = min(value, few)
         elif isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value):
-            found[name] = type(value)(min(item, few) for item in value)
-    return {name: value for name, value in found.items() if value != defaults[name]}
+            smaller[name] = type(value)(min(item, few) for item in value)
+    return {name: value for name, value in smaller.items() if value != defaults[name]}
 
 
 def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
@@ -212,25 +215,24 @@ def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
 def _inputs(
     names: list[str], parameters: Mapping[str, inspect.Parameter], denoised: str
 ) -> dict[str, str]:
-    found = {}
+    sources = {}
     for name in names:
         if _is("denoised", name):
-            given = _LARGE_CONDITION if name == _CONDITION and denoised == _IMAGE else denoised
+            form = _LARGE_CONDITION if name == _CONDITION and denoised == _IMAGE else denoised
         elif _is("beside", name):
-            given = denoised.replace("{channels}", "{own}")
+            form = denoised.replace("{channels}", "{own}")
         else:
-            given = next(
-                (each for pattern, each in _INPUTS.items() if re.fullmatch(pattern, name)), ""
-            )
-        if given:
-            is_list = given.startswith(_DRAWN) and _is_list(parameters[name])
-            source = f"[{given.replace('(1, ', '(')}]" if is_list else given
-            found[name] = source.replace("{own}", f"{{{name}}}")
+            inputs = _INPUTS.items()
+            form = next((text for pattern, text in inputs if re.fullmatch(pattern, name)), "")
+        if form:
+            is_list = form.startswith(_DRAWN) and _is_list(parameters[name])
+            source = f"[{form.replace('(1, ', '(')}]" if is_list else form
+            sources[name] = source.replace("{own}", f"{{{name}}}")
         elif parameters[name].default is inspect.Parameter.empty:
             raise UnknownParameterError(
                 f"No rule knows a value for {described(parameters[name])} of forward."
             )
-    return found
+    return sources
 
 
 def _is_list(parameter: inspect.Parameter) -> bool:
@@ -242,10 +244,10 @@ def _is_list(parameter: inspect.Parameter) -> bool:
 
 
 def _corrected(
-    found: dict[str, str], config: Mapping[str, Any]
+    sources: dict[str, str], config: Mapping[str, Any]
 ) -> Generator[InputsText, BaseException, None]:
     unknown = iter(_UNKNOWN)
-    named = dict.fromkeys(name for source in found.values() for name in _SIZE.findall(source))
+    named = dict.fromkeys(name for source in sources.values() for name in _SIZE.findall(source))
     widths = {
         name: _stated(name, config) or next(unknown)
         for name in named
@@ -253,10 +255,11 @@ def _corrected(
     }
     widths["tokens"] = _stated("tokens", config) or _TOKENS
     for _ in range(_MOST_CORRECTIONS):
-        failure = yield _text(found, {**widths, "axes": _axes(config)})
-        if _NOT_FLOAT.search(str(failure)) and _ONE in found.values():
-            found = {
-                name: _ONE_AS_FLOAT if source == _ONE else source for name, source in found.items()
+        failure = yield _text(sources, {**widths, "axes": _axes(config)})
+        if _NOT_FLOAT.search(str(failure)) and _ONE in sources.values():
+            sources = {
+                name: _ONE_AS_FLOAT if source == _ONE else source
+                for name, source in sources.items()
             }
             continue
         right = _right_width(str(failure), widths)
@@ -285,22 +288,22 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
         for pair in wrong_sizes(message)
         if pair[0] in _UNKNOWN or "size of tensor a" not in message
     )
-    given, wanted = next(is_wrong, (0, 0))
+    got, expected = next(is_wrong, (0, 0))
     for name, width in widths.items():
-        if width == given:
-            return name, wanted
-    for name, width in widths.items() if given else ():
-        if name != "tokens" and given % width == 0 and (wanted * width) % given == 0:
-            return name, wanted * width // given
+        if width == got:
+            return name, expected
+    for name, width in widths.items() if got else ():
+        if name != "tokens" and got % width == 0 and (expected * width) % got == 0:
+            return name, expected * width // got
     return None
 
 
-def _text(found: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
+def _text(sources: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
     return InputsText(
         returned(
             {
                 name: _SIZE.sub(lambda size: str(sizes[size[1]]), source)
-                for name, source in found.items()
+                for name, source in sources.items()
             }
         )
     )

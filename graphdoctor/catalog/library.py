@@ -209,21 +209,21 @@ def slots(
     """What each parameter can be given; one with a default is first left out, and always without a
     value.
     """
-    found = []
+    result = []
     for parameter in parameters:
         if parameter.kind in _GATHERED:
             continue
-        known = tuple(values(parameter))
+        options = tuple(values(parameter))
         is_optional = parameter.default is not parameter.empty
-        if not known and not is_optional:
+        if not options and not is_optional:
             raise UnknownParameterError(
                 f"No rule knows a value for {described(parameter)} of {owner}."
             )
-        if known and is_optional:
-            known = (*known, "") if is_given(parameter) else ("", *known)
-        if known:
-            found.append(Slot(parameter.name, known))
-    return found
+        if options and is_optional:
+            options = (*options, "") if is_given(parameter) else ("", *options)
+        if options:
+            result.append(Slot(parameter.name, options))
+    return result
 
 
 def tables(module_file: str) -> dict[str, Any]:
@@ -236,25 +236,25 @@ def known_values(name: str, rules: Mapping[str, Sequence[str]]) -> Sequence[str]
     return next((values for pattern, values in rules.items() if re.fullmatch(pattern, name)), ())
 
 
-def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
+def choices(tried: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
     """Sets of arguments: first every slot's first value, then with ever more slots changed, single
     slots first.
     """
     seen = set()
     for changes in range(most_changes + 1):
-        ways = itertools.combinations_with_replacement(range(len(found)), changes)
+        ways = itertools.combinations_with_replacement(range(len(tried)), changes)
         for places in sorted(ways, key=lambda places: len(set(places))):
-            if all(places.count(place) < len(found[place].values) for place in places):
-                chosen = tuple(slot.values[places.count(place)] for place, slot in enumerate(found))
+            if all(places.count(place) < len(tried[place].values) for place in places):
+                chosen = tuple(slot.values[places.count(place)] for place, slot in enumerate(tried))
                 seen.add(chosen)
-                yield _named(found, chosen)
-    every = tuple(next(filter(None, slot.values), "") for slot in found)
+                yield _named(tried, chosen)
+    every = tuple(next(filter(None, slot.values), "") for slot in tried)
     if every not in seen:
-        yield _named(found, every)
+        yield _named(tried, every)
 
 
-def _named(found: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
-    return {slot.name: value for slot, value in zip(found, chosen, strict=True) if value}
+def _named(tried: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
+    return {slot.name: value for slot, value in zip(tried, chosen, strict=True) if value}
 
 
 def described(parameter: inspect.Parameter) -> str:

@@ -109,21 +109,21 @@ LIBRARY = _TorchGeometric()
 
 
 def _rooms() -> dict[str, str]:
-    found: dict[str, str] = {}
+    rooms: dict[str, str] = {}
     for room in _ROOMS:
         module = getattr(torch_geometric.nn, room)
         for name in module.__all__:
             if _is_listed(room, name, getattr(module, name)):
-                found.setdefault(name, room)
-    return found
+                rooms.setdefault(name, room)
+    return rooms
 
 
-def _is_listed(room: str, name: str, found: object) -> bool:
+def _is_listed(room: str, name: str, member: object) -> bool:
     if name in _BASES or (room == "dense" and not _LAYERS.search(name)):
         return False
-    if inspect.isclass(found):
-        return issubclass(found, torch.nn.Module)
-    return room in ("pool", "dense") and inspect.isfunction(found)
+    if inspect.isclass(member):
+        return issubclass(member, torch.nn.Module)
+    return room in ("pool", "dense") and inspect.isfunction(member)
 
 
 def _models(made: type[Any], home: str) -> Iterator[ModelText]:
@@ -144,14 +144,14 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
             except Exception as error:  # noqa: BLE001
                 # What was missing was then given, if a rule knows it.
                 first = error if first is None or _wanted(first) else first
-                wanted = {
+                missing = {
                     name: value
                     for name, value in _wanted(error).items()
                     if takes_more and name not in more
                 }
-                if not wanted:
+                if not missing:
                     break
-                more.update(wanted)
+                more.update(missing)
                 continue
             is_made = True
             notes = tuple(_NOTES[name] for name in arguments if name in _NOTES)
@@ -171,8 +171,8 @@ def _wanted(failure: Exception) -> dict[str, str]:
         return {asked[1]: asked[2]}
     missing = _MISSING.search(message)
     names = re.findall(r"\w+", missing[1] or missing[2]) if missing else []
-    known = {name: known_values(name, _MADE_WITH) for name in names if name != "and"}
-    return {name: values[0] for name, values in known.items()} if all(known.values()) else {}
+    values = {name: known_values(name, _MADE_WITH) for name in names if name != "and"}
+    return {name: options[0] for name, options in values.items()} if all(values.values()) else {}
 
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
@@ -184,12 +184,14 @@ def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     wholes = [parameters]
     if gathers is not None:
         before = list(
-            itertools.takewhile(lambda each: each.kind is not each.VAR_POSITIONAL, parameters)
+            itertools.takewhile(
+                lambda parameter: parameter.kind is not parameter.VAR_POSITIONAL, parameters
+            )
         )
-        known = [parameter.name for parameter in before]
+        taken = [parameter.name for parameter in before]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         wholes = [
-            [*before, *(inspect.Parameter(name, kind) for name in names if name not in known)]
+            [*before, *(inspect.Parameter(name, kind) for name in names if name not in taken)]
             for names in _GATHERED.get(gathers, ())
         ]
     for whole in wholes:
@@ -207,10 +209,10 @@ def _imports(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _made_with(parameter: inspect.Parameter) -> Sequence[str]:
-    known = known_values(parameter.name, _MADE_WITH)
+    likely = known_values(parameter.name, _MADE_WITH)
     if parameter.default is parameter.empty:
-        return known or _by_type(parameter.annotation)
-    return known if parameter.default is None or _is_large(parameter) else ()
+        return likely or _by_type(parameter.annotation)
+    return likely if parameter.default is None or _is_large(parameter) else ()
 
 
 def _is_large(parameter: inspect.Parameter) -> bool:
@@ -227,10 +229,10 @@ def _called_with(
             return _DENSE
         if parameter.name == "z":
             return _ATOMS if "pos" in names else _ENCODED
-        known = known_values(parameter.name, _CALLED_WITH)
+        likely = known_values(parameter.name, _CALLED_WITH)
         if parameter.default is parameter.empty:
-            return known or _by_type(parameter.annotation)
-        return known if parameter.default is None else ()
+            return likely or _by_type(parameter.annotation)
+        return likely if parameter.default is None else ()
 
     return values
 

@@ -89,23 +89,23 @@ def _classes(name: str) -> Iterator[tuple[Any, Any]]:
     usual heads.
     """
     mapped = _configuration_auto.CONFIG_MAPPING[name]
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for table in _tables().values():
         # Two are given where which one fits depends on the checkpoint.
         listed = table.get(name, ())
         for class_name in [listed] if isinstance(listed, str) else listed[:1]:
-            found.setdefault(class_name, getattr(transformers, class_name, None))
+            classes.setdefault(class_name, getattr(transformers, class_name, None))
     # Some have no ``forward`` of their own, and can only generate.
-    known = (item for item in found.values() if item is not None)
-    usable = [item for item in known if item.forward.__name__ != "_forward_unimplemented"]
+    present = (item for item in classes.values() if item is not None)
+    usable = [item for item in present if item.forward.__name__ != "_forward_unimplemented"]
     if not usable:
-        raise TypeError(f"no forward() in {', '.join(found)}")
+        raise TypeError(f"no forward() in {', '.join(classes)}")
     for model_class in usable[:_MOST_CLASSES]:
         yield model_class, mapped
         # Some base models are made of a part of the configuration.
-        own = getattr(model_class, "config_class", None)
-        if own is not None and own is not mapped:
-            yield model_class, own
+        declared = getattr(model_class, "config_class", None)
+        if declared is not None and declared is not mapped:
+            yield model_class, declared
 
 
 def _family(name: str) -> str:
@@ -115,11 +115,11 @@ def _family(name: str) -> str:
     listed = _tables()
     kinds = {
         kind
-        for kind, known in _KINDS.items()
-        if any(name in listed.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in known["tasks"])
+        for kind, signs in _KINDS.items()
+        if any(name in listed.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in signs["tasks"])
     }
     kinds = kinds or {
-        kind for kind, known in _KINDS.items() if name in _processors(known["processors"])
+        kind for kind, signs in _KINDS.items() if name in _processors(signs["processors"])
     }
     kinds = {"multimodal"} if "multimodal" in kinds else kinds
     if not kinds:
@@ -129,8 +129,8 @@ def _family(name: str) -> str:
             place = str(_configuration_auto.CONFIG_MAPPING[name].base_config_key)
             kinds = {
                 kind
-                for kind, known in _KINDS.items()
-                if any(word in place for word in known["words"])
+                for kind, signs in _KINDS.items()
+                if any(word in place for word in signs["words"])
             }
     if len(kinds) > 1:
         # A video is images: what takes both and nothing else is for video.

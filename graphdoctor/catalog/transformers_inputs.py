@@ -108,9 +108,9 @@ class _Arguments:
         nodes = sorted(self._all, key=lambda item: bool(near) and near not in item[0])
         for _, config in nodes:
             for name in names:
-                found = getattr(config, name, None)
-                if found is not None and not isinstance(found, bool):
-                    return found
+                value = getattr(config, name, None)
+                if value is not None and not isinstance(value, bool):
+                    return value
         return None
 
     def _size(
@@ -123,13 +123,13 @@ class _Arguments:
         default: int | None = None,
     ) -> int | None:
         """A setting as ``_SIZES`` describes it; of several numbers the first."""
-        found = self._value(*of, near=near)
-        number = next(integers([*found.values()] if isinstance(found, dict) else found), 0)
+        value = self._value(*of, near=near)
+        number = next(integers([*value.values()] if isinstance(value, dict) else value), 0)
         return number * factor if 0 < number <= most else default
 
     def _found_sizes(self) -> dict[str, int]:
         """Those of the table that are known, and what is computed of them."""
-        stated = ((name, self._size(**known)) for name, known in _SIZES.items())
+        stated = ((name, self._size(**rule)) for name, rule in _SIZES.items())
         sizes = {name: size for name, size in stated if size is not None}
         match self._value("image_size", "img_size", near="vision"):
             case [int() as height, int() as width]:
@@ -156,7 +156,7 @@ class _Arguments:
             getattr(config, name, None) for config, name in names if "vocab" in name.split("_")
         ]
         size = min(
-            (each for each in vocabularies if isinstance(each, int) and each > 8), default=128
+            (size for size in vocabularies if isinstance(size, int) and size > 8), default=128
         )
         special = [
             getattr(config, name, None)
@@ -175,9 +175,9 @@ class _Arguments:
         sounds = self._taken("input_features", "input_values", "audio_values")
         has_text = "input_ids" in self._names
         if has_text:
-            for kind, found in (("image", images), ("audio", sounds)):
-                if found:
-                    yield from self._with_placeholders(kind, found[0])
+            for kind, names in (("image", images), ("audio", sounds)):
+                if names:
+                    yield from self._with_placeholders(kind, names[0])
             if images and sounds:
                 yield self._plan("text, images and sounds", ["input_ids", images[0], sounds[0]])
         if main:
@@ -206,10 +206,10 @@ class _Arguments:
     def _plan(self, what: str, names: list[str]) -> _Plan:
         together = " ".join(names)
         companions = [
-            each
-            for pattern, known in _COMPANIONS.items()
+            companion
+            for pattern, members in _COMPANIONS.items()
             if re.search(pattern, together)
-            for each in known
+            for companion in members
         ]
         if (
             getattr(self._config, "is_encoder_decoder", False)
@@ -226,10 +226,10 @@ class _Arguments:
         if counted and plan.placeholder is not None:
             tokens, features = map(int, counted.groups())
             # Some count the features' channels too.
-            each = features if features != tokens else features // self._sizes["width"]
-            wanted = plan.placeholders * each // tokens if tokens else 0
-            if wanted and wanted != plan.placeholders and wanted <= _MOST_FEATURES:
-                return replace(plan, placeholders=wanted)
+            needed = features if features != tokens else features // self._sizes["width"]
+            count = plan.placeholders * needed // tokens if tokens else 0
+            if count and count != plan.placeholders and count <= _MOST_FEATURES:
+                return replace(plan, placeholders=count)
         named = _MISSING.search(text)
         mentioned = [a or b for a, b in _NAME.findall(named.group(1) if named else text)]
         if not named and not _WANTED.search(text):
@@ -246,15 +246,15 @@ class _Arguments:
         usable = (
             table["given"]
             for table in _FORMS
-            if any(re.fullmatch(table["beside"], each) for each in self._names)
+            if any(re.fullmatch(table["beside"], name_) for name_ in self._names)
         )
-        known = next(filter(None, (known_values(name, table) for table in usable)), None)
-        known = known or known_values(f"{name}: {self._annotations[name]}", _BY_ANNOTATION)
+        forms = next(filter(None, (known_values(name, table) for table in usable)), None)
+        forms = forms or known_values(f"{name}: {self._annotations[name]}", _BY_ANNOTATION)
         if name == "past_values" and (self._sizes["series"] > 1 or self._has_masked_series()):
-            known = (known[1], *known[1:])
+            forms = (forms[1], *forms[1:])
         return tuple(
             form.format_map(self._sizes)
-            for form in known
+            for form in forms
             if {*_NAMED.findall(form)} <= self._sizes.keys()
         )
 
@@ -313,14 +313,14 @@ def _with_size(plan: _Plan, text: str) -> _Plan | None:
     """The plan with another size of one dim, the last that a kernel didn't expect; None if it says
     no such thing.
     """
-    for got, wanted in wrong_sizes(text):
+    for got, expected in wrong_sizes(text):
         last = re.compile(rf"\b{got}\b(?!.*\b{got}\b)")
         forms = {
             name: tuple(
-                last.sub(str(wanted), form) if form.startswith("torch.randn(") else form
-                for form in known
+                last.sub(str(expected), form) if form.startswith("torch.randn(") else form
+                for form in options
             )
-            for name, known in plan.forms.items()
+            for name, options in plan.forms.items()
         }
         if forms != plan.forms and plan.resized < _MOST_RESIZED:
             return replace(plan, forms=forms, resized=plan.resized + 1)
@@ -331,16 +331,16 @@ def _with_rank(plan: _Plan, text: str) -> _Plan | None:
     """The plan with only those tensors that have as many dims as something unpacked; None if none
     have.
     """
-    if (found := _RANK.search(text)) is None:
+    if (rank := _RANK.search(text)) is None:
         return None
     forms = {}
-    for name, known in plan.forms.items():
+    for name, options in plan.forms.items():
         fitting = tuple(
             form
-            for form in known
-            if form.startswith("torch.randn(") and form.count(",") + 1 == int(found[1])
+            for form in options
+            if form.startswith("torch.randn(") and form.count(",") + 1 == int(rank[1])
         )
-        forms[name] = fitting if fitting and len(known) > 2 else known
+        forms[name] = fitting if fitting and len(options) > 2 else options
     return None if forms == plan.forms else replace(plan, forms=forms)
 
 

@@ -91,7 +91,7 @@ class Strength:
     least_heads: int = 2
 
 
-STRENGTHS = tuple(Strength(**known) for known in _TABLES["strengths"])
+STRENGTHS = tuple(Strength(**fields) for fields in _TABLES["strengths"])
 
 
 def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
@@ -341,11 +341,11 @@ def _kept_layers(count: int, lists: list[Any]) -> list[int]:
     patterns = (
         len(value) for value in lists if 1 < len(value) < count and isinstance(value[0], str)
     )
-    wanted = min(
+    count_kept = min(
         max(_LAYERS, len(kept), referred, min(max(patterns, default=0), _MOST_LAYERS)), count
     )
     others = (layer for layer in range(count) if layer not in kept)
-    return sorted([*kept, *itertools.islice(others, wanted - len(kept))])
+    return sorted([*kept, *itertools.islice(others, count_kept - len(kept))])
 
 
 def _are_indices(value: Any, count: int) -> bool:
@@ -429,21 +429,23 @@ def _defaults(config_class: Any) -> dict[str, Any]:
 
     if dataclasses.is_dataclass(config_class):
         shared = {*getattr(PretrainedConfig, "__dataclass_fields__", ())}
-        found = {
-            each.name: each.default
-            for each in dataclasses.fields(config_class)
-            if each.name[0] != "_"
+        defaults = {
+            parameter.name: parameter.default
+            for parameter in dataclasses.fields(config_class)
+            if parameter.name[0] != "_"
         }
     else:
         shared = {"self", *inspect.signature(PretrainedConfig.__init__).parameters}
         parameters = inspect.signature(config_class.__init__).parameters.values()
-        found = {
-            each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD
+        defaults = {
+            parameter.name: parameter.default
+            for parameter in parameters
+            if parameter.kind is not parameter.VAR_KEYWORD
         }
     missing = (dataclasses.MISSING, inspect.Parameter.empty)
     return {
         name: None if any(default is none for none in missing) else default
-        for name, default in found.items()
+        for name, default in defaults.items()
         if name not in shared
     }
 

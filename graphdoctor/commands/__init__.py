@@ -10,7 +10,7 @@ import io
 import os
 import sys
 
-from graphdoctor.commands.streams import prepare_streams, reported, write_what_is_missing_in_ascii
+from graphdoctor.commands.terminal import prepare_streams, reported, write_what_is_missing_in_ascii
 
 _GARBAGE = (100_000, 20, 20)
 """How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking

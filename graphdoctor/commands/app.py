@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdoctor.commands.commands import ABOUT, GONE, NAMES, columns, overview
+from graphdoctor.commands.commands import ABOUT, GONE, MODULES, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.version import __version__
@@ -70,8 +70,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "--pages",
     ),
     "Trials": (
-        *("--proposer", "--rounds", "--proposer-timeout", "--allow-edit"),
         *(
+            "--proposer",
             "--try",
             "--unsafe-fixes",
             "--apply",
@@ -84,8 +84,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         ),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
-    "What reads logs": ("--on",),
-    "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
+    "Reading logs": ("--on",),
+    "Execution": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
         *(
             "--read-only",
@@ -134,7 +134,7 @@ _NAMES_OF_SELDOM = """
     --check-results --thorough --pages --again --vary --jobs --timing --no-timing --trial-timeout
     --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty --own-code --select
     --ignore --stages --stage --graph --compile --with-trials --drop --open --force --source --stdout
-    --recordings --quiet --color --rounds --proposer-timeout --allow-edit
+    --recordings --quiet --color --proposer
 """
 SELDOM = frozenset(_NAMES_OF_SELDOM.split())
 """Options that ``--help`` only counts: a command's help fits on two screens."""
@@ -241,7 +241,7 @@ class _Overview(typer.core.TyperGroup):
         """As typer's, where the command's own options are read; typer says nothing of an
         interrupt.
         """
-        from graphdoctor.commands.streams import reported
+        from graphdoctor.commands.terminal import reported
 
         try:
             with _safe_complaints():
@@ -272,7 +272,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
         # Without the dashes that all have.
         known = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
-    if (gone := GONE.get(option or "")) is not None:
+    name = "" if ctx is None else ctx.info_name
+    of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
+    if (gone := of_command or GONE.get(option or "")) is not None:
         complain(gone, None)
         return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"
@@ -283,10 +285,9 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
 def command_of(name: str) -> Callable[..., None]:
     """The function that runs a command."""
     # `try` is no name in Python.
-    known = f"{name}_" if keyword.iskeyword(name) else name
-    command: Callable[..., None] = getattr(
-        importlib.import_module(f"graphdoctor.commands.{known}"), known
-    )
+    function = f"{name}_" if keyword.iskeyword(name) else name
+    module = importlib.import_module(f"graphdoctor.commands.{MODULES.get(name, function)}")
+    command: Callable[..., None] = getattr(module, function)
     return command
 
 

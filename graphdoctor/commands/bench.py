@@ -115,7 +115,7 @@ def bench(
 
     plan = BenchPlan(ways, parts, sizes)
     diagnosis = None
-    with set_up(settings, common, given, is_warm=True) as setup:
+    with set_up(settings, common, is_warm=True) as setup:
         if plan.needs_recording:
             recorded = record_target(
                 replace(request, measured=Measured(coverage=True)).quick, settings.store, setup
@@ -128,8 +128,6 @@ def bench(
             made = new_recording(request, settings.store)
         report, diagnosis = measure(request, made.path, diagnosis, setup, plan)
         sign(made.path)
-        if diagnosis.recording.exit.reason == "finished":
-            setup.on_done(made.path)
     ended = diagnosis.recording.exit
     if report.verdict.best is None and ended.reason != "finished":
         finish(Recorded(made, ended), diagnosis)

@@ -55,7 +55,7 @@ def bundle(
         graphdoctor bundle: the last recording, in bundle.zip
         graphdoctor bundle --redact -o issue.zip: without your code
     """
-    from graphdoctor.commands.progress import Progress
+    from graphdoctor.commands.terminal import Progress
     from graphdoctor.studies.bundle.bundle import Bundle, zipped
 
     excluded = {

@@ -12,7 +12,7 @@ import textwrap
 ABOUT = "See what torch.compile did to your model, why, and what to change."
 
 COMMANDS: dict[str, dict[str, str]] = {
-    "Look": {
+    "Diagnose": {
         "explain": "Compile a model, call it, and report its graphs and graph breaks.",
         "run": "Run a script as python would, and report what torch.compile did.",
         "recompiles": "Report what made torch recompile: what changed, where, the cost.",
@@ -26,13 +26,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List the recordings that are kept here, the newest first.",
         "keep": "Name a recording, so that it stays and every command finds it by that name.",
     },
-    "Cure": {
+    "Fix": {
         "fix": "Try fixes by running the target with each, and show which work.",
         "try": "Try a patch that somebody wrote, as fixes are tried, and say whether it holds.",
         "cure": "Search for the fastest correct way to run a target.",
     },
-    "Keep": {
-        "check": "Run the configured targets and fail on what isn't allowed.",
+    "In CI": {
+        "check": "Run the configured targets and fail on new findings or exceeded budgets.",
         "baseline": "Run the configured targets and allow the findings they have.",
         "init": "Find targets in the project's source and add a config section.",
         "lint": "Find certain graph breaks in source without running it.",
@@ -53,11 +53,15 @@ FOR_TOOLS: dict[str, str] = {
 
 GONE: dict[str, str] = {
     "unpack": "unpack left graphdoctor: tlparse writes each record of a log to a file.",
+    "export --dynamic": "export --dynamic left graphdoctor: pass dynamic_shapes to torch.export.export.",
     "--follow": "--follow left graphdoctor: run report again while the job writes its logs.",
 }
 """What to use in place of commands and options that left with this release."""
 
 NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
+
+MODULES = {"check": "gate", "baseline": "gate"}
+"""Modules of commands that aren't called as these."""
 
 _LAST_LINE = f"graphdoctor COMMAND --help explains one command. For tools: {', '.join(FOR_TOOLS)}."
 _WIDTH = 12

@@ -53,12 +53,12 @@ def cure(
     settings, output = begin(CURE, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    with recording_of(request.quick, settings, common, given, is_warm=True) as (recorded, setup):
+    with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
         # Not earlier: the recorded run begins sooner.
-        from graphdoctor.fixes.kept import SearchOptions
+        from graphdoctor.fixes.patch import SearchOptions
         from graphdoctor.studies.bench.cure import cure as search
 
         options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)
@@ -68,7 +68,7 @@ def cure(
         if refused is not None and diagnosis.findings and (file := request.target.file) is not None:
             content = Path(file).read_bytes()
             refused([FileChange(Path(file), content, content)])
-        found = search(
+        cured = search(
             request,
             recorded.folder,
             diagnosis,
@@ -78,14 +78,14 @@ def cure(
             budget_s=budget,
             is_cold=is_cold,
         )
-    output.write(found.report)
+    output.write(cured.report)
     if is_applied:
-        write(found.changes, force=common.force)
+        write(cured.changes, force=common.force)
         if not common.quiet:
             say(
-                *[f"Wrote {change.path}" for change in found.changes]
+                *[f"Wrote {change.path}" for change in cured.changes]
                 or ["There is nothing to write."]
             )
     tell_place(recorded.made)
-    if found.report.best is None:
+    if cured.report.best is None:
         raise typer.Exit(EXIT_FAILED)

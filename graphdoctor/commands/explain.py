@@ -74,7 +74,7 @@ def explain(
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
     import_meanwhile("graphdoctor.fixes.options")
-    with recording_of(request, settings, common, given, is_warm=is_tried or is_benched) as (
+    with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (
         recorded,
         setup,
     ):

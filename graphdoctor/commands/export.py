@@ -1,12 +1,10 @@
-"""``graphdoctor export``: whether torch.export takes a target, what blocks it, and which sizes can
-stay dynamic.
-"""
+"""``graphdoctor export``: whether torch.export takes a target, and what blocks it."""
 
 from __future__ import annotations
 
 from graphdoctor.commands.options import TRY, Given, OutputOptions, TargetArgument, with_options
 from graphdoctor.commands.running import begin, finish, recording_of, tell_place
-from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import EXPORT
 from graphdoctor.trials.launch.request import Measured, Request
@@ -17,17 +15,7 @@ from graphdoctor.trials.launch.request import Measured, Request
     without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward"),
 )
 def export(
-    target: TargetArgument,
-    spec: RunSpec,
-    common: OutputOptions,
-    given: Given,
-    is_dynamic: bool | None = option(
-        None,
-        "Try which sizes can stay dynamic: all, or none. By default, those that differ between the calls.",
-        flag="--dynamic/--no-dynamic",
-        heading="What to run",
-    ),
-    is_tried: bool = TRY,
+    target: TargetArgument, spec: RunSpec, common: OutputOptions, given: Given, is_tried: bool = TRY
 ) -> None:
     """Find out whether torch.export takes a model, and what blocks it.
 
@@ -35,11 +23,11 @@ def export(
 
     Examples:
         graphdoctor export model.py: strict or not, and what is in the way
-        graphdoctor export model.py --dynamic --try: sizes, and fixes
+        graphdoctor export model.py --try: and fixes
     """
     settings, output = begin(EXPORT, common, given)
     request = Request.of(spec, Measured(reads=is_tried), target=target)
-    with recording_of(request, settings, common, given, is_warm=True) as (recorded, setup):
+    with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
             finish(recorded, diagnosis)
@@ -47,8 +35,6 @@ def export(
         from graphdoctor.studies.export.export import export as exported
 
         # What torch.compile alone refuses, torch.export may take.
-        report = exported(
-            request, recorded.folder, diagnosis, setup, is_tried=is_tried, dynamic=is_dynamic
-        )
+        report = exported(request, recorded.folder, diagnosis, setup, is_tried=is_tried)
     output.write(report)
     tell_place(recorded.made)

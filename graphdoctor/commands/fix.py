@@ -20,7 +20,6 @@ from graphdoctor.commands.options import (
     UNSAFE_FIXES,
     CommonOptions,
     Given,
-    ProposerOptions,
     TargetArgument,
     TrialOptions,
     with_options,
@@ -39,11 +38,12 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import ChangeKind
 from graphdoctor.views.fixes import outcome
 from graphdoctor.views.formats import FIXES
+from graphdoctor.views.reasons import left_text, reason_text
 from graphdoctor.views.words import about_time, applied_snippets
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
-    from graphdoctor.fixes.search import SearchResult
+    from graphdoctor.fixes.patch import SearchResult
 
 
 @with_options(formats=FIXES.names)
@@ -52,7 +52,6 @@ def fix(
     spec: RunSpec,
     common: CommonOptions,
     trials: TrialOptions,
-    proposing: ProposerOptions,
     given: Given,
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
@@ -67,6 +66,9 @@ def fix(
     is_again: bool = option(
         False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"
     ),
+    proposer: str | None = option(
+        None, "Removed: `graphdoctor try` checks an edit that anybody wrote.", metavar="COMMAND"
+    ),
 ) -> None:
     """Try fixes by running the target with each, and show which work.
 
@@ -79,21 +81,15 @@ def fix(
     from graphdoctor.fixes.kept import KeptFixes, interrupted_fixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
-    if is_applied and not is_tried:
-        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
-    if not is_tried:
-        given.refuse((*OF_TRIALS, "proposer"), without="trials")
-    if is_diff and (common.output is not None or common.format is not None):
+    if proposer is not None:
         raise GraphDoctorError(
-            "--diff writes a patch to standard output.", hint="Leave out -o and --format."
+            "--proposer was removed.", hint="Check an edit with: graphdoctor try PATCH.diff TARGET"
         )
+    _refuse_conflicts(common, given, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
     settings, output = begin(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    asked = replace(
-        trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried),
-        proposer=proposing.proposer_asked(given),
-    )
+    asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     python = interpreter(common.python)
     before = (
         None
@@ -113,7 +109,7 @@ def fix(
             else replace(asked, earlier=interrupted_fixes(request, settings.store))
         )
         if asked.earlier and not common.quiet:
-            say("Going on with what was verified before the interrupt.")
+            say("Resuming with fixes verified before the interrupt.")
 
         def report(folder: Path) -> None:
             if output.is_text and not is_diff:
@@ -121,7 +117,7 @@ def fix(
 
         with (
             _reporting_interrupts(report) as made,
-            recording_of(request, settings, common, given, is_warm=is_tried) as (recorded, setup),
+            recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup),
         ):
             folder = recorded.folder
             made.append(folder)
@@ -154,6 +150,19 @@ def fix(
         finish(recorded, result.diagnosis)
 
 
+def _refuse_conflicts(
+    common: CommonOptions, given: Given, *, is_applied: bool, is_diff: bool, is_tried: bool
+) -> None:
+    if is_applied and not is_tried:
+        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
+    if not is_tried:
+        given.refuse(OF_TRIALS, without="trials")
+    if is_diff and (common.output is not None or common.format is not None):
+        raise GraphDoctorError(
+            "--diff writes a patch to standard output.", hint="Leave out -o and --format."
+        )
+
+
 @contextlib.contextmanager
 def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]]:
     """Report what was verified before an interrupt; yields a list to add the recording to, once
@@ -172,7 +181,7 @@ def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]
 
 
 def _write_patch(treated: SearchResult) -> None:
-    """The edits byte for byte, whatever the files' encodings."""
+    """Write the edits byte for byte, whatever the files' encodings."""
     from graphdoctor.fixes.patch import unified_bytes
 
     sys.stdout.flush()
@@ -241,6 +250,6 @@ def _print_rest(treatment: Treatment) -> None:
     for _, snippet in applied_snippets(treatment, is_by_hand=True):
         say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:
-        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left.reason}")
+        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left_text(left)}")
     for note in treatment.notes:
-        say(f"Note: {note}")
+        say(f"Note: {reason_text(note)}")

@@ -52,7 +52,7 @@ def guards(
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(spec, Measured(guard_cost=True), target=target)
-    with recording_of(request, settings, common, given) as (recorded, _):
+    with recording_of(request, settings, common) as (recorded, _):
         result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     finish(recorded, result.diagnosis)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gate_runs import Ran, run_all
+from graphdoctor.commands.gate import Ran, run_all
 from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject

@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.gating import known_baseline, policies
+from graphdoctor.commands.gate import known_baseline, policies
 from graphdoctor.commands.named import last_recording
 from graphdoctor.commands.options import (
     BASELINE,
     COLOR,
     NO_BASELINE,
-    Color,
     ShownOptions,
     argument,
     with_options,
@@ -29,7 +28,7 @@ from graphdoctor.commands.settings import (
     load_project,
     project_folder,
 )
-from graphdoctor.commands.terminal import complain
+from graphdoctor.commands.terminal import Color, complain
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec, option

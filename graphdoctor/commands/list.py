@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphdoctor.commands.named import Place, kept_study
-from graphdoctor.commands.options import COLOR, RECORDINGS, Color, with_options
+from graphdoctor.commands.options import COLOR, RECORDINGS, with_options
 from graphdoctor.commands.profile import kept_profile
 from graphdoctor.commands.running import project_settings
-from graphdoctor.commands.terminal import console_of
+from graphdoctor.commands.terminal import Color, console_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.commands.gating import known_baseline, policies
+from graphdoctor.commands.gate import known_baseline, policies
 from graphdoctor.commands.options import ShownOptions, with_options
 from graphdoctor.commands.settings import GateTarget, load_project
 from graphdoctor.commands.terminal import say_serving

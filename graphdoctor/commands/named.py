@@ -18,8 +18,7 @@ from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
-from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.cure import CureReport
+from graphdoctor.facts.bench import BenchReport, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE

@@ -15,22 +15,20 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, options_of
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.fixes.proposals import Proposer
     from graphdoctor.rules.diagnosed import StagesAsked
     from graphdoctor.rules.diagnosis.selection import Selection
 
-
-Color = Literal["auto", "always", "never"]
 
 COLOR: Any = option("auto", "When to color text.")
 FAIL_ON: Any = option(
@@ -48,10 +46,10 @@ QUIET: Any = option(False, "Show no progress and no summary on standard error.",
 VERBOSE: Any = option(
     False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v"
 )
-RANK: Any = option(None, "Of a recording of several ranks, show this one.", metavar="N", least=0)
+RANK: Any = option(None, "Show only this rank.", metavar="N", least=0)
 ON: Any = option(
     None,
-    "Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
+    "Read logs on a Ray cluster: ray://HOST:PORT; ray uses RAY_ADDRESS, or starts a local cluster.",
     metavar="CLUSTER",
 )
 TRY: Any = option(
@@ -235,7 +233,7 @@ class ExecutorOptions:
         flag="--jobs",
         metavar="N",
         least=1,
-        heading="What reads logs",
+        heading="Reading logs",
     )
     on: str | None = ON
 
@@ -263,7 +261,7 @@ class TrialOptions:
     )
     timing: Timing = option(
         "final",
-        "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
+        "What to time (also under inductor): all verified fixes together, each fix, or nothing.",
     )
     no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
@@ -281,43 +279,6 @@ class TrialOptions:
 
 OF_TRIALS = names_of(TrialOptions)
 """Parameters that have no effect without trials."""
-
-
-@dataclass(frozen=True)
-class ProposerOptions:
-    """Who is asked for edits of what is left."""
-
-    proposer: str | None = option(
-        None,
-        "Ask this command for an edit of each finding that is left. It gets one JSON document and answers with a "
-        "unified diff, which is tried as every edit is.",
-        metavar="COMMAND",
-    )
-    rounds: int = option(
-        3,
-        "How often it is asked about a finding, each time with why the edit before failed.",
-        metavar="N",
-        least=1,
-    )
-    proposer_timeout: float = option(300.0, "Stop it after this many seconds.", metavar="SECONDS")
-    allow_edit: list[str] | None = option(
-        None,
-        "Let it edit files whose path matches this, also tests and files that it wasn't sent. Repeatable.",
-        metavar="PATTERN",
-    )
-
-    def proposer_asked(self, given: Given) -> Proposer | None:
-        """What is asked; None for nothing."""
-        from graphdoctor.fixes.proposals import Proposer
-
-        if self.proposer is None:
-            given.refuse(("rounds", "proposer_timeout", "allow_edit"), without="--proposer")
-            return None
-        found = Proposer(
-            self.proposer, self.rounds, self.proposer_timeout, tuple(self.allow_edit or ())
-        )
-        found.check()
-        return found
 
 
 IS_ALL_SHOWN = "graphdoctor.help-all"
@@ -346,26 +307,11 @@ _HELP_ALL = inspect.Parameter(
     ],
 )
 
-_CHANGE_NO_PHASE = (
-    "is_help_all",
-    "quiet",
-    "color",
-    "force",
-    "is_again",
-    "is_applied",
-    "is_diff",
-    "timeout",
-)
-
 
 class Given(dict[str, str]):
     """The options that were written out on the command line: the flag as it is called, by parameter
     name.
     """
-
-    command: tuple[str, ...] = ()
-    """The command, its target and the values of all options, but for those that change no phase of
-    it."""
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect."""
@@ -493,14 +439,6 @@ def _number(number: float | None) -> float | None:
 
 def _given(ctx: typer.Context) -> Given:
     found = Given()
-    found.command = (
-        ctx.command.name or "",
-        *(
-            f"{name}={value}"
-            for name, value in sorted(ctx.params.items())
-            if name not in _CHANGE_NO_PHASE
-        ),
-    )
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if (

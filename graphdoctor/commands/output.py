@@ -10,9 +10,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from graphdoctor.commands.options import Color, Given, OutputOptions, PageOptions
-from graphdoctor.commands.streams import is_closed
-from graphdoctor.commands.terminal import console_of, say
+from graphdoctor.commands.options import Given, OutputOptions, PageOptions
+from graphdoctor.commands.terminal import Color, console_of, is_closed, say
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.diagnosed import Needs

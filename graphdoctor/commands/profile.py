@@ -43,17 +43,15 @@ def profile(
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(spec, target=target)
-    with set_up(settings, common, given, is_warm=is_tried) as setup:
+    with set_up(settings, common, is_warm=is_tried) as setup:
         profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
-        if profile.recorded.exit.reason == "finished":
-            setup.on_done(profile.recorded.folder)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)
 
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:
-    """What an earlier ``profile`` found."""
+    """Read the report of an earlier ``profile``."""
     from graphdoctor.trace.reader import read_recording
 
     report = kept_report(

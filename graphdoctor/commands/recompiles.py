@@ -74,7 +74,7 @@ def recompiles(
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(spec, vary=variation, target=target)
-    with recording_of(request, settings, common, given) as (recorded, setup):
+    with recording_of(request, settings, common) as (recorded, setup):
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from graphdoctor.commands.options import COLOR, Color, argument, with_options
+from graphdoctor.commands.options import COLOR, argument, with_options
 from graphdoctor.commands.output import Output
+from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosis.rule import Page

@@ -13,7 +13,6 @@ import typer
 from graphdoctor.commands.options import (
     COLOR,
     VERBOSE,
-    Color,
     Given,
     OutputOptions,
     ProcessOptions,
@@ -28,8 +27,7 @@ from graphdoctor.commands.running import (
     project_settings,
     tell_place,
 )
-from graphdoctor.commands.streams import reported
-from graphdoctor.commands.terminal import complain, console_of, say
+from graphdoctor.commands.terminal import Color, complain, console_of, reported, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.choice import executor_for
 from graphdoctor.facts.diagnosis import Result

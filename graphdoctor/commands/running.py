@@ -15,7 +15,7 @@ import typer
 from graphdoctor.commands.options import Given, OutputOptions, ProcessOptions, TrialOptions
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.settings import Project, Settings, unknown_variables
-from graphdoctor.commands.terminal import complain, say, warn
+from graphdoctor.commands.terminal import Progress, complain, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -27,7 +27,7 @@ from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.views.formats import Document
 
 if TYPE_CHECKING:
-    from graphdoctor.fixes.kept import SearchOptions
+    from graphdoctor.fixes.patch import SearchOptions
 
 C = TypeVar("C")
 
@@ -78,17 +78,13 @@ def begin(
 
 @contextlib.contextmanager
 def set_up(
-    settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False
+    settings: Settings, process: ProcessOptions, *, is_warm: bool = False
 ) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
-    from graphdoctor.commands.phases import phases_of
-    from graphdoctor.commands.progress import Progress
-
     import_report_meanwhile()
     if is_warm:
         import_meanwhile("graphdoctor.fixes.search")
-    phases = phases_of(given.command, settings.store, process.python)
-    with Progress(phases, is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
+    with Progress(is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
         setup = progress.setup(
             process.python, settings.timeout if process.timeout is None else process.timeout
         )
@@ -100,19 +96,12 @@ def set_up(
 
 @contextlib.contextmanager
 def recording_of(
-    request: Request,
-    settings: Settings,
-    process: ProcessOptions,
-    given: Given,
-    *,
-    is_warm: bool = False,
+    request: Request, settings: Settings, process: ProcessOptions, *, is_warm: bool = False
 ) -> Iterator[tuple[Recorded, Setup]]:
     """As ``set_up``, once the target has been run in a new recording."""
-    with set_up(settings, process, given, is_warm=is_warm) as setup:
+    with set_up(settings, process, is_warm=is_warm) as setup:
         recorded = record_target(request, settings.store, setup)
         yield recorded, setup
-        if recorded.exit.reason == "finished":
-            setup.on_done(recorded.folder)
 
 
 def import_report_meanwhile() -> None:
@@ -149,7 +138,7 @@ def trials_of(
     is_tried: bool = True,
 ) -> SearchOptions:
     """How fixes are tried, from the options of the command line."""
-    from graphdoctor.fixes.kept import SearchOptions
+    from graphdoctor.fixes.patch import SearchOptions
 
     if asked.no_timing and "timing" in given and asked.timing != "none":
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")

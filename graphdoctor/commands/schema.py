@@ -23,7 +23,7 @@ def schema(
         typer.Argument(
             autocompletion=_names,
             help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
-            "survey-comparison, which diff writes; proposal, which fix --proposer sends; or check, lint, bench, cure, "
+            "survey-comparison, which diff writes; proposal, which mcp sends; or check, lint, bench, cure, "
             "profile, export or survey, which the command of that name writes.",
         ),
     ] = "diagnosis",

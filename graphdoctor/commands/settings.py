@@ -41,7 +41,7 @@ class Settings:
         None, "The folder for recordings; unset for `.graphdoctor` here."
     )
     keep_recordings: int = option(
-        20, "How many recordings to keep, and as many of the gate's.", least=1
+        20, "Recordings to keep; `check` keeps the same number separately.", least=1
     )
     own_code: bool = option(False, "Show only findings in the user's own code.")
     select: tuple[str, ...] = option((), "Code prefixes of the findings to show; empty for all.")
@@ -52,7 +52,7 @@ class Settings:
     vary_count: int = option(60, "The most properties that `recompiles --vary` varies.", least=1)
     vary_seconds: float = option(
         300.0,
-        "Seconds after which `recompiles --vary` starts no further property.",
+        "Seconds after which `recompiles --vary` stops starting new properties.",
         metavar="SECONDS",
     )
     fail_on: FailOn = option(

@@ -18,7 +18,6 @@ from graphdoctor.commands.options import (
     RECORDINGS,
     RUN_OPTIONS,
     VERBOSE,
-    Color,
     Given,
     argument,
     names_of,
@@ -27,6 +26,7 @@ from graphdoctor.commands.options import (
 from graphdoctor.commands.output import Output, check_outputs, check_shown
 from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
 from graphdoctor.commands.survey_progress import SurveyProgress
+from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.executors.choice import executor_for
 from graphdoctor.executors.executor import Environment, Executor, Share
@@ -144,7 +144,7 @@ def survey(
         "cluster.",
         flag="--on",
         metavar="CLUSTER",
-        heading="Where pieces run",
+        heading="Execution",
     ),
     python: str | None = PYTHON,
     recordings: Path | None = RECORDINGS,

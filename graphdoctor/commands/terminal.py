@@ -1,22 +1,160 @@
-"""What every command prints on the terminal besides its result: complaints, warnings, colors."""
+"""The terminal: standard streams that are closed, full or gone, what commands print besides results,
+and progress.
+
+Light to import: ``graphdoctor --help`` takes little more than Python's own start.
+"""
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
+import codecs
+import contextlib
+import errno
+import io
+import os
 import sys
-import tempfile
-import traceback
+import threading
+import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal, NoReturn
 
 from graphdoctor import version
-from graphdoctor.commands.options import Color
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.progress import PHASES_VARIABLE
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import without_middle
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from _typeshed import ReadableBuffer
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.status import Status
+
+    from graphdoctor.facts.progress import TrialEvent
+    from graphdoctor.trials.launch.child import Setup
+
+Color = Literal["auto", "always", "never"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OF_THE_SYSTEM = (
+    *_FULL,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EBADF,
+    errno.EMFILE,
+    errno.ENFILE,
+)
+"""Errors that are nobody's mistake in graphdoctor."""
+STANDARD_OUTPUT = "Standard output"
+"""The name of its file in errors."""
+_IN_ASCII = {
+    **{
+        "µ": "u",
+        "·": "-",
+        "→": "->",
+        "×": "x",
+        "…": "...",
+        "–": "-",
+        "│": "|",
+        "§": "section ",
+        "±": "+-",
+    },
+    **{"━": "-", "╸": "-", "╺": "-", "•": "*"},
+}
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """What a stream writes in place of characters that its encoding lacks: units stay units."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(each) or ascii(each)[1:-1] for each in missing), error.end
+
+
+def write_what_is_missing_in_ascii(stream: io.TextIOWrapper) -> None:
+    """Let a stream write every text, whatever its encoding."""
+    codecs.register_error("graphdoctor", _in_ascii)
+    stream.reconfigure(errors="graphdoctor")
+
+
+class _Results(io.FileIO):
+    """Standard output that names itself in write errors."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+class ClosedStream(io.TextIOBase):
+    """Standard output of a process that was started without one (``>&-``)."""
+
+    def write(self, _text: str) -> NoReturn:
+        """Refuse, as the system would."""
+        raise OSError(errno.EBADF, "it is closed", STANDARD_OUTPUT)
+
+    @property
+    def buffer(self) -> NoReturn:
+        """There is none."""
+        self.write("")
+
+
+def prepare_streams() -> None:
+    """Let errors name standard output, and put something in the place of each standard stream that
+    is closed.
+
+    Otherwise the next file that is opened gets its number, and whatever is printed goes into that
+    file.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number; a child doesn't inherit it, so there the stream is closed as
+            # well.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = ClosedStream()
+    elif sys.stdout is sys.__stdout__:
+        kept = {
+            name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")
+        }
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Results(1, "wb", closefd=False)), **kept)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
+
+
+def drop_results() -> None:
+    """Let go of what can't be written, or Python tries again at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def system_error_text(error: OSError) -> str | None:
+    """What the system refused, in a sentence; None for an error that the system alone doesn't
+    explain.
+    """
+    if error.errno not in _OF_THE_SYSTEM:
+        return None
+    reason = error.strerror or "unknown error"
+    if error.filename is None:
+        return f"The system refused to go on: {reason}."
+    what = (
+        "can't be written" if error.errno in (*_FULL, errno.EROFS, errno.EBADF) else "can't be used"
+    )
+    return f"{error.filename} {what}: {reason}."
+
+
+def is_closed(stream: IO[str]) -> bool:
+    """Whether a stream stands in for standard output that is closed."""
+    return isinstance(stream, ClosedStream)
+
+
+# Messages.
+
 
 _MOST_CHARACTERS = 2_000
 """Of a line; a path alone can have 4,096."""
@@ -40,7 +178,7 @@ def say_result(*lines: str) -> None:
 
 
 def say_serving() -> None:
-    """What a person sees who starts a server in a terminal."""
+    """Say to a person who starts a server in a terminal that it runs."""
     say("Serving on standard input and output until a client closes them.")
 
 
@@ -108,6 +246,11 @@ def report_trouble(error: BaseException) -> None:
 
 
 def _write_trouble_log(error: BaseException) -> Path:
+    import importlib.metadata
+    import platform
+    import tempfile
+    import traceback
+
     lines = [f"graphdoctor {version.__version__}", f"python {sys.version}", platform.platform()]
     for name in _PACKAGES:
         try:
@@ -120,3 +263,117 @@ def _write_trouble_log(error: BaseException) -> Path:
     ) as log:
         log.write("\n".join(lines))
     return Path(log.name)
+
+
+def reported(error: BaseException) -> int:
+    """Say on standard error what ended something, and return the exit status for it."""
+    match error:
+        case GraphDoctorError():
+            complain(error.message, error.hint)
+            return error.exit_code
+        case KeyboardInterrupt():
+            say("Interrupted.")
+            return 130
+        case BrokenPipeError():
+            # Whoever read our output has gone: `graphdoctor report | head`.
+            sys.stderr.close()
+            return 141
+        case OSError() if (text := system_error_text(error)) is not None:
+            complain(text)
+        case _:
+            report_trouble(error)
+    if isinstance(error, OSError):
+        drop_results()
+    return 2
+
+
+# Progress.
+
+
+class _Line:
+    """The phase and the time so far, on one line."""
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self._began = time.monotonic()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line."""
+        from rich.text import Text
+
+        from graphdoctor.views.progress import phase_text
+
+        line = phase_text(self.phase, time.monotonic() - self._began, options.max_width)
+        yield Text(line, no_wrap=True, overflow="ellipsis")
+
+
+class Progress:
+    """A status line that makes way for the program's output and for verdicts."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._line = _Line()
+        self._status: Status | None = None
+        self._lock = threading.Lock()
+        self._is_line_open = False
+        # Not the program's: a graphdoctor in it would write to a descriptor that is something else
+        # there.
+        self._phases = os.environ.pop(PHASES_VARIABLE, None)
+        if (console := live_console(is_quiet=is_quiet)) is not None:
+            self._status = console.status(self._line)
+
+    def setup(self, python: str | None, timeout_s: float | None) -> Setup:
+        """How processes are run while this shows what they do."""
+        from graphdoctor.trials.launch.child import Setup
+
+        return Setup(python, timeout_s, self.show_phase, self._pass_on, self.show_trial)
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+            if self._is_line_open:
+                say("")
+
+    def say(self, line: str) -> None:
+        """Print a line of our own."""
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+            # What the program printed last may lack the end of its line.
+            say(*("",) if self._is_line_open else (), line)
+            self._is_line_open = False
+            if self._status is not None:
+                self._status.start()
+
+    def show_trial(self, event: TrialEvent) -> None:
+        """Show what a trial showed, on a line of its own."""
+        from graphdoctor.views.progress import event_text
+
+        if not self._is_quiet:
+            self.say(event_text(event))
+
+    def show_phase(self, phase: str) -> None:
+        """Show what is being done."""
+        with self._lock:
+            self._line.phase = phase
+            if self._phases is not None:
+                # Whoever asked may be gone.
+                with contextlib.suppress(OSError, ValueError):
+                    os.write(int(self._phases), f"{phase}\n".encode(errors="replace"))
+
+    def _pass_on(self, chunk: bytes) -> None:
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+            sys.stderr.buffer.write(chunk)
+            sys.stderr.flush()
+            self._is_line_open = not chunk.endswith(b"\n")
+            # A half-written line (a program's own progress bar) keeps the terminal until it ends.
+            if self._status is not None and not self._is_line_open:
+                self._status.start()

@@ -52,7 +52,7 @@ def try_(
     """
     from graphdoctor.fixes.diffs import DiffError, changes_of
     from graphdoctor.fixes.kept import try_patch
-    from graphdoctor.fixes.search import Patch
+    from graphdoctor.fixes.patch import Patch
     from graphdoctor.fixes.writing import check, write
 
     settings, output = begin(FIXES, common, given, is_applied=is_applied)
@@ -65,7 +65,7 @@ def try_(
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
     options = trials_of(trials, given, selection, is_unsafe_tried=True)
-    with recording_of(request, settings, common, given, is_warm=True) as (recorded, setup):
+    with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         treated = try_patch(request, recorded.folder, options, setup, tried)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)

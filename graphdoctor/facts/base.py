@@ -86,7 +86,7 @@ class Fact:
         return f"{type(self).__name__}({values})"
 
     def replace(self, **values: object) -> Self:
-        """The same with other values in some fields."""
+        """Return a copy with some fields replaced."""
         return type(self)(**self.__dict__ | values)
 
 

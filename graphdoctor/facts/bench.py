@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 from .base import Document, Fact
 from .diagnosis import Finding
+from .fixes import Treatment
 from .kernels import CacheUse, CudaGraphs, KernelShare
 from .recording import CaptureGap, Environment, TargetInfo
 from .run import ProbeExit
 from .trials import ResultError
 
 PROCESSES_DIFFER = 0.03
-"""How much two processes that run the same program can differ on a quiet machine, as a share."""
+"""The difference that two processes of the same program can have on a quiet machine, as a share."""
 
 HOST_BOUND = 0.8
 """Kernels that take less than this share of a call on a GPU leave it waiting for its host."""
@@ -37,7 +38,7 @@ Judgement = Literal["faster", "slower", "same", "unknown"]
 
 
 BenchPart = Literal["cold", "results", "causes"]
-"""What is measured when it is asked for: ``cold``: starts with an empty cache on disk and after it;
+"""A measurement that can be asked for: ``cold``: starts with an empty cache on disk and after it;
 ``results``: beside eager mode's; ``causes``: the kernels of a call, graphs and breaks of every
 variant, and where one goes wrong."""
 
@@ -98,7 +99,7 @@ class CallTimes(Fact):
 
 
 class Speedup(Fact):
-    """How many times as fast as eager mode: the time of a call in eager mode divided by the
+    """A speed-up over eager mode: the time of a call in eager mode divided by the
     variant's.
     """
 
@@ -137,12 +138,12 @@ class Correctness(Fact):
     errors: tuple[ResultError, ...] = ()
     """Beside a float64 run; empty if there is none."""
     where: str | None = None
-    """Where results differ most by more than rounding; None if they don't."""
+    """The result that differs most, by more than rounding; None if they don't."""
     largest: float | None = None
     """The largest absolute difference there; None if there is no difference, or it isn't a
     number."""
     note: str | None = None
-    """What couldn't be compared, and why; a clause."""
+    """A clause about what couldn't be compared, and why."""
 
 
 StageOutcome = Literal["ok", "wrong", "failed"]
@@ -158,11 +159,11 @@ class StageResult(Fact):
     """Parts of that stage that were left out, such as ``fusion``."""
     outcome: StageOutcome
     reason: str | None = None
-    """Why, a clause."""
+    """A clause that says why."""
 
 
 class Workaround(Fact):
-    """How to run the program so that it is right; it was tried."""
+    """A way to run the program that is right; it was tried."""
 
     lines: tuple[str, ...] = ()
     """Lines of Python to run before torch.compile."""
@@ -181,9 +182,9 @@ class Stages(Fact):
     """The part of that stage without which the program is right, such as ``fusion`` or
     ``the decomposition of aten.gelu.default``; None if there is no such part, or it is unknown."""
     workaround: Workaround | None = None
-    """How to do without that part; None if there is no way to, or it doesn't help."""
+    """A way to do without that part; None if there is no way to, or it doesn't help."""
     note: str | None = None
-    """What couldn't be found out, and why; a clause."""
+    """A clause about what couldn't be found out, and why."""
 
 
 class Variant(Fact):
@@ -192,16 +193,16 @@ class Variant(Fact):
     name: str
     """Its name, such as ``eager``, ``default`` or ``mode=reduce-overhead``."""
     arguments: dict[str, object]
-    """What torch.compile is given; empty for eager mode."""
+    """Arguments of torch.compile; empty for eager mode."""
     is_regional: bool = False
     """Compiles each repeated block on its own, not the whole."""
     regions: tuple[str, ...] = ()
     """Classes of those blocks, with their number, such as ``12 Block``."""
     status: VariantStatus
     reason: str | None = None
-    """Why it isn't ``ok``, a clause."""
+    """A clause that says why it isn't ``ok``."""
     exit: ProbeExit | None = None
-    """How its process ended, if it ended before it was timed."""
+    """The end of its process, if it ended before it was timed."""
     correct: bool | None = None
     """Its results are eager mode's, but for rounding; None if they weren't compared."""
     correctness: Correctness | None = None
@@ -211,7 +212,7 @@ class Variant(Fact):
     """The same with what is on disk: what a restart costs. Without a cold start before it, with the
     user's caches as they are."""
     cache: CacheUse | None = None
-    """What the caches on disk did then."""
+    """The use of the caches on disk then."""
     call_us: CallTimes | None = None
     """Steady calls in a row, as in a loop; on a GPU until the last of a few is done."""
     alone_us: CallTimes | None = None
@@ -228,7 +229,7 @@ class Variant(Fact):
     """Of calls in a row, beside eager mode; for eager mode itself, beside a second process that
     runs the same, which shows the noise."""
     judgement: Judgement = "unknown"
-    """What the speed-up says, the machine's noise considered."""
+    """The speed-up's verdict, the machine's noise considered."""
     break_even_calls: int | None = None
     """Calls until a cold start is won back, or if none was measured, a restart; None if it never
     is, or that is unknown."""
@@ -249,13 +250,14 @@ class Variant(Fact):
     launches: int | None = None
     """Kernels in one steady call; None if the profiler didn't say."""
     kernels: KernelShare | None = None
-    """Where the time of that call goes."""
+    """The kernels that the time of that call goes to."""
     cuda_graphs: CudaGraphs | None = None
     """None for a variant that asks for none."""
     findings: tuple[Finding, ...] = ()
-    """Why it isn't faster, the most costly first."""
+    """The findings that keep it from being faster, the most costly first."""
     stages: Stages | None = None
-    """Where it goes wrong; None unless it fails or is wrong, or where causes weren't looked for."""
+    """The stages, followed to where it goes wrong; None unless it fails or is wrong, or where
+    causes weren't looked for."""
 
     @property
     def compile_s(self) -> float | None:
@@ -278,11 +280,11 @@ class Variant(Fact):
 
 
 class Throughput(Fact):
-    """What one call works on."""
+    """The items that one call works on."""
 
     items: int
     unit: Literal["samples", "tokens"]
-    """What they are."""
+    """Their kind."""
 
 
 class BenchVerdict(Fact):
@@ -302,11 +304,12 @@ class BenchVerdict(Fact):
     """The variant whose calls wait for their host, which limits what its kernels allow; None if
     there is none."""
     held_back: Finding | None = None
-    """If nothing is faster than eager mode, what holds the fastest variant back; None if unknown."""
+    """If nothing is faster than eager mode, what holds the fastest variant back; None if
+    unknown."""
 
 
 class Noise(Fact):
-    """How steady the machine is."""
+    """The steadiness of the machine."""
 
     ratio: float | None
     """Eager mode beside eager mode in another process; 1 on a quiet machine. None without such a
@@ -339,20 +342,20 @@ class Sweep(Fact):
 
 
 class BenchReport(Document):
-    """What ``graphdoctor bench`` found."""
+    """The report of ``graphdoctor bench``."""
 
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo
     verdict: BenchVerdict
     measured: tuple[BenchPart, ...] = BENCH_PARTS
-    """What was measured beside compiling and calls."""
+    """Measurements beside compiling and calls."""
     call: str | None = None
     """The call that was timed: the arguments of the last one, in short."""
     throughput: Throughput | None = None
-    """What one call works on; None where no batch dim is known."""
+    """Items that one call works on; None where no batch dim is known."""
     noise: Noise | None = None
-    """How steady the machine was; None if eager mode wasn't timed."""
+    """The steadiness of the machine; None if eager mode wasn't timed."""
     variants: tuple[Variant, ...]
     """All ways to run it, the first named ``eager``; of a sweep, those of its last size."""
     sweep: Sweep | None = None
@@ -360,3 +363,76 @@ class BenchReport(Document):
     gaps: tuple[CaptureGap, ...] = ()
     recordings: dict[str, str] = field(default_factory=dict)
     """Folder of each variant's recording, by name."""
+
+
+AS_IT_WAS = "as you had it"
+"""The name of torch.compile with the user's own arguments, without a change."""
+
+CURED = "cured"
+"""The name of the best way that was found."""
+
+Best = Literal["eager", "as you had it", "cured"]
+
+StepOutcome = Literal["kept", "no gain", "slower", "wrong", "failed", "skipped"]
+"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile cold;
+``no gain``: neither; ``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried,
+because it can't be, or time was up."""
+
+
+class CureStep(Fact):
+    """One thing that was tried on top of those that were kept before."""
+
+    name: str
+    """Such as ``fixes`` or ``mode=reduce-overhead``."""
+    outcome: StepOutcome
+    reason: str | None = None
+    """A clause that says why; None if the numbers say it."""
+    is_late: bool = False
+    """It wasn't tried because time was up."""
+    speedup: Speedup | None = None
+    """Beside the best way before it; None if it wasn't timed."""
+    compile_cold_s: float | None = None
+    """Seconds that compiling adds with an empty cache on disk; None unless cold starts were asked
+    for."""
+    compile_before_s: float | None = None
+    """The same of the best way before it."""
+
+
+class CureReport(Document):
+    """The report of ``graphdoctor cure``."""
+
+    environment: Environment
+    target: TargetInfo
+    text: str
+    best: Best | None
+    """The fastest correct way; None if the program fails without torch.compile, so that nothing
+    could be compared."""
+    eager: Variant
+    """Without torch.compile."""
+    as_it_was: Variant
+    """With the user's own arguments."""
+    cured: Variant | None
+    """The best way that was found; None if nothing helped."""
+    steps: tuple[CureStep, ...]
+    """The steps that were tried, in order."""
+    diff: str = ""
+    """Edits of source that the best way needs, as one unified diff."""
+    arguments: dict[str, object]
+    """Arguments to give torch.compile that aren't its defaults; empty if the best way is eager
+    mode."""
+    compile_lines: tuple[str, ...] = ()
+    """Lines that compile the model, in place of the user's own call of torch.compile."""
+    settings: tuple[str, ...] = ()
+    """Lines for the start of the program."""
+    calls: tuple[str, ...] = ()
+    """Lines for where the program makes its calls."""
+    treatment: Treatment | None = None
+    """Fixes that were tried; None if there were no findings to treat."""
+    noise: Noise | None = None
+    verified_calls: int
+    """Calls whose results were compared with eager mode's."""
+    budget_s: float
+    """Seconds that the search was given."""
+    spent_s: float
+    """Seconds that it took."""
+    gaps: tuple[CaptureGap, ...] = ()

@@ -1,6 +1,4 @@
-"""The facts of an export: what ``torch.export`` made of a target, why it made nothing, and which
-sizes stay dynamic.
-"""
+"""The facts of an export: what ``torch.export`` made of a target, or why it made nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from .base import Document, Fact
 from .bench import Correctness
 from .diagnosis import Finding
 from .fixes import TriedFix
-from .recording import CaptureGap, DimOfExport, Environment, ExportInput, TargetInfo
-from .stack import StackEntry
+from .recording import CaptureGap, Environment, ExportInput, TargetInfo
 from .trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
@@ -77,46 +74,6 @@ class ExportWay(Fact):
     """Lines of Python to run before the export, which were verified."""
 
 
-class ExportDim(DimOfExport):
-    """One dim of an argument that torch was asked to leave dynamic."""
-
-    other_sizes: tuple[int, ...] = ()
-    """The other sizes that the program was run with."""
-    reason: str | None = None
-    """Why torch made it a constant, as a clause; None if it is dynamic or torch doesn't say."""
-    location: StackEntry | None = None
-    """The line that made it one; None if unknown."""
-
-
-DimsFrom = Literal["calls", "option"]
-"""Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given,
-all."""
-
-
-class DynamicShapes(Fact):
-    """What came of asking torch to leave sizes dynamic."""
-
-    is_strict: bool
-    """Which way was taken."""
-    origin: DimsFrom
-    """Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was
-    given, all."""
-    status: WayStatus
-    """What came of it, with other sizes."""
-    reason: str | None = None
-    """Why, as a clause."""
-    dims: tuple[ExportDim, ...] = ()
-    """The dims, those that stayed dynamic first."""
-    line: str | None = None
-    """Python that makes the program; it was run. None if no dim stayed dynamic."""
-    constraints: tuple[str, ...] = ()
-    """Conditions on sizes that the program checks, in Python."""
-    blocker: ExportBlocker | None = None
-    """Why torch made no program, if it made none."""
-    correctness: Correctness | None = None
-    """How results with the other sizes compare with eager mode's; None if they weren't compared."""
-
-
 class ExportReport(Document):
     """What ``graphdoctor export`` found."""
 
@@ -130,13 +87,10 @@ class ExportReport(Document):
     """Whether the target is no module, so that it was wrapped in one."""
     ways: tuple[ExportWay, ...]
     """Non-strict, which is torch's default, and strict."""
-    dynamic: DynamicShapes | None = None
-    """Which sizes can stay dynamic; None if it wasn't asked."""
     calls_made: int
     """Calls that were compared: those with the sizes of the first."""
     calls_other: tuple[int, ...] = ()
-    """Numbers of the calls that have other arguments than tensors of other sizes; no export takes
-    both kinds."""
+    """Numbers of the calls with other sizes, numbers, strings or structures, which weren't made."""
     breaks: tuple[Finding, ...] = ()
     """Where torch.compile breaks the graph of the same calls: strict export may stop there next.
     Empty if strict export made a program."""

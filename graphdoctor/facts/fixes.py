@@ -13,7 +13,7 @@ from .base import Fact
 from .counts import Counts
 from .run import Setting
 from .spec import Timing
-from .trials import Attacked, Comparison
+from .trials import Attacked, Comparison, Difference
 
 FixKind = Literal["code", "config", "call"]
 """What a fix changes: the source, a torch setting, or how the target is compiled and called."""
@@ -120,7 +120,7 @@ class ColdCompile(Fact):
 
 
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
-    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing
+    """Choose the times that say whether a fix pays: the user's backend, but ``eager`` runs nothing
     faster.
 
     Args:
@@ -129,50 +129,185 @@ def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
     return next((pair for pair in times if pair.backend != "eager"), next(iter(times), None))
 
 
-class TriedFix(Fact):
-    """One fix and what its trial showed."""
+ReasonKind = Literal[
+    "message",
+    "and",
+    "but",
+    "under",
+    "beside_others",
+    "until_others",
+    "moved_out",
+    "gone_but",
+    "no_helping_fix",
+    "declined",
+    "replayed",
+    "differs",
+    "differs_on",
+    "may_be_rounding",
+    "not_returned",
+    "not_compared",
+    "too_large",
+    "unstable",
+    "unstable_in_eager",
+    "differs_without_fix",
+    "zero_gradients",
+    "drops_lines",
+    "not_kept",
+    "exceptions",
+    "over_limit",
+    "block_over_limit",
+    "limit_stays",
+    "break_stays",
+    "break_is_there",
+    "breaks_instead",
+    "another_break",
+    "cause_stays",
+    "nothing_improves",
+    "nothing_better",
+    "still_skipped",
+    "skipped",
+    "skipped_by_next",
+    "coverage",
+    "coverage_drops",
+    "graphs",
+    "sites_and_graphs",
+    "recompiles",
+    "rerecorded",
+    "recorded",
+    "unknown_recording",
+    "needless",
+    "call",
+    "call_with_it",
+    "call_with_all",
+    "call_all_the_same",
+    "call_untimed",
+    "call_not_faster",
+    "cold_compile",
+    "cold_failure",
+    "no_compile_times",
+    "not_run_there",
+    "runs_elsewhere",
+    "fails_there",
+    "unreached",
+    "not_raised",
+    "not_run",
+    "stops_there",
+    "stops_at",
+    "not_timed",
+    "never_steady",
+    "too_short",
+    "probe_ended",
+    "few_timed",
+    "bounded",
+    "interrupted",
+    "unfinished",
+    "unfinished_without",
+    "not_repeatable",
+    "fails_in_eager",
+    "fails_in_second_eager",
+    "unprovable",
+    "no_float64",
+]
+"""Why something was judged as it was, or what limits a verdict. ``and`` to ``gone_but`` join their
+parts; ``message`` holds the words of the program, of torch or of a recipe."""
+
+
+class Reason(Fact):
+    """Why something was judged as it was."""
+
+    kind: ReasonKind
+    values: tuple[str | int | float, ...] = ()
+    """What its kind names: counts, places, backends, kinds of results."""
+    parts: tuple[Reason, ...] = ()
+    """The reasons that it is made of."""
+    difference: Difference | None = None
+    """How results differ; None if it isn't about that."""
+    times: PairedTime | None = None
+    """Times of the call; None if it isn't about these."""
+
+
+def because(
+    kind: ReasonKind, *details: str | float | Reason | Difference | PairedTime | None
+) -> Reason:
+    """Make a reason of the values, parts, difference and times that it names."""
+    parts = tuple(detail for detail in details if isinstance(detail, Reason))
+    return Reason(
+        kind=kind,
+        values=tuple(detail for detail in details if isinstance(detail, (str, int, float))),
+        parts=parts,
+        difference=next((item for item in details if isinstance(item, Difference)), None),
+        times=next((item for item in details if isinstance(item, PairedTime)), None),
+    )
+
+
+class Outcome(Fact):
+    """What trials showed of a change."""
+
+    verdict: Verdict = "not tried"
+    reasons: tuple[Reason, ...] = ()
+    """Why."""
+    untried_cause: UntriedCause | None = None
+    """Why it wasn't tried; None if it was, or nobody asked."""
+    compared: Comparison | None = None
+    """Its results compared with those of the unmodified program without torch.compile."""
+    attacked: Attacked | None = None
+    """What other inputs showed; None if none were tried."""
+
+
+class Fix(Outcome):
+    """A suggestion."""
 
     title: str
+    condition: str | None = None
+    """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it
+    always does."""
     kind: FixKind
+    """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
-    """Lines to write, for a setting or a call."""
-    snippet_place: SnippetPlace | None = None
-    """Where ``snippet`` goes; None without one, and in recordings of 0.1."""
+    """Python to write: it parses, and every name in it can be read at ``place``. None if words have
+    to do."""
+    place: SnippetPlace | None = None
+    """Where ``snippet`` goes; None without one."""
+    is_safe: bool = False
+    """Whether results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
     diff: str | None = None
-    """Unified diff of an edit of source."""
-    is_safe: bool
-    """Whether results stay the same for every input."""
-    code: str
-    """Rule code of the finding that it is for."""
-    fingerprint: str
-    """Fingerprint of that finding, in the program that the fix was tried on."""
-    place: str
-    """``file:line`` of that finding, in the file on disk."""
-    round: int
-    """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
-    is_on_untouched: bool
-    """Whether it was tried on the unmodified program, without other fixes."""
-    verdict: Verdict
-    reason: str | None = None
-    """Why, as a clause: what differs, what failed, what still breaks."""
-    untried_cause: UntriedCause | None = None
-    """Why it wasn't tried; None if it was."""
-    before: Counts | None = None
-    """Counts of the program that it was tried on; None if not tried."""
+    """The edit as a unified diff; None if there is none."""
+    source: str | None = None
+
+
+class TrialOutcome(Outcome):
+    """What a trial of its own showed of a change."""
+
     after: Counts | None = None
-    """Counts of the program with the fix; None if not tried, if it failed, or if its results made
-    it stop early."""
+    """Counts of the program with it; None if not tried, if it failed, or if its results made it
+    stop early."""
     sites_gone: tuple[str, ...] = ()
     """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
     sites_new: tuple[str, ...] = ()
     """Break sites that appeared with it, in the program after: fixing a break can show later
     ones."""
-    compared: Comparison | None = None
-    """Its results compared with those of the unmodified program without torch.compile."""
-    attacked: Attacked | None = None
-    """What other inputs showed; None if none were tried."""
+    recording: str | None = None
+    """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no
+    trial."""
+
+
+class TriedFix(Fix, TrialOutcome):
+    """One fix and what its trial showed."""
+
+    code: str
+    """Rule code of the finding that it is for."""
+    fingerprint: str
+    """Fingerprint of that finding, in the program that the fix was tried on."""
+    finding_place: str
+    """``file:line`` of that finding, in the file on disk."""
+    round: int
+    """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
+    is_on_untouched: bool
+    """Whether it was tried on the unmodified program, without other fixes."""
+    before: Counts | None = None
+    """Counts of the program that it was tried on; None if not tried."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
     cold_compile: ColdCompile | None = None
@@ -182,8 +317,6 @@ class TriedFix(Fact):
     tried, and in recordings of 0.1."""
     is_applied: bool = False
     """Whether it is one of the fixes that were tried together at the end."""
-    recording: str | None = None
-    """The trial's recording, a folder in ``fixes/`` of the first recording."""
 
 
 class LeftFinding(Fact):
@@ -193,7 +326,13 @@ class LeftFinding(Fact):
     place: str
     """``file:line``, in the file on disk."""
     message: str
-    reason: str
+    declined: str | None = None
+    """Why no edit was written for it; None if one was, or none is known."""
+    title: str | None = None
+    """The fix whose trial says most about why it stays; None if there is none."""
+    verdict: Verdict | None = None
+    untried_cause: UntriedCause | None = None
+    reasons: tuple[Reason, ...] = ()
 
 
 class TrialChoices(Fact):
@@ -209,36 +348,17 @@ class TrialChoices(Fact):
     """Whether fixes that may change results for other inputs were tried too."""
     timing: Timing
     """What was timed: the program with all verified fixes, each fix too, or nothing."""
-    proposer: str | None = None
-    """The command that was asked for edits of what was left; None for none."""
 
 
-class TriedPatch(Fact):
-    """A patch that somebody wrote, and what its trial showed."""
+class TriedPatch(TrialOutcome):
+    """A patch that somebody wrote, and what its trial showed: it is ``verified`` if results are the
+    same, and breaks, recompiles or graphs are fewer, or the call is faster.
+    """
 
     name: str
     """What the patch was read from; ``-`` for standard input."""
-    verdict: Verdict
-    """``verified``: all results equal those of the unmodified program, and breaks, recompiles or
-    graphs are fewer, or the call is faster; ``no effect``: results are equal, and nothing is
-    better."""
-    reason: str | None = None
-    """Why, as a clause."""
-    after: Counts | None = None
-    """Counts of the program with it; None if it failed."""
-    sites_gone: tuple[str, ...] = ()
-    """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
-    sites_new: tuple[str, ...] = ()
-    """Break sites that appeared with it, in the program after."""
     lines_not_run: tuple[str, ...] = ()
     """``file:line`` of each part that it changes and that neither a call nor another input ran."""
-    compared: Comparison | None = None
-    """Its results compared with those of the unmodified program without torch.compile."""
-    attacked: Attacked | None = None
-    """What other inputs showed; None if none were tried."""
-    recording: str | None = None
-    """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no
-    trial."""
 
 
 class DeclinedEdits(Fact):
@@ -293,7 +413,7 @@ class Treatment(Fact):
     """Number of replays, including those of the unmodified program."""
     is_interrupted: bool = False
     """Whether an interrupt ended the trials, so that more could have been tried."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     """What limits the verdicts: results that differ from run to run, omitted trials, missing
     times."""
 

@@ -30,7 +30,7 @@ CudaGraphSkipKind = Literal[
     "disabled",
     "other",
 ]
-"""What keeps a graph from being a CUDA graph. ``no_device``: the machine has no CUDA device;
+"""A reason why a graph isn't a CUDA graph. ``no_device``: the machine has no CUDA device;
 ``cpu_graph``: all of the graph runs on a CPU; ``mutation``: it writes to an input that isn't a
 parameter or buffer; ``cpu_device``: a tensor in it is on the CPU; ``several_devices``: its tensors
 are on several GPUs; ``dynamic_shapes``: it has dynamic sizes; ``incompatible_op``: CUDA graphs
@@ -52,21 +52,21 @@ CacheBypassKind = Literal[
     "unpicklable",
     "other",
 ]
-"""What keeps a graph out of torch's caches. ``function``: it calls one that torch doesn't trace, as
-with ``allow_in_graph``; ``autograd_function``: a custom ``torch.autograd.Function``;
+"""A reason why a graph isn't in torch's caches. ``function``: it calls one that torch doesn't
+trace, as with ``allow_in_graph``; ``autograd_function``: a custom ``torch.autograd.Function``;
 ``higher_order_operator``: one of torch's operators that take functions, such as ``cond``;
 ``method``: a method call that torch doesn't know; ``checkpoint_policy``: the ``context_fn`` of a
-selective checkpoint has no ``cache_hash``; ``custom_pass``: a pass of the program has no ``uuid``;
-``memory_budget``: a custom estimator or solver has none; ``freezing``: parameters became constants;
-``disabled``: a setting turns the cache off; ``unpicklable``: something in it can't be written to
-disk; ``other``: see torch's words."""
+selective checkpoint has no ``cache_hash``; ``custom_pass``: a pass of the program has no
+``uuid``; ``memory_budget``: a custom estimator or solver has none; ``freezing``: parameters
+became constants; ``disabled``: a setting turns the cache off; ``unpicklable``: something in it
+can't be written to disk; ``other``: see torch's words."""
 
 Device = Literal["cpu", "cuda"]
 """Whose kernels were measured."""
 
 
 class CacheBypass(Fact):
-    """Why torch's caches on disk leave a graph out."""
+    """A graph that torch's caches on disk leave out, and why."""
 
     compile_id: str | None
     kind: CacheBypassKind
@@ -88,7 +88,7 @@ class CodeLine(Fact):
 
 
 MOST_KERNELS = 10
-"""How many kernels a call's share names."""
+"""The number of kernels that a call's share names."""
 
 
 class KernelTime(Fact):
@@ -110,12 +110,12 @@ class KernelTime(Fact):
     """The outermost operations that it is part of, such as ``aten::linear``; empty for
     Inductor's."""
     lines: tuple[CodeLine, ...] = ()
-    """Where the program computes it in eager mode; empty if that is unknown, and for compiled
+    """The lines that compute it in eager mode; empty if that is unknown, and for compiled
     code."""
 
 
 class KernelShare(Fact):
-    """Where the time of one steady call goes, by torch.profiler: of up to 20 calls, the
+    """The time of one steady call by kind of kernel, by torch.profiler: of up to 20 calls, the
     shortest.
     """
 
@@ -158,8 +158,8 @@ class KernelShare(Fact):
 
     @property
     def overhead_us(self) -> float | None:
-        """What running compiled code takes of the call without the profiler, beyond its kernels;
-        None if unknown.
+        """The time that running compiled code takes of the call without the profiler, beyond its
+        kernels; None if unknown.
 
         The profiler makes everything but kernels longer, so only its proportions are used. On a
         GPU, it's time in which the device waits.
@@ -172,7 +172,7 @@ class KernelShare(Fact):
 
     @property
     def rest_us(self) -> float | None:
-        """What of the call is in no kernel: Python, guards, launching, allocating; None if the
+        """The time in no kernel: Python, guards, launching, allocating; None if the
         profiler didn't say.
         """
         return None if self.kernels_us is None else self.call_us - self.kernels_us
@@ -216,11 +216,13 @@ class CudaGraphInput(Fact):
     """Dynamo's source for it, such as ``L['x']``; None if it is no argument of the forward graph,
     or that is unknown."""
     bytes: int
-    """What copying it moves."""
+    """The size of its copy."""
 
 
 class CudaGraphFunction(Fact):
-    """What torch records as CUDA graphs: a graph that Inductor compiled, or a partition of one."""
+    """A function that torch records as CUDA graphs: a graph that Inductor compiled, or a partition
+    of one.
+    """
 
     compile_id: str | None
     """The compile that it belongs to; None if unknown."""
@@ -250,13 +252,13 @@ class CudaGraphs(Fact):
     captured: int | None
     """Functions that torch recorded as CUDA graphs; None if unknown."""
     skipped: tuple[CudaGraphSkip, ...] = ()
-    """Why torch skipped the others, one entry for each skipped graph."""
+    """The reasons why torch skipped the others, one entry for each skipped graph."""
     left_out: tuple[CudaGraphSkip, ...] = ()
     """Operations that torch runs between CUDA graphs, because these can't have them."""
     partitions: tuple[GraphPartitions, ...] = ()
     """Graphs that Inductor split for that."""
     functions: tuple[CudaGraphFunction, ...] | None = None
-    """What torch recorded, or will record in its next call; None if unknown."""
+    """The functions that torch recorded, or will record in its next call; None if unknown."""
 
     @property
     def rerecordings(self) -> int:
@@ -265,7 +267,7 @@ class CudaGraphs(Fact):
 
 
 class Float32Precision(Fact):
-    """What float32 operations compute with on CUDA, as a program leaves it after its calls.
+    """The precision of float32 operations on CUDA, as a program leaves it after its calls.
 
     TensorFloat32 (TF32) has the range of float32 and the precision of float16. Matrix products in
     it run on tensor cores, several times as fast.
@@ -280,7 +282,7 @@ class Float32Precision(Fact):
 
 
 class CacheUse(Fact):
-    """What Inductor's and AOTAutograd's caches on disk did while the calls compiled.
+    """The use of Inductor's and AOTAutograd's caches on disk while the calls compiled.
 
     A graph counts once, with its backward, although torch asks both caches.
     """
@@ -290,4 +292,4 @@ class CacheUse(Fact):
     bypasses: int
     """Graphs that can't be kept on disk."""
     bypass_reasons: tuple[str, ...] = ()
-    """Why, in torch's words, each once."""
+    """The reasons in torch's words, each once."""

@@ -1,4 +1,4 @@
-"""What ``graphdoctor profile`` found: where the time of a steady compiled call goes, by line,
+"""The facts of ``graphdoctor profile``: where the time of a steady compiled call goes, by line,
 module and kernel.
 """
 
@@ -27,16 +27,17 @@ ProfiledKind = Literal[
     "generated",
     "other",
 ]
-"""What a kernel is. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made
+"""A kind of kernel. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made
 it from a template; ``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between
 processes; ``user``: the program's own, in Triton; ``copy``: it copies memory; ``generated``:
 Inductor's, but of no known graph; ``other``: none of these."""
 
 BoundBy = Literal["host", "memory", "compute", "arithmetic", "communication", "latency"]
-"""What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and
-launches; ``memory``: its bandwidth; ``compute``: matrix products and convolutions; ``arithmetic``:
-other arithmetic, such as ``tanh``; ``communication``: other processes; ``latency``: a kernel so
-short that it reaches none of them. A longer one that reaches none has none of these."""
+"""A limit that a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for
+Python and launches; ``memory``: its bandwidth; ``compute``: matrix products and convolutions;
+``arithmetic``: other arithmetic, such as ``tanh``; ``communication``: other processes;
+``latency``: a kernel so short that it reaches none of them. A longer one that reaches none has
+none of these."""
 
 
 class ProfiledKernel(Fact):
@@ -73,7 +74,8 @@ class ProfiledKernel(Fact):
     compute_share: float | None = None
     """Of what a matrix product reached on this device, with the same dtype."""
     argument_bytes: int | None = None
-    """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
+    """The part of its bytes that is read of the graph's arguments, such as parameters; None if
+    unknown."""
     elementwise: dict[str, int] | None = None
     """For how many elements all runs compute each operation on single elements, such as ``tanh``,
     by Inductor's names; None if Inductor didn't write it, or that is unknown."""
@@ -81,7 +83,7 @@ class ProfiledKernel(Fact):
     """Of its time, what this device takes at least for those; can be above 1 where a kernel
     computes once what it is counted for twice. None if unknown."""
     bound_by: BoundBy | None = None
-    """What it waits for; None if unknown."""
+    """The limit that it waits for; None if unknown."""
     dtype: str | None = None
     """dtype of its matrix products; None if it has none, or that is unknown."""
     compile_id: str | None = None
@@ -114,7 +116,7 @@ class TimePart(Fact):
 
 
 class ProfiledLine(Fact):
-    """What one line of the program costs."""
+    """The cost of one line of the program."""
 
     file: str
     line: int
@@ -130,11 +132,11 @@ class ProfiledLine(Fact):
     kernels: tuple[int, ...]
     """Indices of the kernels that it went into, the most costly first."""
     bound_by: BoundBy | None = None
-    """What most of that time waits for; None if unknown."""
+    """The limit that most of that time waits for; None if unknown."""
 
 
 class ProfiledModule(Fact):
-    """What one module costs, with everything in it."""
+    """The cost of one module, with everything in it."""
 
     path: str
     """Such as ``layers.0.attention``; empty for the target itself."""
@@ -143,7 +145,7 @@ class ProfiledModule(Fact):
 
 
 class Regime(Fact):
-    """What the call as a whole is bound by."""
+    """The limit of the call as a whole."""
 
     bound_by: BoundBy | None
     """None if it is unknown."""
@@ -152,11 +154,11 @@ class Regime(Fact):
     evidence: dict[str, float]
     """The numbers: shares of the call, counts, microseconds."""
     advice: tuple[str, ...] = ()
-    """What helps in that regime, the most useful first."""
+    """Advice for that regime, the most useful first."""
 
 
 class Fusion(Fact):
-    """What Inductor fused in the graphs that ran in the call."""
+    """Inductor's fusion in the graphs that ran in the call."""
 
     operations: int
     """Operations of the graphs that compute something, before decomposition."""
@@ -175,14 +177,14 @@ class Fusion(Fact):
 
 
 class SavedTensor(Fact):
-    """What the forward pass keeps for the backward pass: a tensor, or equal ones that one line
+    """A tensor that the forward pass keeps for the backward pass, or equal ones that one line
     keeps, as layers do.
     """
 
     name: str
     """The node that makes it; of several, the first."""
     operation: str | None
-    """What computes it, such as ``aten.gelu``; None for an argument."""
+    """The operation that computes it, such as ``aten.gelu``; None for an argument."""
     bytes: int | None
     """Its size, of several that of all; None if unknown."""
     is_argument: bool
@@ -206,20 +208,20 @@ class SavedTensor(Fact):
 
 
 MemoryOutcome = Literal["saves", "costly", "unclear", "nothing", "differs", "failed"]
-"""What came of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer by
-a larger share than is saved; ``costly``: it certainly does; ``unclear``: less is kept, but times
-vary too much to say either; ``nothing``: no less is kept; ``differs``: results or gradients do;
-``failed``: that couldn't be found out."""
+"""The outcome of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer
+by a larger share than is saved; ``costly``: it certainly does; ``unclear``: less is kept, but
+times vary too much to say either; ``nothing``: no less is kept; ``differs``: results or
+gradients do; ``failed``: that couldn't be found out."""
 
 
 class MemoryTrial(Fact):
-    """What keeping less did, as measured in another process."""
+    """An attempt to keep less, measured in another process."""
 
     what: str
-    """What was changed, such as a setting with its value."""
+    """The change, such as a setting with its value."""
     outcome: MemoryOutcome
     saved_bytes: int | None
-    """What was kept then, beyond what was in memory before the call; None if unknown."""
+    """The size kept then, beyond what was in memory before the call; None if unknown."""
     peak_bytes: int | None
     """The peak then; None if unknown."""
     ratio: float | None
@@ -227,11 +229,11 @@ class MemoryTrial(Fact):
     is_same: bool | None
     """Results and gradients are the same but for rounding; None if they weren't compared."""
     ratio_low: float | None = None
-    """Where the ratio's 95% confidence interval begins."""
+    """The low end of the ratio's 95% confidence interval."""
     ratio_high: float | None = None
-    """Where it ends."""
+    """Its high end."""
     reason: str | None = None
-    """Why it differs or failed, as a clause; None if it did neither."""
+    """A clause that says why it differs or failed; None if it did neither."""
 
 
 class MemoryUse(Fact):
@@ -250,7 +252,7 @@ class MemoryUse(Fact):
     peak_bytes: int | None
     """The most memory during the call; None if unknown."""
     peak_of: PeakOf | None = None
-    """What the peak is of; None if nothing was measured."""
+    """The memory that the peak is of; None if nothing was measured."""
     before_bytes: int | None = None
     """The same memory before the call; None if unknown."""
     unlisted_bytes: int | None = None
@@ -258,7 +260,7 @@ class MemoryUse(Fact):
     outside of graphs keep, or compute for a graph, and what graphs keep of which nothing is known;
     None if unknown."""
     eager_saved_bytes: int | None = None
-    """What the same call keeps without torch.compile; None if unknown."""
+    """The size that the same call keeps without torch.compile; None if unknown."""
     has_backward: bool = False
     """The call runs the backward pass; otherwise what is kept lives as long as the result."""
     trial: MemoryTrial | None = None
@@ -266,7 +268,7 @@ class MemoryUse(Fact):
 
 
 class ProfileReport(Document):
-    """What ``graphdoctor profile`` found."""
+    """The report of ``graphdoctor profile``."""
 
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
@@ -283,7 +285,7 @@ class ProfileReport(Document):
     kernels_us: float | None = None
     """All kernels and copies of the call; None if the profiler didn't say."""
     regime: Regime | None = None
-    """What it is bound by; None if that is unknown."""
+    """Its limit; None if that is unknown."""
     kernels: tuple[ProfiledKernel, ...] = ()
     """The most costly first."""
     lines: tuple[ProfiledLine, ...] = ()
@@ -296,7 +298,7 @@ class ProfileReport(Document):
     """Time of kernels that no line is known of: outside compiled graphs, and those that torch
     doesn't trace to a line."""
     rest_us: float | None = None
-    """What of the call is in no kernel: Python, guards, launches, waiting."""
+    """The time in no kernel: Python, guards, launches, waiting."""
     fusion: Fusion | None = None
     """None if no graph of Inductor's ran."""
     memory: MemoryUse | None = None
@@ -308,7 +310,7 @@ class ProfileReport(Document):
     graph_input_copy_us: float | None = None
     """Copies into the static inputs of CUDA graphs; None if unknown."""
     caches: CacheUse | None = None
-    """What the caches of graphs did in this run, which began with empty ones."""
+    """The use of the caches of graphs in this run, which began with empty ones."""
     compile_s: float | None = None
     """Seconds of compiling in this run, with our own records of it; None if torch didn't say. All
     code was generated; what was compiled from the same code before, in C++ or Triton, wasn't
@@ -317,9 +319,9 @@ class ProfileReport(Document):
     """Seconds of what the profile took its time for, the longest first, such as ``compiling``; not
     those under 0.1."""
     calibration: Calibration | None = None
-    """What this device reaches; None if it wasn't measured."""
+    """Rates that this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()
-    """What to do about it, the most costly first."""
+    """Findings to act on, the most costly first."""
     gaps: tuple[CaptureGap, ...] = ()
     recording: str | None = None
     """Folder of the recording."""

@@ -1,5 +1,5 @@
-"""What a profile recorded: graphs for which Inductor generated code, and the runs of kernels in one
-steady call.
+"""The recording of a profile: graphs for which Inductor generated code, and the runs of kernels in
+one steady call.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .stack import StackEntry
 InductorKernelKind = Literal[
     "pointwise", "reduction", "template", "library", "communication", "user", "other"
 ]
-"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that
-it wrote; ``template``: one that it made from a template, such as a matrix product; ``library``: a
-library's function; ``communication``: between processes; ``user``: a kernel that the program wrote
-in Triton."""
+"""A kind of kernel in the code that Inductor generates. ``pointwise`` and ``reduction``: a kernel
+that it wrote; ``template``: one that it made from a template, such as a matrix product;
+``library``: a library's function; ``communication``: between processes; ``user``: a kernel that
+the program wrote in Triton."""
 
 ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
 """The share of what AOTAutograd's partitioner would keep that it may keep
@@ -29,8 +29,8 @@ ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
 _LEAST_CHEAP, _SMALLEST_BUDGET, _HALF = 0.1, 0.1, 0.5
 
 PeakOf = Literal["allocator", "process"]
-"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident
-memory of the process, which has Python and torch itself in it."""
+"""The memory that a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``:
+resident memory of the process, which has Python and torch itself in it."""
 
 
 class InductorOperation(Fact):
@@ -41,13 +41,13 @@ class InductorOperation(Fact):
     operation: str
     """The operation that it was decomposed from, such as ``aten.gelu.default``, or it itself."""
     target: str
-    """What it is now, such as ``aten.erf.default``."""
+    """The operation that it is now, such as ``aten.erf.default``."""
     is_view: bool
     """It computes nothing."""
     bytes: int | None
     """Size of the tensors that it makes; None if it makes none, or their size is unknown."""
     elements: int | None
-    """How many elements the largest tensor has that it takes or makes; None if unknown."""
+    """The elements of the largest tensor that it takes or makes; None if unknown."""
     dtype: str | None = None
     """dtype of that tensor, such as ``float32``; None if it makes none."""
     input_dtypes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class InductorOperation(Fact):
     is_stored: bool
     """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
     stack: tuple[StackEntry, ...] = ()
-    """Where the program computes it, or for a backward graph what it is the gradient of; outermost
+    """The stack that computes it, or for a backward graph what it is the gradient of; outermost
     first, without torch's and Python's own entries. Empty if unknown."""
     module: str | None = None
     """The innermost module that it is in, such as ``L['self'].layers.0``; None outside any."""
@@ -79,7 +79,8 @@ class InductorKernel(Fact):
     dtype: str | None = None
     """dtype of the factors of these; None if it has none."""
     argument_bytes: int | None = None
-    """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
+    """The part of its bytes that is read of the graph's arguments, such as parameters; None if
+    unknown."""
     elementwise: dict[str, int] | None = None
     """For how many elements it computes each operation on single elements, such as ``tanh``, by the
     names of ``torch/_inductor/ops_handler.py``; None if it isn't written by Inductor, or a size is
@@ -104,7 +105,7 @@ class KeptTensor(Fact):
     matrix products, convolutions and random numbers; None for an argument, and if that is
     unknown."""
     stack: tuple[StackEntry, ...] = ()
-    """Where the program computes it; outermost first, without torch's and Python's own entries.
+    """The stack that computes it; outermost first, without torch's and Python's own entries.
     Empty if unknown."""
     module: str | None = None
     """The innermost module that it is computed in, such as ``L['self'].layers.0``; None outside
@@ -112,10 +113,10 @@ class KeptTensor(Fact):
 
 
 class Partition(Fact):
-    """What a forward graph and its backward graph have to do with each other."""
+    """The values that a forward graph and its backward graph share."""
 
     saved: tuple[KeptTensor, ...]
-    """What one keeps for the other, each memory once."""
+    """Tensors that one keeps for the other, each memory once."""
     recomputed: dict[str, int]
     """Operations that both compute, without views, and how many of each."""
     draws_random: bool
@@ -162,8 +163,8 @@ class KernelRun(Fact):
     """The outermost operation on the host that it is, or that launched it; None for a generated
     kernel, and if that is unknown, as in a CUDA graph."""
     launch: int | None = None
-    """Which time an operation ran: all kernels that it launched then have the same number. None if
-    it is unknown."""
+    """A number for each time that an operation ran: all kernels that it launched then have the same
+    number. None if it is unknown."""
     run: int | None
     """Index of the graph's run; None outside any."""
 
@@ -194,12 +195,12 @@ ALIKE = {
 
 
 class Calibration(Fact):
-    """What this device reaches, as measured: a copy, matrix products, and arithmetic that isn't
-    one.
+    """Rates that this device reaches, as measured: a copy, matrix products, and arithmetic that
+    isn't one.
     """
 
     device_name: str
-    """Which device; of a CPU, its model."""
+    """The device; of a CPU, its model."""
     torch: str
     """torch's version."""
     threads: int | None = None
@@ -218,7 +219,7 @@ class Calibration(Fact):
     cache_bytes: int | None = None
     """The size of a GPU's L2 cache; None on a CPU."""
     launch_us: float | None = None
-    """What the launch of a small kernel takes; None on a CPU."""
+    """The time of the launch of a small kernel; None on a CPU."""
     is_kept: bool = False
     """It was measured in an earlier run."""
     measured_on: str | None = None
@@ -228,7 +229,7 @@ class Calibration(Fact):
 
     @property
     def conditions(self) -> tuple[object, ...]:
-        """What it holds for: where one of them differs, another one is needed."""
+        """The conditions that it holds for: where one of them differs, another one is needed."""
         return self.device_name, self.torch, self.threads, self.precision
 
     def elementwise_rate(self, name: str) -> float | None:
@@ -259,14 +260,14 @@ class MeasuredMemory(Fact):
     """Memory of a steady call."""
 
     peak_of: PeakOf
-    """What the peak is of."""
+    """The memory that the peak is of."""
     before_bytes: int | None
     """The same memory before the call; None if unknown."""
     peak_bytes: int | None
     """The most; None if unknown."""
     saved_bytes: int | None
-    """What autograd keeps while the result lives, and wasn't there before the call; None if
-    unknown."""
+    """The size that autograd keeps while the result lives, and that wasn't there before the call;
+    None if unknown."""
     eager_saved_bytes: int | None
     """The same without torch.compile; None if unknown."""
 
@@ -303,7 +304,7 @@ class Profiled(Fact):
     matched: tuple[MatchedRun, ...]
     """All runs of kernels, those of one run of a graph together."""
     calibration: Calibration | None = None
-    """What the device reaches; None if it wasn't measured."""
+    """Rates that the device reaches; None if it wasn't measured."""
 
     @property
     def partitioned(self) -> tuple[InductorGraph, ...]:
@@ -322,7 +323,7 @@ class Profiled(Fact):
 
     @property
     def kept_alike(self) -> tuple[tuple[KeptBy, ...], ...]:
-        """What these keep for their backward graphs: equal tensors of one line together."""
+        """Tensors that these keep for their backward graphs: equal tensors of one line together."""
         groups: dict[object, list[KeptBy]] = defaultdict(list)
         for graph in self.partitioned:
             for tensor in graph.partition.saved if graph.partition else ():

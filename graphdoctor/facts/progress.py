@@ -5,24 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .base import Fact
-
 if TYPE_CHECKING:
-    from .cure import CureStep
-    from .fixes import PairedTime, Verdict
+    from .bench import CureStep
+    from .fixes import PairedTime, Reason, Verdict
 
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
 """Names a descriptor to a command, which writes what it does now to it, a line for each phase."""
-
-
-class CommandPhases(Fact):
-    """What the phases of a command took that ended well."""
-
-    command: tuple[str, ...]
-    """What makes two runs comparable: the command, its options, the target, the versions."""
-    phases: tuple[tuple[str, float], ...]
-    """In order, each with its seconds."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +29,12 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs with one backend showed: the times, or why there are none, as a
-    clause.
-    """
+    """What timing two programs with one backend showed: the times, or why there are none."""
 
     number: int
     backend: str
     times: PairedTime | None
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)

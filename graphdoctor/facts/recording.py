@@ -680,36 +680,6 @@ class ExportInput(Fact):
     """Its dtype and shape, such as ``f32[s77, 4]``; None if it is no tensor."""
 
 
-class DimOfExport(Fact):
-    """One dim that torch.export was to leave dynamic."""
-
-    source: str
-    """The tensor, such as ``x`` or ``batch['mask']``."""
-    dim: int
-    """Which dim, from 0."""
-    size: int
-    """The size that it was exported with."""
-    is_dynamic: bool
-    expression: str | None = None
-    """The size in torch's symbols: dims with the same symbol must be equal. None for a constant."""
-    low: int | None = None
-    """The least size that the program takes; None if it is unknown."""
-    high: int | None = None
-    """The largest; None if there is no limit, or it is unknown."""
-
-
-class TriedDim(DimOfExport):
-    """One of these as the process that exported it reports it."""
-
-    other_sizes: tuple[int, ...] = ()
-    """Sizes that fit too, each together with those of all dims at the same place; empty if none are
-    known."""
-    stack: tuple[StackEntry, ...] = ()
-    """The lines that made it a constant; empty if they are unknown."""
-    is_by_another: bool = False
-    """Whether it must equal a dim that is a constant."""
-
-
 class ExportFailure(Fact):
     """Why torch.export made no program."""
 
@@ -724,21 +694,8 @@ class ExportCalls(Fact):
     total: int
     made: int
     """Those that are like the first, and were made."""
-    differing: tuple[DifferingDim, ...] = ()
-    """Dims whose sizes differ between the calls."""
     other: tuple[int, ...] = ()
-    """Numbers of the calls whose arguments differ in more than sizes."""
-
-
-class DifferingDim(Fact):
-    """A dim whose size differs between calls."""
-
-    source: str
-    """The tensor, such as ``x``."""
-    dim: int
-    """Which dim, from 0."""
-    sizes: tuple[int, ...]
-    """Its sizes, each once."""
+    """Numbers of the calls with other sizes, numbers, strings or structures."""
 
 
 class Export(Fact):
@@ -759,8 +716,6 @@ class Export(Fact):
     """Its inputs, in order."""
     constraints: tuple[str, ...] = ()
     """Conditions on sizes that it checks, in Python."""
-    dims: tuple[TriedDim, ...] = ()
-    """The dims that were to stay dynamic."""
     calls: ExportCalls | None = None
     """How the calls differ; None if they weren't made."""
 

@@ -39,6 +39,17 @@ THE_CALL = "the call"
 """Where a difference is that is the end of a call itself, such as an exception."""
 
 
+class MissingLines(Fact):
+    """Lines that a program no longer writes."""
+
+    count: int
+    """How many it writes."""
+    reference_count: int
+    """How many it should write."""
+    first: str
+    """The first one that is missing, as Python writes it, shortened."""
+
+
 class Difference(Fact):
     """The largest difference of one kind."""
 
@@ -48,8 +59,16 @@ class Difference(Fact):
     largest: float | None = None
     """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or
     missing."""
-    detail: str | None = None
-    """What differs, if it isn't a number."""
+    presence: Literal["missing", "new"] | None = None
+    """Whether only one of the two has the value."""
+    value: str | None = None
+    """The value as text, if the two differ in more than numbers; for ``THE_CALL`` the exception."""
+    reference: str | None = None
+    """What it should be."""
+    is_finite: bool = True
+    """Whether NaN or infinity isn't what differs."""
+    lines: MissingLines | None = None
+    """The lines that a text lacks; None if it has as many."""
     change: TextChange | None = None
     """How a text differs, or Python numbers that modules keep; None for other values."""
     may_be_rounding: bool = False

@@ -55,8 +55,8 @@ class _Hunk:
 
 
 def changes_of(diff: str, root: Path, read: Callable[[Path], bytes]) -> tuple[FileChange, ...]:
-    """The edits that a unified diff makes of files below a folder; ``read`` gives one's bytes as
-    the program has them.
+    """Read the edits that a unified diff makes of files below a folder; ``read`` gives one's bytes
+    as the program has them.
 
     Raises:
         DiffError: It holds no edit, or one that doesn't fit or isn't one of Python source.
@@ -70,7 +70,7 @@ def changes_of(diff: str, root: Path, read: Callable[[Path], bytes]) -> tuple[Fi
 
 
 def checked(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
-    """Those edits that change something; refuses what isn't Python afterwards.
+    """Keep the edits that change something; refuse what isn't Python afterwards.
 
     Raises:
         DiffError: None of them changes anything, or a file isn't Python source, before or after.
@@ -147,7 +147,6 @@ def _hunk(lines: Sequence[str], at: int, start: int | None) -> tuple[_Hunk, int]
 
 
 def _path(name: str, root: Path) -> Path:
-    """A file that a diff names, with or without the folder ``a`` or ``b`` before its path."""
     stripped = name.partition("/")[2] if name.startswith(("a/", "b/")) else name
     for one in dict.fromkeys((stripped, name)):
         if one and (root / one).is_file():
@@ -184,7 +183,6 @@ def _applied(hunks: Sequence[_Hunk], content: bytes, name: str) -> bytes:
 
 
 def _place(hunk: _Hunk, texts: Sequence[str], first: int, moved: int, what: str) -> int:
-    """The 0-based line where a hunk begins, at or after the first one that isn't taken."""
     old = [line.rstrip() for line in hunk.old]
     if not old:
         if hunk.start is None:

@@ -27,7 +27,7 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 
 def with_settings(source: bytes, lines: Sequence[str]) -> bytes | None:
-    """A file with lines that set torch up; None if it isn't Python.
+    """Add lines that set torch up to a file; None if it isn't Python.
 
     Args:
         source: The file's bytes, in whatever encoding.
@@ -70,7 +70,6 @@ def _end(nodes: Sequence[ast.stmt]) -> int:
 
 
 def _is_setting(node: ast.stmt) -> bool:
-    """Whether a statement sets torch up, such as ``torch.backends.cudnn.benchmark = True``."""
     match node:
         case ast.Assign(targets=[ast.Attribute() as target]):
             return ast.unparse(target).startswith("torch.")

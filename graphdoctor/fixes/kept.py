@@ -14,24 +14,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
 from graphdoctor.facts.reading import plain, read_fact, write_private
-from graphdoctor.facts.spec import Timing
+from graphdoctor.fixes.patch import FileChange, Patch, SearchOptions, SearchResult, diff_text
 from graphdoctor.probe.wire import FIXES_FILE, META_FILE
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import is_own, signature_of
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
-
-if TYPE_CHECKING:
-    from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.proposals import Proposer
-    from graphdoctor.fixes.search import Patch, SearchResult
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.child import Setup
-    from graphdoctor.trials.launch.request import Request
-    from graphdoctor.trials.launch.store import Store
 
 _FILE = "verified.json"
 _FORMAT = 3
@@ -39,49 +33,6 @@ _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
 """What a request asks for besides the calls: trials measure what they need themselves."""
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What to try and how.
-
-    Args:
-        jobs: How many trials run side by side; None for a number that fits the machine.
-        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
-            untouched program takes.
-        deadline: ``time.monotonic()`` after which no further round begins; None for none.
-        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
-            others.
-        proposer: What is asked for edits of what is left; None for nothing.
-    """
-
-    selection: Selection
-    is_unsafe_tried: bool = True
-    is_tried: bool = True
-    timing: Timing = "final"
-    jobs: int | None = None
-    timeout_s: float | None = None
-    memory_bytes: int | None = None
-    deadline: float | None = None
-    earlier: frozenset[str] = frozenset()
-    proposer: Proposer | None = None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether anything is timed."""
-        return self.timing != "none"
-
-    @property
-    def choices(self) -> TrialChoices:
-        """What of it decides which fixes are verified."""
-        return TrialChoices(
-            select=self.selection.select,
-            ignore=self.selection.ignore,
-            is_own_code_only=self.selection.is_own_code_only,
-            is_unsafe_tried=self.is_unsafe_tried,
-            timing=self.timing,
-            proposer=None if self.proposer is None else self.proposer.command,
-        )
 
 
 @dataclass(frozen=True)
@@ -152,7 +103,7 @@ def _described(
 def kept_fixes(
     request: Request, choices: TrialChoices, store: Store, interpreter: str
 ) -> KeptFixes | OutdatedFixes | None:
-    """Verified fixes for the same request, if there are any."""
+    """Find verified fixes for the same request."""
     asked = _asked(request, choices)
     otherwise: OutdatedFixes | None = None
     for recording in store.newest()[:_MAX_LOOKED_AT]:
@@ -169,8 +120,8 @@ def kept_fixes(
 
 
 def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
-    """The diffs and snippets of fixes that worked in the last recording, if an interrupt ended its
-    trials.
+    """Read the diffs and snippets of fixes that worked in the last recording, if an interrupt ended
+    its trials.
 
     Empty if that was another command.
     """
@@ -189,10 +140,6 @@ def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
 def _checked(
     recording: Path, content: dict[str, Any], interpreter: str
 ) -> KeptFixes | OutdatedFixes:
-    # Not earlier: without anything that was kept, they would only delay the run.
-    from graphdoctor.fixes.patch import FileChange, diff_text
-    from graphdoctor.fixes.search import SearchResult
-
     age_s = time.time() - content["time_s"]
     if content["hindrance"] is not None:
         return OutdatedFixes(age_s, Change(*content["hindrance"]))
@@ -222,7 +169,7 @@ def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
 
 
 def _content(recording: Path) -> dict[str, Any] | None:
-    """What was kept in a recording; None for nothing, for what somebody else wrote, and for another
+    """Read what was kept in a recording; None for nothing, for what others wrote, and for another
     version.
     """
     try:

@@ -37,26 +37,15 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
 
-_ELSEWHERE = ("torch doesn't point to", "the line doesn't contain", "no early `return`")
-"""How the reasons of recipes begin that are for something else."""
-
-_OF_ANOTHER_LINE = (
-    "the line doesn't begin a",
-    "the line doesn't call `",
-    "the line isn't a call",
-    "no loop is around the line",
-    "inference mode isn't what changed",
-)
-"""How the reasons of recipes begin that say nothing of this line."""
-
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
-    """The findings of a program that fixes are for and that the user selected."""
-    found = filter(selection.keeps, observed.diagnosis.findings)
+    """List the findings of a program that fixes are for and that the user selected."""
     return [
-        finding for finding in found if finding.is_treatable and not finding.code.startswith("GD4")
+        finding
+        for finding in filter(selection.keeps, observed.diagnosis.findings)
+        if finding.is_treatable and not finding.code.startswith("GD4")
     ]
 
 
@@ -79,7 +68,7 @@ class Sources:
         self._parsed: dict[Path, SourceFile] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
-        """The file that a finding is in."""
+        """Read the file that a finding is in."""
         path = self.root / finding.location.file
         if path not in self._parsed:
             known = self._program.content.get(path, self._originals.get(path))
@@ -99,7 +88,7 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
 
 
 def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
-    """What can be tried for each finding about breaks, recompiles and CUDA graphs."""
+    """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
     findings = treated_findings(observed, selection)
     changes = _changes_of_run(observed, findings)
     found = []
@@ -115,13 +104,19 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
         # What keeps every line comes before what drops some.
         fixes.sort(key=lambda fix: (fix.drops_output, not fix.is_safe))
         fixes += _containing(finding, sources.root)
-        found.append(Options(finding, tuple(_distinct(fixes)), tuple(dict.fromkeys(declined))))
+        found.append(
+            Options(
+                finding,
+                tuple(_distinct(fixes)),
+                tuple(dict.fromkeys(error.reason for error in declined)),
+            )
+        )
     return found
 
 
 def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
-    """The diagnosis of a recording, with why ``fix`` would write no edit where that is certain
-    without a trial.
+    """Add to a recording's diagnosis why ``fix`` would write no edit, where that is certain without
+    a trial.
 
     The reasons are kept in the recording for who reads it later.
     """
@@ -132,8 +127,8 @@ def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
         # Where it depends on what only trials learn, nothing is certain.
         with contextlib.suppress(UnlearnedError, RecursionError):
             found, declined = _edits(finding, sources, is_one_enough=True)
-            if declined and not found and not declined[0].startswith(_ELSEWHERE):
-                reasons[finding.fingerprint] = declined[0]
+            if declined and not found and declined[0].kind != "elsewhere":
+                reasons[finding.fingerprint] = declined[0].reason
     if not reasons:
         return diagnosis
     edits = DeclinedEdits(reasons=reasons)
@@ -155,28 +150,27 @@ def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
 
 def _edits(
     finding: Finding, sources: Sources, *, is_one_enough: bool = False
-) -> tuple[list[Candidate], list[str]]:
+) -> tuple[list[Candidate], list[DeclinedError]]:
     finding = _in_own_code(finding)
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
-        return [], [f"the line belongs to {package}, whose files aren't edited"]
+        return [], [DeclinedError(f"the line belongs to {package}, whose files aren't edited")]
     try:
         source = sources.file_of(finding)
     except DeclinedError as error:
-        return [], [error.reason]
-    found, declined = list[Candidate](), list[str]()
+        return [], [error]
+    found, declined = list[Candidate](), list[DeclinedError]()
     for recipe in recipes_for(finding.code):
         if found and is_one_enough:
             break
         try:
             edit = recipe.edit(Place(source, finding, sources.equal_sizes))
         except DeclinedError as error:
-            declined += [error.reason] if not error.reason.startswith(_OF_ANOTHER_LINE) else []
+            declined += [] if error.kind == "another_line" else [error]
             continue
         except UnicodeEncodeError:
-            declined.append(
-                f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit"
-            )
+            encoding = f"{source.path.name} is encoded in {source.tree.encoding}"
+            declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
             continue
         found.append(
             Candidate(
@@ -196,12 +190,12 @@ def _edits(
             )
         )
     # A recipe for something else says least of why this isn't fixed.
-    return found, sorted(declined, key=lambda reason: reason.startswith(_ELSEWHERE))
+    return found, sorted(declined, key=lambda error: error.kind == "elsewhere")
 
 
 def _in_own_code(finding: Finding) -> Finding:
-    """The finding, at the user's own block if that is why a break in a package makes torch skip a
-    function.
+    """Return the finding, at the user's own block if that is why a break in a package makes torch
+    skip a function.
 
     In a function of its own, the block is all that torch skips; breaks that the user's code has
     after it then show.

@@ -18,10 +18,12 @@ from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
+from graphdoctor.facts.fixes import FixKind, SnippetPlace, Treatment, TrialChoices, TriedFix
+from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.stack import parsed, relative
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -51,13 +53,11 @@ class _Hunk:
         return self.after_start + len(self.lines)
 
     def is_same(self, other: _Hunk) -> bool:
-        """Whether both do the same to the text before; other hunks may have moved their lines
-        afterwards.
-        """
+        """Compare what both do, wherever other edits moved their lines."""
         return (self.start, self.end, self.lines) == (other.start, other.end, other.lines)
 
     def clashes(self, other: _Hunk) -> bool:
-        """Whether the result of both together would be ambiguous.
+        """Tell if the result of both together would be ambiguous.
 
         Replaced lines may be adjacent, one after the other. A line added right there could belong
         to either.
@@ -104,7 +104,7 @@ class LineMap:
         self._after_starts = [hunk.after_start for hunk in self._hunks]
 
     def to_before(self, line: int) -> int:
-        """The line before the edit that corresponds to a line afterwards.
+        """Map a line after the edit to the one before it.
 
         For a changed line, the first of the lines that it replaced; for an added line, the line
         above it, or 1.
@@ -117,13 +117,13 @@ class LineMap:
         return max(hunk.start + (1 if hunk.end > hunk.start else 0), 1)
 
     def is_changed_after(self, line: int) -> bool:
-        """Whether a line afterwards is added or changed."""
+        """Tell if a line afterwards is added or changed."""
         hunk = self._hunk_after(line)
         return hunk is not None and line <= hunk.after_end
 
     def range_start(self, line: int) -> int | None:
-        """The first line of the range that is removed or changed around a line before the edit;
-        None outside of one.
+        """Find the first line of the range that changes around a line before the edit; None outside
+        of one.
         """
         at = bisect_right(self._starts, line - 1)
         return self._hunks[at - 1].start + 1 if at and line <= self._hunks[at - 1].end else None
@@ -141,8 +141,8 @@ def unified(before: bytes, after: bytes, name: str) -> str:
 
 
 def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
-    """The parts of functions that an edit changes, as 1-based lines before it; where it only adds,
-    the line above.
+    """List the parts of functions that an edit changes, as 1-based lines before it; where it only
+    adds, the line above.
     """
     tree = parsed(change.before)
     nodes = (
@@ -182,9 +182,7 @@ def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
-    """What differs, in order; an addition or removal that could be in several places is in the last
-    one.
-    """
+    """List what differs; an addition or removal that could be in several places is in the last one."""
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
@@ -203,9 +201,6 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
 
 
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
-    """Hunks with additions and removals moved down as far as possible, so that equal edits compare
-    equal.
-    """
     slid: list[_Hunk] = []
     limit = len(before)
     for found in reversed(hunks):
@@ -236,7 +231,7 @@ def _applied(lines: Sequence[bytes], hunks: Sequence[_Hunk]) -> bytes:
 
 
 def encoding_of(content: bytes) -> str:
-    """The encoding that a file declares, or UTF-8 if it declares none that can decode it."""
+    """Read the encoding that a file declares; UTF-8 if it declares none that can decode it."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         content.decode(encoding)
@@ -247,7 +242,6 @@ def encoding_of(content: bytes) -> str:
 
 
 def _path(path: str) -> str:
-    """A path at the end of a line, quoted as git does if it has to be."""
     if any(character < " " or character in '"\\' for character in path):
         return '"' + "".join(f"\\{ord(c):03o}" if c < " " or c in '"\\' else c for c in path) + '"'
     # Without the tab, GNU patch takes what follows a space for a date.
@@ -280,25 +274,78 @@ class Candidate:
     name: str = ""
     addresses: tuple[str, ...] = ()
 
-    def tried(self, finding: Finding, root: Path, **known: Any) -> TriedFix:  # noqa: ANN401 - fields of a fact
-        """What is told of it once it is tried for a finding: this, and what is ``known``
-        besides.
-        """
-        told = {
+    def tried(self, finding: Finding, root: Path, **more: Any) -> TriedFix:  # noqa: ANN401 - fields
+        """Describe it once it is tried for a finding; ``more`` are other fields."""
+        described = {
             "title": self.title,
             "kind": self.kind,
             "snippet": self.snippet,
-            "snippet_place": self.place,
+            "place": self.place,
             "diff": "".join(diff_text(edit, root) for edit in self.edits) or None,
             "is_safe": self.is_safe,
             "code": finding.code,
             "fingerprint": finding.fingerprint,
         }
-        return TriedFix(**told | known)
+        return TriedFix(**described | more)
 
     def is_same(self, other: Candidate) -> bool:
         """Whether both do the same to the program."""
         return (self.edits, self.change) == (other.edits, other.change)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Edits that somebody wrote, and the name of what they were read from."""
+
+    name: str
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a search tries.
+
+    Args:
+        jobs: How many trials run side by side; None for a number that fits the machine.
+        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
+            untouched program takes.
+        deadline: ``time.monotonic()`` after which no further round begins; None for none.
+        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
+            others.
+    """
+
+    selection: Selection
+    is_unsafe_tried: bool = True
+    is_tried: bool = True
+    timing: Timing = "final"
+    jobs: int | None = None
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+    deadline: float | None = None
+    earlier: frozenset[str] = frozenset()
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether anything is timed."""
+        return self.timing != "none"
+
+    @property
+    def choices(self) -> TrialChoices:
+        """The options that decide which fixes are verified."""
+        return TrialChoices(
+            **values_of(self.selection, "select", "ignore", "is_own_code_only"),
+            **values_of(self, "is_unsafe_tried", "timing"),
+        )
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The treatment, the edits that hold, and those that weren't tried."""
+
+    treatment: Treatment
+    changes: tuple[FileChange, ...] = ()
+    suggested: tuple[FileChange, ...] = ()
+    program: Program = field(default_factory=Program)
 
 
 @dataclass(frozen=True)
@@ -311,7 +358,7 @@ class Options:
 
 
 def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
-    """The fixes for one program whose edits of a file don't overlap; of those that do, the
+    """Keep the fixes for one program whose edits of a file don't overlap; of those that do, the
     first.
     """
     left_out: list[Candidate] = []
@@ -322,7 +369,7 @@ def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
 
 
 def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
-    """A program with fixes that were made for it; of edits that overlap, the first."""
+    """Apply fixes that were made for a program; of edits that overlap, the first."""
     content = dict(program.content)
     for editing in _by_file(fixes):
         edits = [edit for _, edit in editing]
@@ -334,8 +381,8 @@ def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
 
 
 def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Program | None:
-    """A program that has a fix and others, without that one; None if another one changed the same
-    lines later.
+    """Leave a fix out of a program that has others; None if another one changed the same lines
+    later.
     """
     content = dict(program.content)
     for edit in fix.edits:

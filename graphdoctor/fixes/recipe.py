@@ -39,7 +39,8 @@ class UnlearnedError(Exception):
 
 
 def traced_path(finding: Finding) -> list[StackEntry]:
-    """The program's lines on the path to a finding, from the function that torch.compile was given.
+    """List the program's lines on the path to a finding, from the function that torch.compile was
+    given.
 
     What calls that function in eager mode is above torch's wrapper (``compile_wrapper`` in
     ``_dynamo/eval_frame.py``, 2.13 and 2.15).
@@ -89,8 +90,8 @@ class Place:
     """None if nothing was run to learn them."""
 
     def equal_to(self, node: cst.BaseExpression) -> Equal | None:
-        """What equaled the number that an expression gives, or the length of what it gives; None if
-        nothing did.
+        """Find what equaled the number, or the length, that an expression gives; None if nothing
+        did.
 
         Raises:
             DeclinedError: Two sizes of one tensor did, such as the sides of a square.
@@ -109,11 +110,11 @@ class Place:
         return found
 
     def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
-        """The edit that replaces nodes of the file."""
+        """Make the edit that replaces nodes of the file."""
         return Edit(title, self.source.replaced(*changes), **known)
 
     def moved(self, source: SourceFile, line: int) -> Place:
-        """The finding at a line of a changed file."""
+        """Place the finding at a line of a changed file."""
         place = {"line": line, "column": None, "end_column": None}
         location = self.finding.location.replace(**place)
         return replace(self, source=source, finding=self.finding.replace(location=location))
@@ -174,7 +175,7 @@ class Place:
     def around_expression(
         self, smalls: Sequence[cst.BaseSmallStatement]
     ) -> list[cst.BaseSmallStatement]:
-        """Those of some small statements that contain the expression that torch points to."""
+        """Return those of some small statements that contain the expression that torch points to."""
         around = (
             [self.expression, *self.source.parents(self.expression)]
             if self.expression is not None
@@ -216,8 +217,8 @@ class Place:
     def pointed(
         self, is_wanted: Callable[[cst.BaseExpression], object], what: str
     ) -> cst.BaseExpression:
-        """The expression of a kind that torch points to; if torch gives only the line, the only
-        such one on it.
+        """Find the expression of a kind that torch points to; if torch gives only the line, the
+        only such one on it.
         """
         source, location = self.source, self.finding.location
         if self.expression is not None:
@@ -231,7 +232,9 @@ class Place:
                     node for node in nodes if source.start(node) == source.start(self.expression)
                 ]
             return only(
-                [node for node in found if is_wanted(node)], f"torch doesn't point to {what}"
+                [node for node in found if is_wanted(node)],
+                f"torch doesn't point to {what}",
+                "elsewhere",
             )
         nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
         lines = [(source.position(node), node) for node in nodes]
@@ -240,7 +243,7 @@ class Place:
             for at, node in lines
             if at.start.line <= location.line <= at.end.line and is_wanted(node)
         ]
-        decline_if(not found, f"the line doesn't contain {what}")
+        decline_if(not found, f"the line doesn't contain {what}", "elsewhere")
         # The innermost of nested expressions runs first.
         found = [
             node
@@ -252,7 +255,7 @@ class Place:
         )
 
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
-        """The same, for calls."""
+        """As ``pointed``, for calls."""
         return need(
             self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what),
             cst.Call,
@@ -260,8 +263,8 @@ class Place:
         )
 
     def nearby_call(self, name: str) -> cst.Call:
-        """The method's call that torch points to, or the only one a few lines off in the function:
-        its line may be.
+        """Find the method's call that torch points to, or the only one a few lines off: its line
+        may be.
         """
 
         def is_wanted(call: cst.Call) -> bool:
@@ -275,13 +278,14 @@ class Place:
             decline_if(
                 any("aten." in text and f"aten.{name}" not in text for text in contexts),
                 error.reason,
+                error.kind,
             )
             line = self.finding.location.line
             calls = [
                 node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)
             ]
             near = [call for call in calls if abs(self.source.start(call)[0] - line) <= _NEAR]
-            return only(near, error.reason)
+            return only(near, error.reason, error.kind)
 
     @cached_property
     def tested(self) -> Test:
@@ -306,7 +310,7 @@ class Place:
                     return self._only_test
                 case _:
                     break
-        raise DeclinedError("torch doesn't point to the condition of an `if`")
+        raise DeclinedError("torch doesn't point to the condition of an `if`", "elsewhere")
 
     @property
     def _only_test(self) -> Test:
@@ -346,8 +350,8 @@ def recipe(*codes: str, removes: bool = True) -> Callable[[Callable[[Place], Edi
 
 
 def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
-    """What the first recipe writes that doesn't decline, in a file where something is out of its
-    way already.
+    """Return the edit of the first recipe that doesn't decline, in a file where something is out of
+    its way.
     """
     reasons: list[str] = []
     for one in recipes:

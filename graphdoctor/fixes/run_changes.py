@@ -10,6 +10,7 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Any
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import (
     expression,
     is_attribute,
@@ -24,9 +25,12 @@ from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
-from graphdoctor.fixes.patch import Candidate
+from graphdoctor.fixes.patch import Candidate, Options
+from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.recompiles import RAISED
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import RunChange
 from graphdoctor.wording import names
 
@@ -68,7 +72,7 @@ Together = tuple[Candidate, ...]
 
 
 def joined_change(fixes: Together) -> RunChange:
-    """What several fixes change about the run."""
+    """Join what several fixes change about the run."""
     return reduce(RunChange.joined, (fix.change for fix in fixes), RunChange())
 
 
@@ -83,7 +87,8 @@ class RecompileFixes:
     untried: list[UntriedChange] = field(default_factory=list)
 
     def combined(self, limit: int) -> tuple[list[Together], int]:
-        """At most so many trials, and how many combinations were left out.
+        """Combine fixes to at most so many trials; returns how many combinations were left out,
+        too.
 
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
@@ -100,7 +105,7 @@ class RecompileFixes:
 
 
 def recompile_fixes(recording: Recording) -> RecompileFixes | None:
-    """The fixes for what changed; None if nothing recompiled."""
+    """List the fixes for what changed; None if nothing recompiled."""
     events = recompile_events(recording)
     if not events:
         return None
@@ -215,7 +220,7 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
 
 
 def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: Any) -> Candidate:  # noqa: ANN401 - fields of a fix
-    """A fix that sets one of torch's settings before the target is imported."""
+    """Make a fix that sets one of torch's settings before the target is imported."""
     return Candidate(
         title=title,
         kind="config",
@@ -232,7 +237,7 @@ def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: A
 def call_fix(
     name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None
 ) -> Candidate:
-    """A fix that changes how the target is compiled or called."""
+    """Make a fix that changes how the target is compiled or called."""
     return Candidate(
         title=title,
         kind="call",
@@ -278,8 +283,19 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
     )
 
 
+def regional_options(observed: Observed, selection: Selection) -> Options | None:
+    """List what can be tried for modules that repeat in one graph; None if none do."""
+    for finding in observed.diagnosis.findings:
+        if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
+            (suggested,) = finding.fixes
+            fix = call_fix("", suggested.title, RunChange(regional=True), snippet=suggested.snippet)
+            shared = values_of(suggested, "is_safe", "place")
+            return Options(finding, (replace(fix, targets=(finding.fingerprint,), **shared),))
+    return None
+
+
 def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Candidate]:
-    """Changes of the call with which torch may record a CUDA graph, best first."""
+    """Make changes of the call with which torch may record a CUDA graph, best first."""
     if skip.kind == "mutation":
         yield from _for_mutation(recording)
     elif skip.kind == "cpu_device":
@@ -294,9 +310,6 @@ def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Cand
 
 
 def _for_mutation(recording: Recording) -> Iterator[Candidate]:
-    """Inputs that the graph writes to, at an address that never changes: then it need not work on a
-    copy.
-    """
     graphs = recording.cuda_graphs
     functions = (graphs.functions or ()) if graphs is not None else ()
     sources = _arguments(

@@ -12,13 +12,11 @@ from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Verdict
+from graphdoctor.facts.fixes import WORKING, Reason, Verdict, because
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import LineMap
-from graphdoctor.trials.judge import Observed, Untouched, clause, differences_of
-from graphdoctor.views.words import percents
-from graphdoctor.wording import counted
+from graphdoctor.trials.judge import Observed, Untouched, differences_of
 
 BREAK = "GD1"
 """What codes of graph breaks begin with."""
@@ -149,7 +147,6 @@ class SiteChange:
 
 
 def _column(finding: Finding) -> int | None:
-    """The column in the line's text."""
     column = finding.location.column
     return None if column is None else column - (finding.location.indent or 0)
 
@@ -175,7 +172,7 @@ def _key(finding: Finding, line: int) -> SiteKey:
 
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
-    """Whether a line reads what other lines of its function computed, directly or through names in
+    """Tell if a line reads what other lines of its function computed, directly or through names in
     between.
     """
     if (tree := parsed(source)) is None:
@@ -197,8 +194,8 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
 
 
 def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
-    """A statement's own lines, and the names and attributes that it reads and binds; an item binds
-    its container.
+    """Return a statement's own lines, and the names and attributes that it reads and binds; an item
+    binds its container.
 
     The lines of a compound statement are those of its head.
     """
@@ -231,13 +228,19 @@ _COVERAGE_NOISE = 0.005
 _DECIDED: frozenset[Verdict] = frozenset({"failed", "changes results", "makes it worse"})
 """Verdicts on results and limits that no effect on a finding changes."""
 
+Reasons = tuple[Reason, ...]
+
 
 @dataclass(frozen=True)
 class Judgment:
-    """What a trial of one fix means for one finding."""
+    """The verdict of a trial on one finding.
+
+    ``if_faster`` is the verdict if the call is faster with the fix; ``instead`` has fingerprints of
+    the findings that a fix put in the place of its own.
+    """
 
     verdict: Verdict
-    reason: str | None
+    reasons: Reasons = ()
     gone: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     if_faster: Verdict | None = None
@@ -255,57 +258,54 @@ def judge(
     drops_output: bool,
 ) -> Judgment:
     """Judge what a fix did to a finding."""
-    whole = _whole(before, after, reference, sites=sites, drops_output=drops_output)
+    whole = _judge_whole(before, after, reference, sites=sites, drops_output=drops_output)
     if whole.verdict in _DECIDED:
         return whole
-    was, now = before.measures, after.measures
-    effect, left = _effect(target, before, after, sites, contains=contains)
+    effect, reasons = _effect(target, before, after, sites, contains=contains)
+    is_verified = whole.verdict == "verified"
     if effect not in WORKING:
-        is_step = effect == "moved" and whole.verdict == "verified"
-        instead = (
-            tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
+        is_step = effect == "moved" and is_verified
+        instead = sites.replacements(target) if is_step else ()
+        return replace(
+            whole,
+            verdict=effect,
+            reasons=reasons,
+            instead=tuple(finding.fingerprint for finding in instead),
         )
-        return replace(whole, verdict=effect, reason=left, instead=instead)
-    if (loss := lost(was, now)) is not None:
-        if_faster = effect if whole.verdict == "verified" else None
+    if (loss := lost(before.measures, after.measures)) is not None:
         return replace(
             whole,
             verdict="makes it worse",
-            reason=f"the finding is gone, but {loss}",
-            if_faster=if_faster,
+            reasons=(because("gone_but", loss),),
+            if_faster=effect if is_verified else None,
         )
-    reasons = [text for text in (left, whole.reason) if text]
-    verdict = effect if whole.verdict == "verified" else whole.verdict
-    return replace(whole, verdict=verdict, reason="; ".join(reasons) or None)
+    verdict = effect if is_verified else whole.verdict
+    return replace(whole, verdict=verdict, reasons=(*reasons, *whole.reasons))
 
 
 def judge_patch(
     before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange
 ) -> Judgment:
-    """Judge what an edit did to a program as a whole, whatever finding it is for.
-
-    ``if_faster`` is what it is if the call is faster with it.
-    """
-    whole = _whole(before, after, reference, sites=sites, drops_output=False)
+    """Judge what an edit did to a program as a whole, whatever finding it is for."""
+    whole = _judge_whole(before, after, reference, sites=sites, drops_output=False)
     if whole.verdict != "verified":
         return whole
     was, now = before.measures, after.measures
     if (loss := lost(was, now)) is not None:
-        return replace(whole, verdict="makes it worse", reason=loss, if_faster="verified")
-    if score(now, mended_count=0, is_outweighed=False) < score(
-        was, mended_count=0, is_outweighed=False
-    ):
+        return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster="verified")
+    scores = [score(counts, mended_count=0, is_outweighed=False) for counts in (was, now)]
+    if scores[1] < scores[0]:
         return whole
-    moved = f"it breaks at {', '.join(whole.new)} instead" if whole.new else None
-    reason = "; ".join(
-        filter(None, (moved or "nothing that torch compiles is better", whole.reason))
-    )
+    why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
     return replace(
-        whole, verdict="moved" if moved else "no effect", reason=reason, if_faster="verified"
+        whole,
+        verdict="moved" if whole.new else "no effect",
+        reasons=(why, *whole.reasons),
+        if_faster="verified",
     )
 
 
-def _whole(
+def _judge_whole(
     before: Observed,
     after: Observed,
     reference: Untouched,
@@ -313,27 +313,23 @@ def _whole(
     sites: SiteChange,
     drops_output: bool,
 ) -> Judgment:
-    """What a trial means whatever its edit is for: ``verified`` if the results are the same."""
-    if after.recording.exit.reason != "finished":
-        return Judgment("failed", clause(after.recording.exit.message))
+    """Judge a trial whatever its edit is for: ``verified`` if the results are the same."""
+    if not after.is_finished:
+        return Judgment("failed", (after.failure,))
     known = differences_of(before.recording)
-    verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
-    gone = tuple(found.site for key, found in sites.before.items() if key not in sites.after)
-    new = tuple(found.site for found in sites.new.values())
-    if (
-        verdict != "changes results"
-        and after.measures.frames_over_limit > before.measures.frames_over_limit
-    ):
-        return Judgment("makes it worse", "a function hits its recompile limit with it", gone, new)
-    return Judgment(verdict, reason, gone, new)
+    verdict, reasons = reference.judge(after.recording, drops_output=drops_output, known=known)
+    gone = tuple(finding.site for key, finding in sites.before.items() if key not in sites.after)
+    new = tuple(finding.site for finding in sites.new.values())
+    is_over = after.measures.frames_over_limit > before.measures.frames_over_limit
+    if verdict != "changes results" and is_over:
+        return Judgment("makes it worse", (because("over_limit"),), gone, new)
+    return Judgment(verdict, reasons, gone, new)
 
 
 def _effect(
     target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool
-) -> tuple[Verdict, str | None]:
-    """What a fix did to the finding, whatever it costs and whatever the results are, and a clause
-    about it.
-    """
+) -> tuple[Verdict, Reasons]:
+    """Judge what a fix did to the finding, whatever it costs and whatever the results are."""
     was, now = before.measures, after.measures
     if target.code.startswith(RECOMPILE):
         return _effect_on_recompiles(target, before, after)
@@ -344,41 +340,44 @@ def _effect(
         and now.graphs < was.graphs
         and now.break_sites <= was.break_sites
     )
-    progress = _progress(was, now)
+    better: Verdict = "contained" if is_better else "no effect"
     if target.code == SKIPPED_FRAME:
         if now.skipped_frames < was.skipped_frames:
-            return "verified", None
-        left = f"a function is still skipped{', but ' + progress if is_better else ''}"
-        return ("contained" if is_better else "no effect"), left
+            return "verified", ()
+        left = because("still_skipped")
+        return better, (_but(left, _progress(was, now)) if is_better else left,)
     if contains:
-        left = f"the break stays, {'but ' + progress if is_better else 'and nothing else improves'}"
-        return ("contained" if is_better else "no effect"), left
+        left = because("break_stays")
+        nothing = because("and", left, because("nothing_improves"))
+        return better, (_but(left, _progress(was, now)) if is_better else nothing,)
     if _key(target, target.location.line) in sites.after:
-        return "no effect", "the break is still there"
+        return "no effect", (because("break_is_there"),)
     if replacements := sites.replacements(target):
-        left = f"it breaks at {', '.join(found.site for found in replacements)} instead"
-        return (
-            ("contained", f"{left}, but {progress}")
-            if _has_fewer_breaks(was, now)
-            else ("moved", left)
-        )
-    return "verified", None
+        left = because("breaks_instead", *(finding.site for finding in replacements))
+        if _has_fewer_breaks(was, now):
+            return "contained", (_but(left, _progress(was, now)),)
+        return "moved", (left,)
+    return "verified", ()
+
+
+def _but(left: Reason, right: Reason) -> Reason:
+    return because("but", left, right)
 
 
 def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
-    """Whether the program returns to Python less often, or skips less.
+    """Tell if the program returns to Python less often, or skips less.
 
     Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next
     line breaks for it.
     """
-    counts, earlier = ((one.skipped_frames, one.break_sites, one.graphs) for one in (now, was))
-    return counts != earlier and all(
-        count <= other for count, other in zip(counts, earlier, strict=True)
+    fewer, more = (
+        (counts.skipped_frames, counts.break_sites, counts.graphs) for counts in (now, was)
     )
+    return fewer != more and all(map(int.__le__, fewer, more))
 
 
-def lost(was: Counts, now: Counts) -> str | None:
-    """How less of a program is compiled than before, as a clause; None if it isn't so.
+def lost(was: Counts, now: Counts) -> Reason | None:
+    """Say how less of a program is compiled than before; None if no less is.
 
     When one break goes, the next one in the function may be one that torch can't resume from: torch
     then skips the function until that one is gone too. More fixes have to show whether that is
@@ -394,75 +393,65 @@ def lost(was: Counts, now: Counts) -> str | None:
 
 def _effect_on_recompiles(
     target: Finding, before: Observed, after: Observed
-) -> tuple[Verdict, str | None]:
+) -> tuple[Verdict, Reasons]:
     was, now = before.measures, after.measures
     if target.code == RECOMPILE_LIMIT:
         is_gone = now.frames_over_limit < was.frames_over_limit
-        return (
-            "verified" if is_gone else "no effect"
-        ), "the limit is still hit" if now.frames_over_limit else None
+        reasons = (because("limit_stays"),) if now.frames_over_limit else ()
+        return "verified" if is_gone else "no effect", reasons
     counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
     is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
-    progress = f"{counted(was.recompiles, 'recompile')} → {now.recompiles}"
+    progress = because("recompiles", was.recompiles, now.recompiles)
     if not is_less:
-        return "no effect", progress
+        return "no effect", (progress,)
     if counts[target.fingerprint] >= target.count:
-        return "no effect", f"{progress}, but the cause is still there"
-    return "verified", progress if now.recompiles else None
+        return "no effect", (_but(progress, because("cause_stays")),)
+    return "verified", (progress,) if now.recompiles else ()
 
 
 def _effect_on_cuda_graphs(
     target: Finding, before: Observed, after: Observed
-) -> tuple[Verdict, str | None]:
-    """What torch itself says: it records more of the program, and skips or leaves out less for that
-    reason.
+) -> tuple[Verdict, Reasons]:
+    """Judge by what torch says: it records more of the program, and skips or leaves out less for
+    that reason.
     """
-    was, now, skip = (
-        before.recording.cuda_graphs,
-        after.recording.cuda_graphs,
-        target.cuda_graph_skip,
-    )
+    was, now = before.recording.cuda_graphs, after.recording.cuda_graphs
+    skip = target.cuda_graph_skip
     if was is None or now is None or now.captured is None or was.captured is None or skip is None:
-        return "unproven", "torch doesn't say which CUDA graphs it records"
-    if after.measures.recompiles > before.measures.recompiles:
-        return (
-            "makes it worse",
-            f"{counted(before.measures.recompiles, 'recompile')} → {after.measures.recompiles}",
-        )
+        return "unproven", (because("unknown_recording"),)
+    recompiles = before.measures.recompiles, after.measures.recompiles
+    if recompiles[1] > recompiles[0]:
+        return "makes it worse", (because("recompiles", *recompiles),)
     if now.rerecordings > was.rerecordings:
-        return "makes it worse", f"torch records {counted(now.rerecordings, 'CUDA graph')} again"
-    recorded = (
-        f"torch records {counted(now.captured, 'CUDA graph')} with it, {was.captured} without"
-    )
+        return "makes it worse", (because("rerecorded", now.rerecordings),)
     is_whole = len(now.skipped) < len(was.skipped)
     is_less = (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
-    is_reason_less = _for_reason(now, skip) < _for_reason(was, skip)
-    if (
-        not now.captured
-        or not is_less
-        or not is_reason_less
-        or (is_whole and now.captured <= was.captured)
-    ):
-        return "no effect", recorded
-    return "verified", recorded
+    is_recorded = (
+        now.captured > 0
+        and is_less
+        and _count_of(now, skip) < _count_of(was, skip)
+        and not (is_whole and now.captured <= was.captured)
+    )
+    recorded = because("recorded", now.captured, was.captured)
+    return "verified" if is_recorded else "no effect", (recorded,)
 
 
-def _for_reason(graphs: CudaGraphs, skip: CudaGraphSkip) -> int:
-    return sum(each.kind == skip.kind for each in (*graphs.skipped, *graphs.left_out))
+def _count_of(graphs: CudaGraphs, skip: CudaGraphSkip) -> int:
+    return sum(item.kind == skip.kind for item in (*graphs.skipped, *graphs.left_out))
 
 
-def _is_more(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and one > other + _COVERAGE_NOISE
+def _is_more(share: float | None, other: float | None) -> bool:
+    return share is not None and other is not None and share > other + _COVERAGE_NOISE
 
 
-def _progress(was: Counts, now: Counts) -> str:
+def _progress(was: Counts, now: Counts) -> Reason:
     if (
         was.coverage is not None
         and now.coverage is not None
         and abs(was.coverage - now.coverage) > _COVERAGE_NOISE
     ):
-        return "coverage goes from {} to {}".format(*percents(was.coverage, now.coverage))
-    return f"{counted(was.graphs, 'graph')} → {now.graphs}"
+        return because("coverage", was.coverage, now.coverage)
+    return because("graphs", was.graphs, now.graphs)
 
 
 Score = tuple[int, int, int, int, int, int, int]
@@ -471,7 +460,7 @@ was mended, then the other counts."""
 
 
 def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
-    """A program's score."""
+    """Score a program."""
     coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
@@ -485,24 +474,23 @@ def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
 
 
 def is_less_compiled(now: Score, was: Score) -> bool:
-    """Whether one score is worse than another in what is compiled, whatever it counts of breaks."""
+    """Tell if one score is worse in what is compiled, whatever it counts of breaks."""
     return now[:3] > was[:3]
 
 
-def made_worse(best: Observed, last: Observed) -> str:
-    """How a program is worse than the best one, as a clause."""
+def made_worse(best: Observed, last: Observed) -> Reason:
+    """Say how a program is worse than the best one."""
     was, now = best.measures, last.measures
     if now.skipped_frames > was.skipped_frames:
-        finding = next(
-            (found for found in last.diagnosis.findings if found.effects.skipped_frames), None
-        )
+        findings = last.diagnosis.findings
+        finding = next((item for item in findings if item.effects.skipped_frames), None)
         if finding is None:
-            return "a function is skipped"
-        skipped, line = finding.effects.skipped_frames[0], finding.location.line
-        return f"`{skipped}` is skipped because of the next break, at line {line}"
+            return because("skipped")
+        values = finding.effects.skipped_frames[0], finding.location.line
+        return because("skipped_by_next", *values)
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return "coverage drops from {} to {}".format(*percents(was.coverage, now.coverage))
-    sites, graphs = counted(now.break_sites, "break site"), counted(now.graphs, "graph")
+        return because("coverage_drops", was.coverage, now.coverage)
     if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return f"another break takes its place ({sites}, {graphs} as before)"
-    return f"{was.break_sites} → {sites}, {was.graphs} → {graphs}"
+        return because("another_break", now.break_sites, now.graphs)
+    counts = was.break_sites, now.break_sites, was.graphs, now.graphs
+    return because("sites_and_graphs", *counts)

@@ -126,7 +126,7 @@ def _answer(
 
 
 def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, ...], str]:
-    """What binds, and what to say of it, if so many frames have to be compiled at least once."""
+    """Conclude which cause binds, if so many frames have to be compiled at least once."""
     base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
         return (), "The calls couldn't be replayed, so there is nothing to compare."

@@ -74,7 +74,6 @@ def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
 
 
 def _strings(text: str) -> list[tokenize.TokenInfo]:
-    """The plain strings in a file; docstrings and others with three quotes or a prefix aren't."""
     try:
         tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
     except (tokenize.TokenError, SyntaxError):
@@ -91,8 +90,8 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
 
 
 def style_of(path: Path) -> tuple[int | None, str | None]:
-    """What the nearest settings of ruff or black say: the longest line, and the quote; None for
-    what they don't say.
+    """Read the nearest settings of ruff or black: the longest line, and the quote; None for what
+    they leave open.
     """
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
@@ -120,8 +119,8 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
 
 
 def _broken(line: str, limit: int, unit: str) -> list[str]:
-    """A line broken at its longest brackets: what is in them on a line of its own, or each item if
-    it is too long.
+    """Return a line broken at its longest brackets: what is in them on a line of its own, or each
+    item if it is too long.
 
     A condition is broken before its ``and`` or ``or``, in brackets.
     """
@@ -155,9 +154,6 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
 
 
 def _brackets(code: str) -> Iterator[tuple[int, ...]]:
-    """The outermost brackets of a line that hold something: where that begins and ends, and its own
-    commas.
-    """
     depth, start = 0, 0
     commas: list[int] = []
     tokens = _tokens(code)
@@ -178,7 +174,7 @@ def _brackets(code: str) -> Iterator[tuple[int, ...]]:
 
 
 def _operators(code: str) -> list[int]:
-    """Where ``and``, or ``or``, stand outside brackets; empty if both do."""
+    """Find where ``and``, or ``or``, stand outside brackets; empty if both do."""
     depth = 0
     found: dict[str, list[int]] = {}
     for token in _tokens(code):
@@ -193,7 +189,6 @@ def _operators(code: str) -> list[int]:
 
 
 def _tokens(code: str) -> list[tokenize.TokenInfo]:
-    """A line's tokens; none if it isn't whole, or has a comment."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code + "\n").readline))
     except (tokenize.TokenError, SyntaxError):

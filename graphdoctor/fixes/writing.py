@@ -146,7 +146,6 @@ def _no_answer(path: Path, reason: str) -> GraphDoctorError:
 
 
 def _git_status(target: Path, path: Path) -> str | None:
-    """Git's two letters for a file; None if it is unchanged, ignored, or not in a repository."""
     command = ["git", "--no-pager", "--literal-pathspecs"]
     # A file system monitor is a program that the repository's configuration names; status would
     # start it.

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (

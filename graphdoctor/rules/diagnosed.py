@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.diagnosis import Diagnosis, FrameReport, Result
     from graphdoctor.facts.kernels import KernelShare
-    from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.picture import GraphStages, Picture
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.spec import StageName
-    from graphdoctor.facts.stages import GraphStages
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.folder import RecordingFolder
     from graphdoctor.trace.storage.places import Location

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix
 
 

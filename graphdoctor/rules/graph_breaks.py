@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.rules.toolkit import (
     BreakRule,
     BreakSite,

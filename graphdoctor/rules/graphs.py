@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from graphdoctor.facts.command import block_lines
-from graphdoctor.facts.diagnosis import Cost, Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,

@@ -258,7 +258,7 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
         )
         by = f" (`{operator}`)" if operator else ""
         if _is_combinations(site):
-            return f"torch doesn't know the shape of `{site.shown}` before it has run{by}"
+            return f"torch doesn't know the shape of `{site.shown}` until the operator has run{by}"
         return f"the shape of `{site.shown}` depends on a tensor's values{by}"
 
     def suggested(self, site: BreakSite) -> Fixes:

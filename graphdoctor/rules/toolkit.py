@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.fixes import FixKind, SnippetPlace
 from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.views.formats import Document, Format, RenderOptions, document
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.cure import CureReport
+    from graphdoctor.facts.bench import CureReport
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.job import Job
     from graphdoctor.facts.survey import SurveyReport

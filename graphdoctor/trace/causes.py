@@ -20,6 +20,7 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.forms import (
     TensorMatch,
+    change_of,
     changes_of,
     dispatch_change,
     expression,
@@ -98,14 +99,12 @@ def _name(change: GuardChange) -> str:
     )
 
 
-def with_previous(
-    changes: Iterable[GuardChange], last: ComparedEntry | None
-) -> tuple[GuardChange, ...]:
+def with_previous(changes: Iterable[GuardChange], last: ComparedEntry) -> tuple[GuardChange, ...]:
     """The changes with the value that each had in the function's last call, as far as its entry
     shows it.
     """
     # Several values pass a relation, so that the last call's isn't known.
-    shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
+    shown = [change for change in last.differing if change.kind != "relation"]
     known = {change.key: change.old for change in reversed(shown)}
     return tuple(change.replace(previous=known.get(change.key)) for change in changes)
 
@@ -147,52 +146,31 @@ _NO_VALUE: _Value = {}
 def cause_of_record(
     record: Mapping[str, Any], place: PlaceReader, *, reasons: tuple[str, ...] = ()
 ) -> RecompileCause:
-    """The cause in one of our records; what torch printed if it names no cache entry."""
-    nearest, last = _nearest(record, place, reasons)
-    if nearest is None and reasons:
-        return cause_of_reasons(reasons, place).replace(loop_values=record.get("loops") or {})
-    changes = with_previous(nearest.changes, last) if nearest else ()
-    others = also_changed(nearest, last) if nearest and last else ()
-    found = {
-        "nearest": nearest and nearest.compile_id,
-        "last_used": last and last.compile_id,
-        "entry_count": record.get("entries"),
-        "changes": changes,
-        "hidden_change_count": nearest.hidden_count if nearest else 0,
-        "also_changed": others,
-        "loop_values": record.get("loops") or {},
-    }
-    return read_fact(RecompileCause, {**found, "is_exact": True})
+    """The cause in one of our records; what torch printed if it compares no cache entry."""
+    entries = [_compared(entry, place) for entry in record.get("compared") or ()]
+    loops = record.get("loops") or {}
+    if not entries and reasons:
+        return cause_of_reasons(reasons, place).replace(loop_values=loops)
+    cause = {"entry_count": record.get("entries"), "loop_values": loops, "is_exact": True}
+    if entries:
+        nearest, last = nearest_entry(entries), entries[0]
+        cause |= {
+            "nearest": nearest.compile_id,
+            "last_used": last.compile_id,
+            "changes": with_previous(nearest.changes, last),
+            "hidden_change_count": nearest.hidden_count,
+            "also_changed": also_changed(nearest, last),
+        }
+    return read_fact(RecompileCause, {"nearest": None, "changes": ()} | cause)
 
 
-def _nearest(
-    record: Mapping[str, Any], place: PlaceReader, reasons: tuple[str, ...]
-) -> tuple[ComparedEntry | None, ComparedEntry | None]:
-    if entries := [
-        _compared(entry, entry.get("compile_id"), place) for entry in record.get("compared") or ()
-    ]:
-        return nearest_entry(entries), entries[0]
-    # The one entry that earlier recordings have: it was chosen while running, by the number of
-    # differences alone.
-    old: Mapping[str, Any] = record
-    nearest = _compared(old, old.get("nearest"), place) if old.get("failed") else None
-    if nearest is None or not reasons:
-        return nearest, None
-    # Of another entry than the last call's it isn't known whether it differs only in what has
-    # changed since.
-    is_last = take_apart(reasons[0]).compile_id == nearest.compile_id
-    return (nearest, nearest) if is_last else (None, None)
-
-
-def _compared(
-    entry: Mapping[str, Any], compile_id: str | None, place: PlaceReader
-) -> ComparedEntry:
+def _compared(entry: Mapping[str, Any], place: PlaceReader) -> ComparedEntry:
     located = ((item, _line(item, place)) for item in entry.get("failed") or ())
     differing = distinct_values(
         change.replace(guard_location=line) for item, line in located for change in _changes(item)
     )
     return ComparedEntry(
-        compile_id,
+        entry.get("compile_id"),
         differing,
         tuple(_without_consequences(list(differing))),
         entry.get("hidden") or 0,
@@ -301,7 +279,6 @@ def _changes(item: _Failed) -> Iterator[GuardChange]:
     for change in _found(item, source, words):
         known = vars(change)
         added = {key: value for key, value in update.items() if known[key] is None}
-        # A recording made before torch's objects were asked doesn't say what a number belongs to.
         is_known = change.kind in ("number", "module_number") and "is_of_module" in item
         yield change.replace(**added, kind=number if is_known else change.kind)
 
@@ -312,20 +289,12 @@ def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[Guar
         case "DICT_KEYS":
             return [_keys_change(source, then, now)]
         case "MISSING":
-            return [
-                GuardChange(
-                    kind="attribute", expression=expression(source), old="present", new="missing"
-                )
-            ]
+            return [change_of("attribute", expression(source), "present", "missing")]
         case "NO_TENSOR_ALIASING":
             both = f"{expression(item.get('other') or '')} and {expression(source)}"
-            return [
-                GuardChange(
-                    kind="aliasing", expression=both, old="two tensors", new="the same tensor"
-                )
-            ]
+            return [change_of("aliasing", both, "two tensors", "the same tensor")]
         case leaf if words is None:
-            return [GuardChange(kind="unknown", expression=expression(source) or leaf)]
+            return [change_of("unknown", expression(source) or leaf)]
         case "RELATION":
             return [_relation(words, item)]
         case "TYPE_MATCH" | "ID_MATCH" | "WEAKREF_ALIVE":
@@ -352,9 +321,7 @@ def _tensor_changes(
     name = expression(source)
     if "dtype" not in now:
         kind: ChangeKind = "none" if now.get("text") == "None" else "type"
-        yield GuardChange(
-            kind=kind, expression=name, old=then.get("text") or "a tensor", new=_text(now)
-        )
+        yield change_of(kind, name, then.get("text") or "a tensor", _text(now))
         return
     changes = list(_member_changes(name, expected, then, now))
     yield from changes or [_hidden_change(name, expected, then, now)]
@@ -383,24 +350,16 @@ def _member_changes(
     for kind, member, old, new in members:
         if old is not None and old != new:
             is_parameter = expected.type == "Parameter" and kind in ("size", "stride")
-            yield GuardChange(
-                kind=kind,
-                expression=f"{name}{member}",
-                old=str(old),
-                new=str(new),
-                is_parameter=is_parameter,
-            )
+            yield change_of(kind, f"{name}{member}", str(old), str(new), is_parameter=is_parameter)
 
 
 def _hidden_change(name: str, expected: TensorMatch, then: _Value, now: _Value) -> GuardChange:
     before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
     if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
         # torch treats a tensor as requiring a gradient only while grad mode is on.
-        return GuardChange(
-            kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False"
-        )
+        return change_of("requires_grad", f"{name}.requires_grad", "True", "False")
     kind, old, new = dispatch_change(before, after)
-    return GuardChange(kind=kind, expression=name, old=old, new=new)
+    return change_of(kind, name, old, new)
 
 
 def _object_change(
@@ -411,16 +370,14 @@ def _object_change(
         change = next(changes_of(guard))
         is_none = change.old == "None" or now.get("text") == "None"
         old = then.get("text") if is_none and then else change.old
-        return GuardChange(
-            kind="none" if is_none else "type", expression=name, old=old, new=_a_type(now)
-        )
+        return change_of("none" if is_none else "type", name, old, _a_type(now))
     old, new = _described(then), _described(now)
     if old == new and old is not None:
         new = f"another {new}"
     if not old and isinstance(kind := read_form(guard.expression).parts, str):
         old = f"one `{kind.rpartition('.')[2]}`"
     places: dict[str, Any] = {"old_place": then.get("place"), "new_place": now.get("place")}
-    return GuardChange(kind="identity", expression=name, old=old, new=new, **places)
+    return change_of("identity", name, old, new, **places)
 
 
 def _described(value: _Value) -> str | None:
@@ -436,10 +393,8 @@ def _a_type(value: _Value) -> str | None:
 def _keys_change(source: str, then: _Value, now: _Value) -> GuardChange:
     name = expression(source)
     if then.get("type") != now.get("type"):
-        return GuardChange(kind="type", expression=name, old=_a_type(then), new=_a_type(now))
-    return GuardChange(
-        kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now)
-    )
+        return change_of("type", name, _a_type(then), _a_type(now))
+    return change_of("keys", f"the keys of {name}", _key_list(then), _key_list(now))
 
 
 def _key_list(value: _Value) -> str:
@@ -461,7 +416,7 @@ def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
         kind = "type"  # a constant became a tensor
     if kind == "training":
         old, new = (("train mode" if value == "True" else "eval mode") for value in (old, new))
-    return GuardChange(kind=kind, expression=name, old=old, new=new)
+    return change_of(kind, name, old, new)
 
 
 def _relation(guard: GuardText, item: _Failed) -> GuardChange:

@@ -26,7 +26,6 @@ from graphdoctor.facts.recording import (
     Graph,
     NamedClass,
     Recording,
-    TriedDim,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
@@ -272,7 +271,6 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
             for entry in item["stack"]
         )
 
-    dims = [read_fact(TriedDim, {**dim, "stack": stack_of(dim)}) for dim in event["dims"]]
     calls = events.fact("export_calls", ExportCalls)
     constraints = tuple(map(expression, event["constraints"]))
     breaks, failed, failure = recording.breaks, event["failure"], None
@@ -281,7 +279,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
         failure = ExportFailure(type=str(failed["type"]), message=words)
         # Strict export writes no record of a break (2.13).
         breaks = (*breaks, _failed_export(failed, words, stack_of(failed)))
-    export = {"failure": failure, "dims": tuple(dims), "calls": calls, "constraints": constraints}
+    export = {"failure": failure, "calls": calls, "constraints": constraints}
     return recording.replace(export=read_fact(Export, event | export), breaks=breaks)
 
 

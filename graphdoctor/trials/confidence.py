@@ -45,7 +45,7 @@ freedom."""
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The ends of the interval at a look."""
+    """Return the ends of the interval at a look."""
     count = len(ratios)
     if count < LOOKS[0]:
         logs = [math.log(ratio) for ratio in ratios]
@@ -60,7 +60,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def is_decided(ratios: Sequence[float]) -> bool:
-    """Whether these are the turns of a look that need no more: one program is faster, or it hardly
+    """Tell if these are the turns of a look that need no more: one program is faster, or it hardly
     matters.
     """
     if len(ratios) not in LOOKS:
@@ -72,18 +72,14 @@ def is_decided(ratios: Sequence[float]) -> bool:
 def change_of(
     ratio: float, low: float, high: float, *, noise: float = PROCESSES_DIFFER
 ) -> Literal["faster", "slower", "same"]:
-    """What the ratio of a changed program's time to another's says; "same" also where it isn't
-    certain.
-    """
+    """Tell what the ratio of a changed program's time says; "same" also where it isn't certain."""
     if high < 1 and ratio < 1 - noise:
         return "faster"
     return "slower" if low > 1 and ratio > 1 + noise else "same"
 
 
 def _rank(count: int) -> int:
-    """How many of the sorted ratios the interval leaves out at each end, for the error of a
-    look.
-    """
+    """Count the sorted ratios that the interval leaves out at each end, for the error of a look."""
     outside = 1 / 2**count
     rank = 0
     while 2 * (outside + math.comb(count, rank + 1) / 2**count) <= _ERROR_OF_LOOK:
@@ -93,5 +89,4 @@ def _rank(count: int) -> int:
 
 
 def _exp(value: float) -> float:
-    """Powers of e as far as floating-point numbers reach."""
     return math.exp(min(value, 700.0))

@@ -1,5 +1,4 @@
-"""Says whether a changed program computes what the untouched one computes, and what torch did to
-it.
+"""Judges whether a changed program computes what the untouched one computes.
 
 ``Reference`` runs the program without torch.compile as often as it takes to tell rounding from
 errors; ``Untouched`` knows what it does with torch.compile, too, and needs no more runs.
@@ -7,8 +6,7 @@ errors; ``Untouched`` knows what it does with torch.compile, too, and needs no m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,36 +14,19 @@ from typing import Any, Literal, Self
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.fixes import Reason, because
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import (
-    THE_CALL,
-    Attacked,
-    AttackFailure,
-    Comparison,
-    Difference,
-    ResultKind,
-)
+from graphdoctor.facts.run import ProbeExit, Setting
+from graphdoctor.facts.trials import Attacked, Comparison, Difference, ResultKind
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
-from graphdoctor.wording import kind_text, listed
 
 _AGAIN = f"results-{EAGER}-again"
 _MAX_SHAKEN = 6
 """Runs with other last digits, before results are called wrong: each takes either side of a step.
 Later variants are compared with the same."""
-
-_DROPPED: dict[ResultKind, tuple[str, str]] = {
-    "stdout": ("print", "printed lines"),
-    "logs": ("log line", "log lines"),
-    "stderr": ("line of standard error", "lines of standard error"),
-}
-"""What a line of text is called, and what several are."""
-
-_FEWER = re.compile(r"(\d+) of (\d+) lines(?:; the first missing one: (.+))?", re.DOTALL)
-"""How the detail of a text with lines missing reads."""
 
 EAGER_NUMBERS = RunChange(
     settings=(
@@ -64,7 +45,9 @@ _OTHER_NUMBERS = (
 
 @dataclass(frozen=True)
 class Observed:
-    """What one replay showed; ``name``: None for the recorded run."""
+    """A replay with its whole diagnosis, findings that the user didn't select too: a change can
+    cause them. ``name`` is None for the recorded run.
+    """
 
     recording: Recording
     diagnosis: Diagnosis
@@ -72,24 +55,67 @@ class Observed:
     is_compile_counted: bool = True
 
     @classmethod
-    def of(
-        cls,
-        recording: Recording,
-        root: Path,
-        *,
-        name: str | None = None,
-        is_compile_counted: bool = True,
-    ) -> Observed:
-        """A recording with its whole diagnosis, findings that the user didn't select too: a change
-        can cause them.
-        """
-        return cls(recording, diagnosis_of(recording, root=root), name, is_compile_counted)
+    def of(cls, recording: Recording, root: Path, **more: Any) -> Self:  # noqa: ANN401 - fields
+        """Diagnose a recording."""
+        return cls(recording, diagnosis_of(recording, root=root), **more)
 
     @property
     def measures(self) -> Counts:
         """The counts."""
         summary = self.diagnosis.summary
         return summary if self.is_compile_counted else summary.replace(compile_time_s=None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the program ran to its end."""
+        return self.recording.exit.reason == "finished"
+
+    @property
+    def failure(self) -> Reason:
+        """Why it ended early."""
+        return failure_of(self.recording)
+
+    @property
+    def compared(self) -> Comparison | None:
+        """How its results compare with eager mode's."""
+        return compared_with_eager(self.recording)
+
+    @property
+    def attacked(self) -> Attacked | None:
+        """What it did on inputs made to break it; None if nobody tried them."""
+        return attacked_in(self.recording)
+
+
+def failure_of(ended: Recording | ProbeExit) -> Reason:
+    """Say in the program's words why a run ended early."""
+    exit_ = ended.exit if isinstance(ended, Recording) else ended
+    return because("message", clause(exit_.message))
+
+
+def clause(message: str | None) -> str:
+    """Write a message as a clause."""
+    return (message or "it didn't finish").rstrip(".")
+
+
+def attacked_in(recording: Recording) -> Attacked | None:
+    """Find what a replay did on inputs made to break it; None if nobody tried them."""
+    return recording.replay.attacked if recording.replay else None
+
+
+def compared_with_eager(recording: Recording) -> Comparison | None:
+    """Find how a replay's results compare with those without torch.compile; None if unknown."""
+    return recording.replay.compared.get("eager") if recording.replay else None
+
+
+def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
+    """Find how results differ from those without torch.compile, and from an earlier run's."""
+    compared = recording.replay.compared if recording.replay else {}
+    comparisons = [compared[name] for name in ("earlier", "eager") if name in compared]
+    return {
+        difference.kind: difference
+        for comparison in comparisons
+        for difference in comparison.differences
+    }
 
 
 @dataclass(frozen=True)
@@ -101,13 +127,13 @@ class Repeatability:
 
     @classmethod
     def of(cls, again: Recording, **more: Any) -> Self:  # noqa: ANN401 - other fields
-        """What a second run without torch.compile shows, compared with the first."""
+        """Compare a second run without torch.compile with the first."""
         differing = differences_of(again)
-        numbers = {kind for kind, found in differing.items() if found.change == "numbers"}
+        numbers = {kind for kind, difference in differing.items() if difference.change == "numbers"}
         return cls(frozenset(differing.keys() - numbers), frozenset(numbers), **more)
 
     def covers(self, difference: Difference) -> bool:
-        """Whether results differ only as they do without torch.compile."""
+        """Tell if results differ only as they do without torch.compile."""
         is_number = difference.kind in self.unstable_numbers and difference.change == "numbers"
         return difference.kind in self.unstable or is_number
 
@@ -117,62 +143,19 @@ class Repeatability:
         return self.unstable - {"stderr"}
 
 
-def attacked_in(recording: Recording) -> Attacked | None:
-    """What a replay did on inputs made to break it; None if nobody tried them."""
-    return recording.replay.attacked if recording.replay else None
-
-
-def compared_with_eager(recording: Recording) -> Comparison | None:
-    """How a replay's results compare with those without torch.compile; None if nobody compared
-    them.
-    """
-    return recording.replay.compared.get("eager") if recording.replay else None
-
-
-def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
-    """How a run's results differ from those without torch.compile, by kind, and those of its
-    earlier run.
-    """
-    replay = recording.replay
-    if replay is None:
-        return {}
-    found = [
-        compared
-        for name in ("earlier", "eager")
-        if (compared := replay.compared.get(name)) is not None
-    ]
-    return {
-        difference.kind: difference for compared in found for difference in compared.differences
-    }
-
-
-def described(difference: Difference) -> str:
-    """A difference in words, such as ``gradient of x in call 1 differs by 0.3``."""
-    if difference.largest is not None:
-        return f"{difference.where} differs by {difference.largest:.3g}"
-    mark = "" if difference.where == THE_CALL else ":"
-    return f"{difference.where}{mark} {difference.detail or 'differs'}"
-
-
-def clause(message: str | None) -> str:
-    """A message as a clause."""
-    return (message or "it didn't finish").rstrip(".")
-
-
-def _kinds_text(kinds: Sequence[ResultKind]) -> str:
-    return " and ".join(map(kind_text, kinds))
+ResultsVerdict = Literal["verified", "changes results", "unproven"]
 
 
 @dataclass(frozen=True)
 class Untouched(Repeatability):
-    """What is known about the untouched program's results, with torch.compile too."""
+    """The untouched program's results, with torch.compile too."""
 
     compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
     is_known: bool = True
 
     @classmethod
     def seen(cls, again: Recording, compiled: Recording, *, is_known: bool) -> Self:
-        """What a second run without torch.compile and a run with it show."""
+        """Learn from a second run without torch.compile and a run with it."""
         return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
     def judge(
@@ -181,110 +164,89 @@ class Untouched(Repeatability):
         *,
         drops_output: bool,
         known: Mapping[ResultKind, Difference] | None = None,
-    ) -> tuple[Literal["verified", "changes results", "unproven"], str | None]:
-        """Whether a finished trial computed what the untouched program computes, and why."""
-        eager = compared_with_eager(recording)
-        if eager is None or recording.replay is None or not self.is_known:
-            return "unproven", "the program didn't return results in two runs without torch.compile"
-        attacked = recording.replay.attacked
-        failure = None if attacked is None else attacked.failure if drops_output else attacked.worst
-        if failure is not None:
-            return "changes results", f"{described(failure.difference)} when {failure.text}"
-        beside = recording.replay.compared.get("untouched")
-        doubts, dropped, changed = list[str](), list[Difference](), list[ResultKind]()
+    ) -> tuple[ResultsVerdict, tuple[Reason, ...]]:
+        """Judge whether a finished trial computed what the untouched program computes.
+
+        Args:
+            recording: The trial.
+            drops_output: Whether it may write less.
+            known: Differences of the program that the change was made for.
+        """
+        eager, replay = compared_with_eager(recording), recording.replay
+        if eager is None or replay is None or not self.is_known:
+            return "unproven", (because("not_returned"),)
+        attacked = replay.attacked
+        failure = attacked and (attacked.failure if drops_output else attacked.worst)
+        if failure:
+            return "changes results", (because("differs_on", failure.text, failure.difference),)
+        beside = replay.compared.get("untouched")
+        beside_kinds = {item.kind for item in beside.differences} if beside else set()
+        dropped, changed = list[Difference](), list[ResultKind]()
         for kind, difference in differences_of(recording).items():
-            if self.covers(difference) or _is_message(difference, beside):
+            # Standard error holds messages of torch and its compilers, too.
+            is_message = kind == "stderr" and "stderr" not in beside_kinds
+            if self.covers(difference) or is_message:
                 continue
             if drops_output and self._is_dropped(difference):
                 if (known or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
-                return "changes results", described(difference)
+                return "changes results", (because("differs", difference),)
             else:
                 changed.append(kind)
+        doubts, notes = list[Reason](), list[Reason]()
         if self.unprovable:
-            doubts.append(
-                f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile"
-            )
-        notes = [eager.note] if eager.note else []
+            doubts.append(because("unstable", *sorted(self.unprovable)))
+        if eager.note:
+            notes.append(because("message", eager.note))
         if eager.zero_gradients:
-            names = listed([name.partition("gradient of ")[2] for name in eager.zero_gradients])
-            notes.append(f"{names} get a gradient of 0 where they had none")
+            notes.append(because("zero_gradients", *eager.zero_gradients))
         if changed:
-            first = described(self.compiled_differs[changed[0]])
-            own = f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})"
+            first = self.compiled_differs[changed[0]]
             # An edit gives the same without torch.compile, or what the untouched program gives with
             # it.
-            apart = set() if beside is None else {found.kind for found in beside.differences}
-            is_excused = (attacked is not None and attacked.is_edited) or apart.isdisjoint(changed)
-            (notes if is_excused and beside is not None else doubts).append(own)
+            is_edited = attacked is not None and attacked.is_edited
+            is_excused = beside is not None and (is_edited or beside_kinds.isdisjoint(changed))
+            (notes if is_excused else doubts).append(
+                because("differs_without_fix", *changed, first)
+            )
         if doubts:
-            return "unproven", "; ".join(doubts)
-        if attacked is not None and drops_output:
-            dropped += [
-                one for one in attacked.dropped if one.kind not in {known.kind for known in dropped}
-            ]
-        elif attacked is not None and attacked.dropped:
-            return "changes results", described(attacked.dropped[0])
-        told = [*_dropped_text(dropped), *_exceptions_text(attacked.exceptions if attacked else ())]
-        return "verified", "; ".join([*notes, *told]) or None
+            return "unproven", tuple(doubts)
+        if attacked is not None and attacked.dropped:
+            if not drops_output:
+                return "changes results", (because("differs", attacked.dropped[0]),)
+            kinds = {difference.kind for difference in dropped}
+            dropped += [item for item in attacked.dropped if item.kind not in kinds]
+        return "verified", (*notes, *_dropped(dropped), *_exceptions(attacked))
 
     def _is_dropped(self, difference: Difference) -> bool:
-        """Whether nothing but lines is missing, or numbers in modules that differ from run to run,
-        such as times.
-        """
         if difference.kind not in self.unstable_numbers:
             return difference.kind != "state" and difference.change == "fewer"
         return difference.change in ("fewer", "fewer_and_numbers")
 
 
-def _is_message(difference: Difference, beside: Comparison | None) -> bool:
-    """Whether a text differs only as torch's and its compilers' messages do."""
-    is_error = difference.kind == "stderr"
-    return is_error and (
-        beside is None or all(found.kind != "stderr" for found in beside.differences)
-    )
-
-
-def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
-    """What the program no longer writes; a log that goes to standard error is named once."""
-    kinds = {difference.kind: difference.detail for difference in dropped}
+def _dropped(dropped: list[Difference]) -> list[Reason]:
+    """Name what the program no longer writes; a log that goes to standard error is named once."""
+    kinds = {difference.kind: difference for difference in dropped if difference.kind != "state"}
     if "logs" in kinds:
         kinds.pop("stderr", None)
-    lost = [
-        f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"
-    ]
-    kinds.pop("state", None)
     return [
+        *(because("drops_lines", difference) for difference in kinds.values()),
         *(
-            f"drops {_lines_text(kind, detail or '')} while compiling"
-            for kind, detail in kinds.items()
+            because("not_kept", difference.where)
+            for difference in dropped
+            if difference.kind == "state"
         ),
-        *lost,
     ]
 
 
-def _exceptions_text(changed: Sequence[AttackFailure]) -> list[str]:
-    """Which exceptions are raised in place of the program's."""
-    types, is_reworded, kind = list[str](), False, ""
-    for one in changed:
-        (was, _, old), (now, _, new) = (text.partition(": ") for text in one.raised or ("", ""))
-        kind, is_reworded = was, is_reworded or new != old
-        types += [f"{now}{' when compiled' * one.is_compiled}"] if now != was else []
-    if types:
-        return [
-            f"changes the exception{' and its message' * is_reworded}: {kind} → {', '.join(types)}"
-        ]
-    return ["changes the exception's message"] if changed else []
-
-
-def _lines_text(kind: ResultKind, detail: str) -> str:
-    one, several = _DROPPED[kind]
-    found = _FEWER.fullmatch(detail)
-    if found is None:
-        return several
-    count = int(found[2]) - int(found[1])
-    return f"{count} {one if count == 1 else several}{f' ({found[3]})' if found[3] else ''}"
+def _exceptions(attacked: Attacked | None) -> list[Reason]:
+    """Name the exceptions that are raised in place of the program's."""
+    changed = attacked.exceptions if attacked else ()
+    parts = tuple(
+        because("message", *(item.raised or ("", "")), int(item.is_compiled)) for item in changed
+    )
+    return [because("exceptions", *parts)] if parts else []
 
 
 @dataclass(frozen=True)
@@ -297,8 +259,13 @@ class Verdict:
 
     correct: bool | None
     correctness: Correctness | None
-    reason: str | None
+    reason: Reason | None
     change: RunChange = field(default_factory=RunChange)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reason, if there is one."""
+        return () if self.reason is None else (self.reason,)
 
 
 class Reference:
@@ -373,7 +340,7 @@ class Reference:
             return Verdict(None, None, None)
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
-            return Verdict(None, None, self._failure or "its results weren't compared")
+            return Verdict(None, None, self._failure or because("not_compared"))
         differing = self._differing(compared)
         notes: list[str] = []
         change = RunChange()
@@ -386,14 +353,13 @@ class Reference:
             repeated = recording if numbered == program else self.replay(numbered, name, **given)
             if (found := compared_with_eager(repeated)) is not None:
                 recording, differing = repeated, self._differing(found)
-                notes += (
-                    [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
-                )
+                is_agreed = all(difference.may_be_rounding for difference in differing)
+                notes += [_OTHER_NUMBERS] if is_agreed else []
         if differing and all(one.may_be_rounding for one in differing):
             differing = self._beside_shaken(name, differing)
             notes += [] if differing else [_STEPS]
         worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)
-        reason = None if worst is None else described(worst)
+        reason = None if worst is None else because("differs", worst)
         correct: bool | None = worst is None
         if worst is None or worst.may_be_rounding:
             unknown = self._unknown(compared, worst)
@@ -416,9 +382,7 @@ class Reference:
         return self.eager.replay is not None and self.eager.replay.draws_random
 
     def _beside_shaken(self, name: str, differing: list[Difference]) -> list[Difference]:
-        """What still differs when eager mode's own results are known for other last digits of what
-        it begins with.
-        """
+        """Find the differences that remain after perturbing inputs in the last digit."""
         for _ in range(max(_MAX_SHAKEN - len(self._shaken), 1)):
             seed = len(self._shaken) + 1
             self._on_phase(f"running without torch.compile with other last digits, {seed}")
@@ -443,7 +407,7 @@ class Reference:
         ]
 
     def _precision(self, recording: Recording) -> str | None:
-        """What a float64 run doesn't say about a variant's results; None if it says all."""
+        """Say what a float64 run leaves open about a variant's results; None if it says all."""
         if self._lacks_float64 is not None or recording.replay is None:
             return self._lacks_float64
         if apart := recording.replay.kinds_apart:
@@ -452,21 +416,20 @@ class Reference:
                 if self._is_random
                 else "are computed in another way"
             )
-            return f"in float64, {_kinds_text(apart)} {way}"
+            return f"in float64, {' and '.join(apart)} {way}"
         return None if recording.replay.errors else "no result is a floating-point number"
 
-    def _unknown(self, compared: Comparison, worst: Difference | None) -> str | None:
-        """Why it can't be said whether results are right, though none is certainly wrong; None if
-        they are right.
+    def _unknown(self, compared: Comparison, worst: Difference | None) -> Reason | None:
+        """Say why nobody knows if results are right, though none is certainly wrong; None if they
+        are right.
         """
         if worst is not None:
-            return f"{described(worst)}, which may be rounding"
+            return because("may_be_rounding", worst)
         if unstable := [kind for kind in compared.kinds if kind in self._repeats.unprovable]:
-            return f"{_kinds_text(unstable)} differ from run to run in eager mode too"
-        return None if "outputs" in compared.kinds else "its outputs are too large to compare"
+            return because("unstable_in_eager", *unstable)
+        return None if "outputs" in compared.kinds else because("too_large")
 
 
-def _failure(eager: Recording) -> str | None:
-    if eager.exit.reason == "finished":
-        return None
-    return f"the program fails without torch.compile: {clause(eager.exit.message)}"
+def _failure(eager: Recording) -> Reason | None:
+    is_finished = eager.exit.reason == "finished"
+    return None if is_finished else because("fails_in_eager", failure_of(eager))

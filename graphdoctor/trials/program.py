@@ -15,13 +15,9 @@ from graphdoctor.facts.trials import CompilerPartKind
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """How to export the target before the calls; ``dims``: sources of tensors with dims that are to
-    stay dynamic.
-    """
+    """How to export the target before the calls."""
 
     is_strict: bool
-    dims: tuple[tuple[str, int], ...] | Literal["all"] | None = None
-    hint: Literal["AUTO", "DYNAMIC"] = "AUTO"
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class RunChange:
     sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
-    alike: Literal["sizes", "kinds"] | None = None
+    alike: Literal["sizes"] | None = None
     export: ExportPlan | None = None
 
     def joined(self, other: RunChange) -> RunChange:
@@ -76,8 +72,8 @@ class RunChange:
         )
 
     def plan(self) -> dict[str, object]:
-        """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the
-        request itself.
+        """Write its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are
+        in the request itself.
         """
         elsewhere = ("settings", "dynamic", "regional")
         plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
@@ -94,5 +90,5 @@ class Program:
     change: RunChange = field(default_factory=RunChange)
 
     def changed(self, change: RunChange) -> Program:
-        """The same, run in another way."""
+        """Run it in another way."""
         return Program(self.content, self.change.joined(change))

@@ -200,13 +200,13 @@ class Replays:
         )
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
-        """The lines of the program that the calls and the other inputs of a replay run, or that
-        raise, with files.
+        """Read the lines that the calls and the other inputs of a replay run, or that raise, with
+        files.
         """
         return frozenset((file, line) for file, line in self._attacks_of(name).get(what, ()))
 
     def equal_sizes(self, name: str) -> EqualSizes:
-        """What equaled numbers that the host needs, on the calls and the other inputs of a
+        """Read what equaled numbers that the host needs, on the calls and the other inputs of a
         replay.
         """
         return {
@@ -274,17 +274,15 @@ class Replays:
         return {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
-        """Where Inductor looks for what it compiled: for the recorded program and backend, where it
-        always does.
-        """
+        """Place what Inductor compiles: for the recorded program and backend, where it always lies."""
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 
     def _changed(
         self, program: Program, backend: str | None, varied: Mapping[str, Any] = {}
     ) -> Request:
-        """The request for a program, with other values in its ``spec``; the program's own settings
-        stay.
+        """Build the request for a program, with other values in its ``spec``; the program's
+        settings stay.
         """
         change, spec = program.change, self._request.spec
         changes: dict[str, Any] = {
@@ -299,9 +297,7 @@ class Replays:
         return self._request.with_spec(**changes)
 
     def _timeout_s(self, request: Request) -> float | None:
-        """Seconds until a replay is stopped; what the untouched program takes doesn't tell what
-        other graphs need.
-        """
+        """Limit a replay; the time of the untouched program doesn't tell what other graphs need."""
         asked, found = self._asked.timeout_s, self.setup.timeout_s
         if asked is not None or found is None or request.spec.backend == EAGER:
             return found

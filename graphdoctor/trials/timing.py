@@ -1,5 +1,4 @@
-"""Times programs in turns: several probes time their last call whenever they are asked, and share
-the machine's noise.
+"""Times programs in turns: probes time their last call on request, and share the machine's noise.
 
 Timing stops as soon as ``confidence.py`` is sure, or after 64 turns or ten seconds. Compiling and
 the repetitions until the call is steady come before that and aren't counted.
@@ -16,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from graphdoctor.facts.fixes import PairedTime, deciding
+from graphdoctor.facts.fixes import PairedTime, Reason, because, deciding
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
+from graphdoctor.trials.judge import failure_of
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
-from graphdoctor.wording import duration, speed_text
 
 TURN_S = 0.02
 """How long each program repeats its call in a turn, or one call that takes longer."""
@@ -83,8 +82,8 @@ class ServedProbe:
 
 def time_pair(
     replays: Replays, before: Program, after: Program, name: str, *, backend: str
-) -> PairedTime | str:
-    """Time two programs in turns; the times, or why there are none, as a clause."""
+) -> PairedTime | Reason:
+    """Time two programs in turns; the times, or why there are none."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         pair: list[ServedProbe] = []
         try:
@@ -102,17 +101,16 @@ def time_pair(
         finally:
             for timed in pair:
                 timed.close()
-        errors = [
-            str(ended.message) for timed in pair if (ended := timed.end()).reason != "finished"
-        ]
-    if errors:
-        return errors[0].rstrip(".")
+        ends = [timed.end() for timed in pair]
+    failed = next((ended for ended in ends if ended.reason != "finished"), None)
+    if failed is not None:
+        return failure_of(failed)
     if not all(steady):
-        return "the calls never stop compiling"
+        return because("never_steady")
     if not all(plain and fixed for plain, fixed in turns):
-        return "the call is too short to time"
+        return because("too_short")
     if len(turns) < MIN_TURNS:
-        return "the probe ended during timing"
+        return because("probe_ended")
     ratios = [fixed / plain for plain, fixed in turns]
     low, high = interval(ratios)
     return PairedTime(
@@ -126,39 +124,27 @@ def time_pair(
     )
 
 
-def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
-    """How much longer or shorter the call takes with a change, in words; None if it isn't certain
-    that it does.
-    """
+def _certain(change: str, times: Sequence[PairedTime]) -> PairedTime | None:
     pair = deciding(times)
-    if (
-        pair is None
-        or not pair.is_clear
-        or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted
-    ):
+    if pair is None or not pair.is_clear:
         return None
-    return f"{speed_text(pair.shown_ratio or pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
+    is_certain = change_of(pair.ratio, pair.ratio_low, pair.ratio_high) == change
+    return pair if is_certain else None
 
 
 slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
+"""The times that say for certain that a change makes the call slower, or faster; None if none
+do."""
 
 
-def plainly_slower(times: Sequence[PairedTime]) -> str | None:
-    """How much longer the call takes, in words; None if it isn't certain, or costs no more than one
-    compiled graph.
-    """
-    pair, change = deciding(times), slower(times)
-    if pair is None or change is None or pair.after_us - pair.before_us <= GRAPH_US:
-        return None
-    return (
-        change
-        if pair.shown_ratio is None
-        else f"{change}, by {duration(pair.after_us - pair.before_us)}"
-    )
+def plainly_slower(times: Sequence[PairedTime]) -> PairedTime | None:
+    """As ``slower``, but None if it costs no more than one compiled graph."""
+    pair = slower(times)
+    return pair if pair is not None and pair.after_us - pair.before_us > GRAPH_US else None
 
 
 def is_plain(times: Sequence[PairedTime]) -> bool:
-    """Whether the difference is larger than any between two pairs of processes of the same
+    """Tell if the difference is larger than any between two pairs of processes of the same
     programs.
     """
     pair = deciding(times)
@@ -166,7 +152,6 @@ def is_plain(times: Sequence[PairedTime]) -> bool:
 
 
 def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:
-    """The median times of both in each turn, in microseconds; they take turns going first."""
     found: list[tuple[float, float]] = []
     spent_s = 0.0
     while True:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.diagnosis import Cost, Finding
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.views.words import clusters
 from graphdoctor.wording import counted, duration, join_texts
 

@@ -24,7 +24,8 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views import words
 from graphdoctor.views.words import percent_of_limit

@@ -1,4 +1,4 @@
-"""The answers of ``bench`` and ``cure`` in a few sentences; every number is one of the variants'."""
+"""The answers of ``bench`` and ``cure`` in a few sentences; all numbers are the variants'."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from graphdoctor.facts.bench import (
+    AS_IT_WAS,
+    CURED,
     EAGER,
     BenchVerdict,
+    CureReport,
     Noise,
     Sweep,
     SweepPoint,
     Variant,
     asks_for_cuda_graphs,
 )
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport
 from graphdoctor.views.measures import (
     calling_text,
     calls_text,
@@ -70,8 +72,8 @@ def _noisy(noise: Noise | None, sizes: str = "") -> str:
 
 
 def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
-    """Which variants are wrong or failed. Why they failed is the answer where there is no other;
-    elsewhere it stands below.
+    """Name variants that are wrong or failed. Why they failed is the answer if there is no other;
+    else it stands below.
     """
     is_any_right = any(variant.status == "ok" for variant in others)
     wrong = listed([_with_ratio(variant) for variant in _by_speed(others, "wrong")])
@@ -80,7 +82,9 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
         for variant in others
         if variant.status == "failed" or (variant.status == "skipped" and not is_any_right)
     ]
-    why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
+    why = [
+        f"{variant.name} {_ended(variant)}" for variant in failed[:_MAX_NAMED] if not is_any_right
+    ]
     named = listed([variant.name for variant in failed[len(why) :]])
     return (
         wrong and f"Wrong results: {wrong}",
@@ -91,7 +95,9 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
 
 def _by_speed(variants: Sequence[Variant], status: str) -> list[Variant]:
     chosen = [variant for variant in variants if variant.status == status]
-    return sorted(chosen, key=lambda one: one.speedup.ratio if one.speedup else 0.0, reverse=True)
+    return sorted(
+        chosen, key=lambda variant: variant.speedup.ratio if variant.speedup else 0.0, reverse=True
+    )
 
 
 def _timed(others: Sequence[Variant]) -> list[Variant]:
@@ -99,7 +105,6 @@ def _timed(others: Sequence[Variant]) -> list[Variant]:
 
 
 def _ended(variant: Variant) -> str:
-    """How a variant ended that didn't run, with its reason."""
     ended = "was skipped" if variant.status == "skipped" else "failed"
     return f"{ended}: {shortened(variant.reason, _REASON)}" if variant.reason else ended
 
@@ -119,7 +124,8 @@ def _with_interval(variant: Variant) -> str:
 def _is_unclear(timed: Sequence[Variant]) -> bool:
     """Whether there are times, and all of them are too noisy to say anything."""
     return bool(timed) and all(
-        one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed
+        variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement)
+        for variant in timed
     )
 
 
@@ -167,7 +173,6 @@ def _beside_eager(variant: Variant) -> str:
 
 
 def _waiting(variant: Variant, eager: Variant) -> str:
-    """What the kernels alone would allow, if a call waits for its host."""
     device_us, time_us = variant.device_us or 0.0, variant.time_us or 0.0
     text = (
         f"{variant.name} waits for its host: its kernels alone take {time_text(device_us)} of "

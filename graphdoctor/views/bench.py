@@ -118,21 +118,21 @@ def bench_view(report: BenchReport) -> View:
 
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
-    yield Verdict(
-        report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
-    )
+    tone: Tone = "bad" if best is None else "warning" if best == EAGER else "good"
+    yield Verdict(report.verdict.text, tone)
     sizes: list[Block] = []
     if report.sweep is not None:
         name = " and ".join(report.sweep.sources)
-        sizes.append(
-            Section("Sizes", (*sweep_drawing(report.sweep, name), _sizes(report.sweep, name)))
-        )
+        drawn = sweep_drawing(report.sweep, name)
+        sizes.append(Section("Sizes", (*drawn, _sizes(report.sweep, name))))
         # Of a sweep, the largest size that eager mode ran with is shown in full.
-        ran = [
-            one for one in report.sweep.points if one.variants and one.variants[0].status == "ok"
+        points = [
+            point
+            for point in report.sweep.points
+            if point.variants and point.variants[0].status == "ok"
         ]
-        if ran:
-            shown = max(ran, key=lambda one: one.size)
+        if points:
+            shown = max(points, key=lambda point: point.size)
             variants = shown.variants
             sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
     if measured := _measured_text(report, variants):
@@ -140,67 +140,52 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     if report.noise is not None and report.noise.is_noisy:
         yield Note(measures.noise_text(report.noise), "warning")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
-        yield Note(
-            Span(f"Not measured: {listed(left)}{'; --thorough: all' if len(left) > 1 else ''}."),
-            "dim",
-        )
+        everything = "; --thorough: all" if len(left) > 1 else ""
+        yield Note(Span(f"Not measured: {listed(left)}{everything}."), "dim")
     yield from sizes
     gains = _gains_table(report, variants)
     if figures := tuple(_figures(gains, best)):
         yield Figures(figures, show="long")
     yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
-    held = tuple(
-        row for finding, names in _findings(variants) for row in finding_rows(finding, names)
-    )
+    held = [row for finding, names in _findings(variants) for row in finding_rows(finding, names)]
     yield Section("What holds variants back", Rows(held, "finding"), "Reasons")
-    ended = (*(row for one in variants for row in _ended(one)), *_ended_sizes(report, variants))
+    ended = [row for variant in variants for row in _ended(variant)]
+    ended += _ended_sizes(report, variants)
     yield Section("Failed, wrong or skipped", Rows(ended, "variant"), "Ended")
     yield Section("Results", Rows(_notes(variants), "note"))
     yield unknown_section(report.gaps)
-    kernels = tuple(
+    kernels = [
         part
-        for one in variants
-        if one.kernels is not None
-        for part in _kernels(one.name, one.kernels)
-    )
+        for variant in variants
+        if variant.kernels is not None
+        for part in _kernels(variant.name, variant.kernels)
+    ]
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    yield Section(
-        "How it was measured",
-        (*_HOW, Rows(_details(report, variants), "figure")),
-        "Measured",
-        show="long",
-    )
+    details = Rows(_details(report, variants), "figure")
+    yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
 
 
 def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
-    """Which call was timed, how often, and how steady the machine was."""
-    rounds, works_on = (
-        max((one.speedup.rounds for one in variants if one.speedup is not None), default=0),
-        report.throughput,
-    )
+    """The call that was timed, how often, and how steady the machine was."""
+    rounds = max((variant.speedup.rounds for variant in variants if variant.speedup), default=0)
+    works_on, noise = report.throughput, report.noise
     return join_texts(
         " · ",
         f"call: {report.call}" if report.call else None,
         None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
         counted(rounds, "round") if rounds else None,
-        None
-        if report.noise is None or report.noise.is_noisy
-        else measures.noise_text(report.noise),
+        None if noise is None or noise.is_noisy else measures.noise_text(noise),
     )
 
 
 def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
-    """What the table says of the best variant; nothing if it is eager mode."""
+    """The table's cells of the best variant; nothing if it is eager mode."""
     for row in gains.rows if best != EAGER else ():
         if plain_text(row[0].text) == best:
             for column, cell in zip(gains.columns[1:], row[1:], strict=True):
-                yield Figure(
-                    plain_text(column.heading),
-                    plain_text(cell.text),
-                    plain_text(cell.detail),
-                    cell.tone,
-                )
+                heading, text = plain_text(column.heading), plain_text(cell.text)
+                yield Figure(heading, text, plain_text(cell.detail), cell.tone)
 
 
 # The tables.
@@ -208,37 +193,27 @@ def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
 
 def _sizes(sweep: Sweep, name: str) -> Table:
     """A row for each size, with each variant's speed-up and call."""
-    named = list(
-        dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
-    )
+    variants = [variant.name for point in sweep.points for variant in point.variants]
+    names = list(dict.fromkeys(variants))
     rows = []
     for point in sweep.points:
-        found = {variant.name: _size(variant) for variant in point.variants}
-        rows.append((Cell(f"{point.size:,}"), *(found.get(one, EMPTY) for one in named)))
-    headings = tuple(Column(Span(one)) for one in (name, *named))
+        cells = {variant.name: _size(variant) for variant in point.variants}
+        rows.append((Cell(f"{point.size:,}"), *(cells.get(name, EMPTY) for name in names)))
+    headings = tuple(Column(Span(heading)) for heading in (name, *names))
     return Table(headings, rows, "size", label="Speed-up and call of each size")
 
 
 def _size(variant: Variant) -> Cell:
-    """A variant with one size: its speed-up, and as its detail, its call; of eager mode, the call
-    alone.
-    """
+    """The speed-up with one size, and as its detail the call; of eager mode, the call alone."""
     if variant.status != "ok" and variant.call_us is None:
         return _result(variant)
     call = plain_text(call_cell(variant.call_us).text)
     if variant.name == EAGER:
         return Cell(call)
-    found = _speedup(variant)
-    text = (
-        factor_text(variant.speedup.ratio)
-        if variant.speedup is not None
-        else plain_text(found.text)
-    )
-    return (
-        Cell(f"{text} wrong", call, "bad")
-        if variant.status == "wrong"
-        else Cell(text, call, found.tone)
-    )
+    cell, speedup = _speedup(variant), variant.speedup
+    text = plain_text(cell.text) if speedup is None else factor_text(speedup.ratio)
+    is_wrong = variant.status == "wrong"
+    return Cell(f"{text} wrong", call, "bad") if is_wrong else Cell(text, call, cell.tone)
 
 
 def _table(
@@ -250,26 +225,33 @@ def _table(
 ) -> Table:
     """A row for each variant: its name with the blocks that it compiles, and its cells."""
     rows: list[TableRow] = []
-    for one, own in zip(variants, cells, strict=True):
-        if any(cell.text for cell in own):
-            regions = Span(", ".join(one.regions)) if one.regions else ""
-            tone: Tone | None = "good" if one.name == best != EAGER else None
-            rows.append((Cell(Span(one.name, "code"), regions, tone), *own))
-    found = (Column(heading, meaning=meaning) for heading, meaning in headings.items())
-    return Table((Column("variant"), *found), rows, "variant", label=label)
+    for variant, row in zip(variants, cells, strict=True):
+        if any(cell.text for cell in row):
+            regions = Span(", ".join(variant.regions)) if variant.regions else ""
+            tone: Tone | None = "good" if variant.name == best != EAGER else None
+            rows.append((Cell(Span(variant.name, "code"), regions, tone), *row))
+    columns = (Column(heading, meaning=meaning) for heading, meaning in headings.items())
+    return Table((Column("variant"), *columns), rows, "variant", label=label)
 
 
 def _gains_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
-    """What compiling costs and what it gains."""
+    """The costs of compiling, and what it gains."""
     cells = []
-    has_results = "results" in report.measured
-    for one in variants:
-        has_run, is_eager = one.status in ("ok", "wrong"), one.name == EAGER
-        result = _result(one) if has_results or one.status != "ok" else EMPTY
-        compiled = _compile(one) if has_run and not is_eager else EMPTY
-        times = [call_cell(one.alone_us), _time(one.best_us), _time(one.device_us)]
-        won = [_speedup(one), _pays_off(one)] if has_run else [EMPTY, EMPTY]
-        cells.append([result, compiled, call_cell(one.call_us), *times, *won])
+    for variant in variants:
+        has_run = variant.status in ("ok", "wrong")
+        has_result = "results" in report.measured or variant.status != "ok"
+        cells.append(
+            [
+                _result(variant) if has_result else EMPTY,
+                _compile(variant) if has_run and variant.name != EAGER else EMPTY,
+                call_cell(variant.call_us),
+                call_cell(variant.alone_us),
+                _time(variant.best_us),
+                _time(variant.device_us),
+                _speedup(variant) if has_run else EMPTY,
+                _pays_off(variant) if has_run else EMPTY,
+            ]
+        )
     return _table(variants, report.verdict.best, _GAINS, cells, "What compiling gains and costs")
 
 
@@ -278,26 +260,24 @@ def _time(us: float | None) -> Cell:
 
 
 def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
-    """What torch made of each variant, and what a call needs."""
-    ran = [one for one in variants if one.status in ("ok", "wrong")]
+    """Each variant's graphs, and what a call needs."""
+    timed = [variant for variant in variants if variant.status in ("ok", "wrong")]
     per_second = "items/s" if report.throughput is None else f"{report.throughput.unit}/s"
-    cells = [
-        [
-            *(
-                EMPTY if number is None else Cell(f"{number:,}")
-                for number in (one.graphs, one.break_sites, one.recompiles, one.launches)
-            ),
-            _cuda_graphs(one),
-            Cell(bytes_text(one.peak_memory_bytes) or ""),
-            Cell(rate_text(one.throughput) or ""),
-        ]
-        for one in ran
-    ]
-    memory, meaning = _MEMORY[
-        report.environment is not None and report.environment.device_name is not None
-    ]
+    cells = []
+    for variant in timed:
+        counts = (variant.graphs, variant.break_sites, variant.recompiles, variant.launches)
+        cells.append(
+            [
+                *(EMPTY if count is None else Cell(f"{count:,}") for count in counts),
+                _cuda_graphs(variant),
+                Cell(bytes_text(variant.peak_memory_bytes) or ""),
+                Cell(rate_text(variant.throughput) or ""),
+            ]
+        )
+    has_device = report.environment is not None and report.environment.device_name is not None
+    memory, meaning = _MEMORY[has_device]
     headings = {**_RUNS, memory: meaning, per_second: ""}
-    return _table(ran, report.verdict.best, headings, cells, "What torch made of each variant")
+    return _table(timed, report.verdict.best, headings, cells, "What torch made of each variant")
 
 
 def _result(variant: Variant) -> Cell:
@@ -316,19 +296,14 @@ def _compile(variant: Variant) -> Cell:
     """Compiling with an empty cache on disk; as its detail, after a restart. Or with the caches as
     they are.
     """
-    warm = variant.compile_warm_s
-    if variant.compile_cold_s is None:
-        cache = variant.cache
-        # Inductor counts a graph's forward and backward, so they can be more than the graphs.
-        found = (
-            ""
-            if cache is None
-            else f"{cache.hits} of {cache.hits + cache.misses + cache.bypasses} from the cache"
-        )
-        return Cell(seconds_text(warm), found)
-    return Cell(
-        seconds_text(variant.compile_cold_s), "" if warm is None else f"{seconds_text(warm)} warm"
-    )
+    cold_s, warm_s, cache = variant.compile_cold_s, variant.compile_warm_s, variant.cache
+    if cold_s is not None:
+        return Cell(seconds_text(cold_s), "" if warm_s is None else f"{seconds_text(warm_s)} warm")
+    if cache is None:
+        return Cell(seconds_text(warm_s))
+    # Inductor counts a graph's forward and backward, so they can be more than the graphs.
+    count = cache.hits + cache.misses + cache.bypasses
+    return Cell(seconds_text(warm_s), f"{cache.hits} of {count} from the cache")
 
 
 def _speedup(variant: Variant) -> Cell:
@@ -340,9 +315,8 @@ def _speedup(variant: Variant) -> Cell:
         return Cell("not timed")
     interval = interval_text(speedup.low, speedup.high)
     if variant.judgement == "same":
-        return Cell(
-            TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval
-        )
+        is_unclear = measures.is_too_noisy(speedup, variant.judgement)
+        return Cell(TOO_NOISY if is_unclear else SAME_SPEED, interval)
     is_good = variant.judgement == "faster" and variant.status == "ok"
     tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
     return Cell(factor_text(speedup.ratio), interval, tone)
@@ -357,22 +331,19 @@ def _pays_off(variant: Variant) -> Cell:
         return EMPTY
     if calls is None:
         return Cell(UNKNOWN)
-    is_cold = variant.break_even_cold is not None
-    return Cell(
-        measures.calls_text(calls),
-        f"{about_count(warm.calls)} warm" if warm is not None and is_cold else "",
-    )
+    has_both = warm is not None and variant.break_even_cold is not None
+    detail = f"{about_count(warm.calls)} warm" if has_both and warm else ""
+    return Cell(measures.calls_text(calls), detail)
 
 
 def _cuda_graphs(variant: Variant) -> Cell:
-    """How many were captured, and how many graphs weren't."""
-    found = variant.cuda_graphs
-    if found is None:
+    """Graphs that were captured, and as a detail those that weren't."""
+    graphs = variant.cuda_graphs
+    if graphs is None:
         return EMPTY
-    captured = UNKNOWN if found.captured is None else f"{found.captured:,}"
-    return (
-        Cell(captured, f"{len(found.skipped)} skipped", "bad") if found.skipped else Cell(captured)
-    )
+    captured = UNKNOWN if graphs.captured is None else f"{graphs.captured:,}"
+    skipped = len(graphs.skipped)
+    return Cell(captured, f"{skipped} skipped", "bad") if skipped else Cell(captured)
 
 
 # Below the tables.
@@ -387,49 +358,44 @@ def _findings(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
         for variant in variants
         for place, finding in enumerate(variant.findings)
     )
-    ordered = sorted(groups.values(), key=lambda own: min(place for place, *_ in own))
-    return [(own[0][1], [name for *_, name in own]) for own in ordered]
+    ordered = sorted(groups.values(), key=lambda group: min(place for place, *_ in group))
+    return [(group[0][1], [name for *_, name in group]) for group in ordered]
 
 
 def _ended(variant: Variant) -> Iterator[Row]:
-    """How a variant ended that isn't right, and where it goes wrong."""
-    if variant.status == "ok":
-        return
-    yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
-    if variant.stages is not None:
-        yield from _stages(variant.stages, variant.reason)
+    """The end of a variant that isn't right, and where it goes wrong."""
+    if variant.status != "ok":
+        yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
+        if variant.stages is not None:
+            yield from _stages(variant.stages, variant.reason)
 
 
 def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None) -> Iterator[Row]:
-    """What something ended with, of which a terminal shows the first paragraph."""
-    short, whole = (
-        f"{name}: {text}" if text else name for text in (shortened(reason or "", _REASON), reason)
-    )
+    """A reason, of which a terminal shows the first paragraph."""
+    short = join_texts(": ", name, shortened(reason or "", _REASON))
+    whole = join_texts(": ", name, reason)
     yield Row(label, Note(Span(short), tone), show="always" if short == whole else "short")
     if short != whole:
         yield Row(label, Code(whole, "text"), show="long")
 
 
 def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
-    """Where a variant goes wrong; ``reason``, why it isn't ``ok``, isn't said again."""
-    plain = [one for one in stages.results if not one.without]
+    """The stage that goes wrong; ``reason``, why the variant isn't ``ok``, isn't said again."""
+    plain = [result for result in stages.results if not result.without]
     if plain:
-        yield Row("", Span(" → ".join(f"{one.name} {one.outcome}" for one in plain)))
-    for one in plain:
-        if one.reason and one.outcome != "ok" and one.reason != reason:
-            yield from _reason("", one.name, one.reason)
+        yield Row("", Span(" → ".join(f"{result.name} {result.outcome}" for result in plain)))
+    for result in plain:
+        if result.reason and result.outcome != "ok" and result.reason != reason:
+            yield from _reason("", result.name, result.reason)
     if stages.results and stages.first is None:
         yield Row("", "No stage fails on its own.")
     if stages.part:
         ways = []
-        if (found := stages.workaround) is not None:
-            ways = [
-                f"pass `{name}={value!r}` to torch.compile"
-                for name, value in found.arguments.items()
-            ]
-            ways += (
-                [f"write `{'; '.join(found.lines)}` before torch.compile"] if found.lines else []
-            )
+        if (workaround := stages.workaround) is not None:
+            arguments = workaround.arguments.items()
+            ways += [f"pass `{name}={value!r}` to torch.compile" for name, value in arguments]
+            if workaround.lines:
+                ways.append(f"write `{'; '.join(workaround.lines)}` before torch.compile")
         how = f": {' and '.join(ways)}" if stages.workaround is not None else ""
         yield Row("", Span(f"It is right without {stages.part}{how}."))
     if stages.note:
@@ -437,77 +403,76 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
 
 
 def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
-    """What became of the variants that failed, are wrong or were skipped with other sizes of a
-    sweep.
-    """
+    """Variants that failed, are wrong or were skipped with other sizes of a sweep."""
     if report.sweep is None:
         return
     sizes = " and ".join(report.sweep.sources)
     for point in report.sweep.points:
-        others = point.variants if point.variants is not shown else ()
         groups = grouped(
-            ((one.status, one.reason), one.name) for one in others if one.status != "ok"
+            ((variant.status, variant.reason), variant.name)
+            for variant in point.variants
+            if point.variants is not shown and variant.status != "ok"
         )
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
-            why = f": {shortened(reason, _REASON)}" if reason else ""
-            yield Row(status, Span(f"{which} with {sizes} = {point.size:,}{why}"))
+            text = f"{which} with {sizes} = {point.size:,}"
+            yield Row(status, Span(join_texts(": ", text, shortened(reason or "", _REASON))))
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants:
         for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
             yield Row("CUDA graphs", Span(f"{variant.name}: {measures.skip_text(skip)}"))
-    groups = grouped(("; ".join(_result_texts(one)), one.name) for one in variants[1:])
-    yield from (
-        Row("results", Span(f"{', '.join(names)}: {text}"))
-        for text, names in groups.items()
-        if text
-    )
+    groups = grouped((_result_text(variant), variant.name) for variant in variants[1:])
+    for text, names in groups.items():
+        if text:
+            yield Row("results", Span(f"{', '.join(names)}: {text}"))
     for variant in variants:
+        cache = variant.cache
         is_restart = variant.compile_cold_s is not None
-        if is_restart and (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
+        if cache is not None and is_restart and (cache.misses or cache.bypasses):
             total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
             kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
             why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
-            yield Row(
-                "cache",
-                Span(f"{variant.name}: a restart finds {cache.hits} of {total} on disk{kept}{why}"),
-            )
+            text = f"a restart finds {cache.hits} of {total} on disk{kept}{why}"
+            yield Row("cache", Span(f"{variant.name}: {text}"))
 
 
-def _result_texts(variant: Variant) -> Iterator[str]:
-    if variant.status == "ok" and variant.correct is None and variant.reason:
-        yield f"unknown whether they are right: {variant.reason}"
-    if variant.correctness is not None:
-        yield _correctness_text(variant.correctness)
+def _result_text(variant: Variant) -> str:
+    is_unknown = variant.status == "ok" and variant.correct is None and variant.reason
+    unknown = f"unknown whether they are right: {variant.reason}" if is_unknown else None
+    correctness = variant.correctness
+    text = None if correctness is None else _correctness_text(correctness)
+    return join_texts("; ", unknown, text)
 
 
-def _correctness_text(found: Correctness) -> str:
-    """How results were compared, and how far they are from those in float64, beside eager mode's
-    own distance.
+def _correctness_text(correctness: Correctness) -> str:
+    """The distance from eager mode's results, and from those in float64, beside eager mode's own
+    distance.
     """
     parts = []
-    if found.is_bitwise_equal:
+    if correctness.is_bitwise_equal:
         parts.append("identical to eager mode, bit by bit")
-    elif found.where is not None:
-        by = "" if found.largest is None else f" by up to {found.largest:.3g}"
-        parts.append(f"{found.where} differs from eager mode's{by}")
-    if not found.is_eager_repeatable:
+    elif correctness.where is not None:
+        by = "" if correctness.largest is None else f" by up to {correctness.largest:.3g}"
+        parts.append(f"{correctness.where} differs from eager mode's{by}")
+    if not correctness.is_eager_repeatable:
         parts.append("eager mode itself gives other bits each time")
-    if found.note:
-        parts.append(found.note)
-    if not found.is_bitwise_equal:
+    if correctness.note:
+        parts.append(correctness.note)
+    if not correctness.is_bitwise_equal:
         parts += [
-            f"{kind_text(one.kind)} {_distance(one.variant)} off float64 (eager {_distance(one.eager)})"
-            for one in _distances(found)
+            f"{kind_text(error.kind)} {_distance(error.variant)} off float64 "
+            f"(eager {_distance(error.eager)})"
+            for error in _distances(correctness)
         ]
     return "; ".join(parts) or "not compared"
 
 
-def _distances(found: Correctness) -> list[ResultError]:
+def _distances(correctness: Correctness) -> list[ResultError]:
     """Distances from float64, without those of results that are exact in every run."""
-    return [one for one in found.errors if one.variant or one.eager] or list(found.errors)
+    inexact = [error for error in correctness.errors if error.variant or error.eager]
+    return inexact or list(correctness.errors)
 
 
 def _distance(relative: float) -> str:
@@ -515,7 +480,7 @@ def _distance(relative: float) -> str:
 
 
 def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
-    """Where the time of one variant's call goes."""
+    """The parts of the time of one variant's call."""
     rest_us, copied_us = kernels.rest_us, kernels.graph_input_copy_us
     inputs = f", {time_text(copied_us)} of that into CUDA graphs," if copied_us else ""
     named = (
@@ -527,53 +492,47 @@ def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
     )
     parts = [] if rest_us is None else measures.parts_of_call(kernels.call_us, named)
     texts = [part.text for part in parts] or [UNKNOWN]
-    if kernels.graph_launches:
-        texts.append(
-            f"{kernels.graph_launches} launch{'es' * (kernels.graph_launches != 1)} of CUDA graphs"
-        )
-    yield Note(
-        Span(f"{name}: {', '.join(texts)}; {time_text(kernels.call_us)} in all under the profiler")
-    )
+    if count := kernels.graph_launches:
+        texts.append(f"{count} launch{'es' * (count != 1)} of CUDA graphs")
+    whole = f"{time_text(kernels.call_us)} in all under the profiler"
+    yield Note(Span(f"{name}: {', '.join(texts)}; {whole}"))
     if parts:
         yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
     rows = (
-        (Span(one.name, "code"), one.kind, Cell(time_text(one.us), value=one.us), f"{one.count:,}")
-        for one in kernels.largest
+        (
+            Span(kernel.name, "code"),
+            kernel.kind,
+            Cell(time_text(kernel.us), value=kernel.us),
+            f"{kernel.count:,}",
+        )
+        for kernel in kernels.largest
     )
-    yield Table(
-        ("#kernel", "of", "#time", "#runs"), rows, "kernel", label=f"Largest kernels of {name}"
-    )
+    columns = ("#kernel", "of", "#time", "#runs")
+    yield Table(columns, rows, "kernel", label=f"Largest kernels of {name}")
 
 
 def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
-    for one in variants:
-        if (times := one.call_us) is not None:
+    for variant in variants:
+        if (times := variant.call_us) is not None:
             least, mean, most = map(time_text, (times.min, times.mean, times.max))
-            yield Row(
-                "calls", Span(f"{one.name}: {times.count:,} calls, {least} to {most}, mean {mean}")
+            text = f"{times.count:,} calls, {least} to {most}, mean {mean}"
+            yield Row("calls", Span(f"{variant.name}: {text}"))
+    for variant in variants:
+        for start, _, won in measures.starts(variant):
+            if won is not None:
+                low = about_count(won.low)
+                high = "never" if won.high is None else about_count(won.high)
+                interval = "" if low == high else f" ({low} to {high})"
+                text = f"{start}: after {measures.calls_text(won.calls)}{interval}"
+                yield Row("pays off", Span(f"{variant.name}, {text}"))
+    for variant in variants[1:]:
+        correctness = variant.correctness
+        if correctness is not None and not correctness.is_bitwise_equal:
+            distances = ", ".join(
+                f"{kind_text(error.kind)} {_distance(error.variant)}"
+                for error in _distances(correctness)
             )
-    for one in variants:
-        for start, _, found in measures.starts(one):
-            if found is None:
-                continue
-            low, high = (
-                about_count(found.low),
-                "never" if found.high is None else about_count(found.high),
-            )
-            interval = "" if low == high else f" ({low} to {high})"
-            yield Row(
-                "pays off",
-                Span(f"{one.name}, {start}: after {measures.calls_text(found.calls)}{interval}"),
-            )
-    for one in variants[1:]:
-        if one.correctness is not None and not one.correctness.is_bitwise_equal:
-            far = (
-                f"{kind_text(each.kind)} {_distance(each.variant)}"
-                for each in _distances(one.correctness)
-            )
-            yield Row("off float64", Span(f"{one.name}: {', '.join(far) or 'not compared'}"))
+            yield Row("off float64", Span(f"{variant.name}: {distances or 'not compared'}"))
     yield from setting_rows(report.target, report.environment)
-    yield from (
-        Row("recording", Note(Span(f"{name}: {folder}"), "dim"))
-        for name, folder in report.recordings.items()
-    )
+    for name, folder in report.recordings.items():
+        yield Row("recording", Note(Span(f"{name}: {folder}"), "dim"))

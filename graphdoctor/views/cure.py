@@ -1,4 +1,4 @@
-"""What a cure came to: the answer, what was tried on the way, and what to change.
+"""Shows a cure: the answer, what was tried on the way, and what to change.
 
 Comes in: a ``CureReport``. Goes out: a view.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphdoctor.facts.bench import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.next_step import after_cure
 from graphdoctor.views.parts import (
@@ -45,8 +45,8 @@ def cure_view(report: CureReport, *, is_written: bool = False) -> View:
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
-        said = noise_text(report.noise)
-        yield Note(f"{said[0].upper()}{said[1:]}", "dim")
+        text = noise_text(report.noise)
+        yield Note(f"{text[0].upper()}{text[1:]}", "dim")
     yield Section(
         "Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried"
     )

@@ -51,8 +51,8 @@ class DiffRow:
 
 
 def edits_of(diff: str) -> dict[str, list[Replacement]]:
-    """What a diff does to each file, by its path without ``a/``, in the order of the original's
-    lines.
+    """Read what a diff does to each file, by its path without ``a/``, in the order of the
+    original's lines.
     """
     edits: dict[str, list[Replacement]] = {}
     for hunk in _hunks(diff):
@@ -61,7 +61,7 @@ def edits_of(diff: str) -> dict[str, list[Replacement]]:
 
 
 def diff_rows(diff: str) -> Iterator[DiffRow]:
-    """The rows, removed lines beside those that replace them."""
+    """Pair removed lines with those that replace them."""
     path = None
     for hunk in _hunks(diff):
         if hunk.path != path:
@@ -104,9 +104,6 @@ def _hunks(diff: str) -> Iterator[_Hunk]:
 def _body(
     lines: list[str], at: int, old_left: int, new_left: int
 ) -> tuple[int, list[tuple[str, str]]]:
-    """A hunk's lines by its counts, since any of them can look like a header, and the index after
-    it.
-    """
     body: list[tuple[str, str]] = []
     while at < len(lines):
         mark, text = lines[at][:1], lines[at][1:]
@@ -138,9 +135,6 @@ def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
 
 
 def _path(named: str) -> str:
-    """The path in a header: a tab ends one with spaces, quotes enclose one with special
-    characters.
-    """
     if named.startswith('"'):
         named = _OCTAL.sub(lambda code: chr(int(code[1], 8)), named.strip()[1:-1])
     return named.removesuffix("\t").removeprefix("a/")

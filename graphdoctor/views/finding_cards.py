@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
-from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.fixes import WORKING, Fix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.views import words
@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
+from graphdoctor.views.reasons import why_text
 from graphdoctor.wording import bytes_text, counted, times
 
 _MAX_COMPILE_IDS = 6
@@ -306,7 +307,7 @@ def verdict_label(verdict: Verdict) -> str:
     return _LABELS.get(verdict, verdict)
 
 
-def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
+def fix_parts(fix: Fix) -> tuple[Block, ...]:
     """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
     goes.
     """
@@ -316,12 +317,13 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
             "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None,
         )
     ]
+    why = why_text(fix)
     if fix.verdict == "changes results":
-        found.append(Note(f"results differ: {fix.reason}", "bad"))
+        found.append(Note(f"results differ: {why}", "bad"))
         if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:
             found.append(Code(worst.code))
-    elif fix.reason:
-        found.append(Note(fix.reason, "dim"))
+    elif why:
+        found.append(Note(why, "dim"))
     if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):
         found.append(Note(same, "dim"))
     show: Show = (
@@ -330,7 +332,7 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     if fix.diff:
         found.append(Diff(fix.diff, show=show))
     elif fix.snippet:
-        if (place := fix.snippet_place if isinstance(fix, TriedFix) else fix.place) is not None:
+        if (place := fix.place) is not None:
             found.append(Note(f"{words.place_text(place)}:", "dim", show=show))
         found.append(Code(fix.snippet, show=show))
     return tuple(found)

@@ -44,6 +44,7 @@ from graphdoctor.views.parts import (
     View,
 )
 from graphdoctor.views.patch import patch_outcome, patch_parts
+from graphdoctor.views.reasons import UNTRIED, detail_text, left_text, reason_text
 from graphdoctor.wording import counted, duration, join_texts, kind_text, speed_text
 
 _MOST_LATER = 12
@@ -51,7 +52,7 @@ _MOST_LATER = 12
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
-    """What was tried, as a tree."""
+    """Show what was tried, as a tree."""
     parts = _parts(diagnosis, is_written=is_written)
     return words.diagnosis_view(
         diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written)
@@ -115,7 +116,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
 
 
 def _cards(first: Sequence[Finding], others: Sequence[Sequence[Finding]]) -> Iterator[Card]:
-    """What one fix is for: a card that names the others, and in full one for each."""
+    """Show what one fix is for: a card that names the others, and in full one for each."""
     yield card_of(first, has_path=False, others=[cluster[0] for cluster in others])
     yield from (card_of(cluster, show="long") for cluster in others)
 
@@ -129,9 +130,7 @@ def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
 
 
 def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
-    """What tells the fix that works for a finding from others; what tells the finding, if none
-    does.
-    """
+    """Identify the fix that works for a finding; the finding itself, if none does."""
     fix = next(
         (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None
     )
@@ -150,9 +149,7 @@ def _headline(treatment: Treatment) -> Verdict:
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
-    """What comes after the findings: fixes for what showed later, all verified fixes together, what
-    is left.
-    """
+    """Show what comes after the findings: later fixes, all verified fixes together, what is left."""
     if treatment.patch is not None:
         yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
         return
@@ -160,7 +157,7 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     later = (
         Row(
             verdict_label(fix.verdict),
-            (Note((fix.code, " ", Span(fix.place)), "dim"), *fix_parts(fix)),
+            (Note((fix.code, " ", Span(fix.finding_place)), "dim"), *fix_parts(fix)),
             show="always" if fix.is_applied else "long",
         )
         for fix in treatment.tried
@@ -176,12 +173,19 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     left = (
         Row(
             item.code,
-            (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")),
+            (
+                Note((Span(item.place), f"  {item.message}")),
+                Note(f"because {left_text(item)}", "dim"),
+            ),
         )
         for item in treatment.left
     )
     yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
-    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note", _MOST_LATER)
+    yield Rows(
+        (Row("note", Note(reason_text(note), "dim")) for note in treatment.notes),
+        "note",
+        _MOST_LATER,
+    )
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
@@ -214,14 +218,14 @@ def _difference(found: Difference) -> str:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
     return join_texts(
-        ": ", "" if found.where == kind_text(found.kind) else found.where, found.detail
+        ": ", "" if found.where == kind_text(found.kind) else found.where, detail_text(found)
     )
 
 
 def keeping(
     diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False
 ) -> Iterator[Block]:
-    """The last lines: the edits, and what the command that comes next writes."""
+    """Show the edits, and what the command that comes next writes."""
     if treatment.diff and treatment.patch is None:
         yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
     command = write_command(treatment, diagnosis.recording.target)
@@ -239,7 +243,7 @@ def keeping(
 
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
-    """What changed with all verified fixes, or why nothing did, in one sentence."""
+    """Say what changed with all verified fixes, or why nothing did, in one sentence."""
     if treatment.patch is not None:
         return patch_outcome(treatment.patch)
     before, after = treatment.before, treatment.after
@@ -268,7 +272,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
 
 
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
-    """How much faster or slower the call is, under the backend that decides; None if it wasn't
+    """Say how much faster or slower the call is, under the backend that decides; None if it wasn't
     timed.
     """
     times = deciding(treatment.times)
@@ -289,12 +293,10 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
 
 
 def _why_untried(treatment: Treatment) -> str:
-    """Why nothing was tried, as a clause."""
     if not treatment.tried:
         return "no fix is known" if treatment.left else "there is nothing to fix"
-    reasons = {
-        fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"
-    }
+    causes = {fix.untried_cause for fix in treatment.tried} - {None, "unsafe"}
+    reasons = {UNTRIED[cause] for cause in causes if cause is not None}
     if not reasons:
         count = len(distinct(treatment.tried))
         subject = "1 fix changes" if count == 1 else f"{count} fixes change"
@@ -311,7 +313,7 @@ _PAST: dict[TrialVerdict, str] = {
 
 
 def _tried_text(treatment: Treatment) -> str:
-    """How many fixes were tried, and what each kind of verdict says; empty for none."""
+    """Count the fixes that were tried, and each kind of verdict; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verdicts = Counter(fix.verdict for fix in tried)
     counts = ", ".join(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import rebased
-from graphdoctor.facts.picture import Picture
 from graphdoctor.views.annotations import annotations_of, annotations_of_lint
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
@@ -106,9 +105,13 @@ class Document(Generic[C]):
 
     def named(self, name: str) -> Format[C]:
         """The format with this name; GraphDoctorError if there is none."""
-        for each in self.formats:
-            if each.name == name:
-                return each
+        for format in self.formats:
+            if format.name == name:
+                return format
+        if name == "chrome-trace":
+            raise GraphDoctorError(
+                "chrome-trace left graphdoctor: tlparse writes a chromium_events.json of a trace log."
+            )
         hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
         raise GraphDoctorError(
             f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint
@@ -228,15 +231,9 @@ def _diagnosis(
     def page(result: Result, options: RenderOptions) -> View:
         return report_view(result.diagnosis, result.picture, root=options.root)
 
-    def chrome_trace(result: Result, _: RenderOptions) -> str:
-        from graphdoctor.views.chrome_trace import render_chrome_trace
-
-        return render_chrome_trace(result.diagnosis, result.picture or Picture())
-
     return document(
         "a diagnosis",
         lambda result, options: view(result.diagnosis, options),
-        Format("chrome-trace", chrome_trace, needs_picture=True),
         facts=lambda result: result.diagnosis,
         page=page,
         needs_guards=needs_guards,

@@ -7,14 +7,12 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.base import SCHEMA_VERSION, Fact
-from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.bench import BenchReport, CureReport
 from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
-from graphdoctor.facts.cure import CureReport
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, EditRequest
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.values import unknown
@@ -38,7 +36,7 @@ KINDS: dict[type[Fact], str] = {
 DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {
     "proposal": EditRequest
 }
-"""The same by the first word of its name, and what a proposer is sent."""
+"""The same by the first word of its name, and what the author of an edit gets over MCP."""
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:

@@ -52,20 +52,20 @@ def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]
 
     Their shares are then those of all parts, so that they make 100% at most.
     """
-    known = [(name, kind, us) for name, kind, us in named if us and call_us > 0]
-    whole_us = max(call_us, sum(us for _, _, us in known))
-    return [TimePart(name, kind, us, us / whole_us) for name, kind, us in known]
+    timed = [(name, kind, us) for name, kind, us in named if us and call_us > 0]
+    whole_us = max(call_us, sum(us for _, _, us in timed))
+    return [TimePart(name, kind, us, us / whole_us) for name, kind, us in timed]
 
 
 def noise_text(noise: Noise) -> str:
-    """How steady the machine was: a sentence if it was too noisy, otherwise a clause."""
+    """Say how steady the machine was: a sentence if it was too noisy, otherwise a clause."""
     spread = f"{noise.spread:,.1f}×" if noise.spread >= _MANYFOLD else percent(noise.spread)
     if noise.ratio is None:
-        said = f"eager's single calls differ by {spread}"
+        text = f"eager's single calls differ by {spread}"
     else:
         apart = percent(max(noise.ratio, 1 / noise.ratio) - 1)
-        said = f"two eager runs differ by {apart}, single calls by {spread}"
-    return f"Machine too noisy: {said}." if noise.is_noisy else said
+        text = f"two eager runs differ by {apart}, single calls by {spread}"
+    return f"Machine too noisy: {text}." if noise.is_noisy else text
 
 
 def call_cell(times: CallTimes | None) -> Cell:
@@ -84,19 +84,19 @@ def interval_text(low: float, high: float) -> str:
     return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
 
 
-def is_too_noisy(found: Speedup, judgement: Judgement = "same") -> bool:
+def is_too_noisy(speedup: Speedup, judgement: Judgement = "same") -> bool:
     """Whether it isn't known if there is a difference: the interval is wide, or what it shows may
     be noise.
     """
-    is_known = found.low <= 1 <= found.high or abs(found.ratio - 1) <= PROCESSES_DIFFER
-    return judgement == "same" and (found.high > _WIDE * found.low or not is_known)
+    is_known = speedup.low <= 1 <= speedup.high or abs(speedup.ratio - 1) <= PROCESSES_DIFFER
+    return judgement == "same" and (speedup.high > _WIDE * speedup.low or not is_known)
 
 
-def speedup_text(found: Speedup) -> str:
+def speedup_text(speedup: Speedup) -> str:
     """A ratio with its interval, or what there is to say where that holds 1."""
-    if found.low <= 1 <= found.high:
-        return TOO_NOISY if is_too_noisy(found) else SAME_SPEED
-    return f"{factor_text(found.ratio)} ({interval_text(found.low, found.high)})"
+    if speedup.low <= 1 <= speedup.high:
+        return TOO_NOISY if is_too_noisy(speedup) else SAME_SPEED
+    return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
 
 
 def calls_text(calls: int) -> str:
@@ -105,29 +105,29 @@ def calls_text(calls: int) -> str:
 
 
 def calling_text(calls: int, eager: Variant) -> str:
-    """How long calling takes until compiling is won back; empty if unknown."""
+    """Say how long calling takes until compiling is won back; empty if unknown."""
     return "" if eager.time_us is None else f"{about_time(calls * eager.time_us / 1e6)} of calling"
 
 
 def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
-    """What compiling adds in each kind of start, in seconds, and when it is won back; never for a
+    """List what compiling adds in each kind of start, in s, and when it is won back; never for a
     wrong variant.
     """
     restart = WARM if variant.compile_cold_s is not None else "with the caches as they are"
-    known = (
+    measured = (
         ("cold", variant.compile_cold_s, variant.break_even_cold),
         (restart, variant.compile_warm_s, variant.break_even_warm),
     )
     is_right = variant.status == "ok"
     return [
         (name, seconds, won if is_right else None)
-        for name, seconds, won in known
+        for name, seconds, won in measured
         if seconds is not None
     ]
 
 
 def skip_text(skip: CudaGraphSkip) -> str:
-    """Why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
+    """Say why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
     place = "" if skip.file is None else f", at {PurePath(skip.file).name}:{skip.line}"
     return f"{skip.reason}{place}"
 

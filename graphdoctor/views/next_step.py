@@ -10,10 +10,9 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from graphdoctor.facts.bench import EAGER, BenchReport
+from graphdoctor.facts.bench import CURED, EAGER, BenchReport, CureReport
 from graphdoctor.facts.check import CheckReport, DiagnosisComparison
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.cure import CURED, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices, TriedPatch
@@ -226,7 +225,6 @@ def _choices(treatment: Treatment) -> list[str]:
     flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
     flags += ["--own-code"] if choices.is_own_code_only else []
     flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
-    flags += [] if choices.proposer is None else ["--proposer", choices.proposer]
     return flags + _timing(choices)
 
 

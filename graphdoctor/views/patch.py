@@ -22,6 +22,7 @@ from graphdoctor.views.parts import (
     Table,
     Verdict,
 )
+from graphdoctor.views.reasons import reason_text, reasons_text
 
 _BAD = {
     "no effect": "gains nothing",
@@ -35,20 +36,17 @@ _BAD = {
 
 
 def patch_outcome(patch: TriedPatch) -> str:
-    """Whether a patch holds, and why, in one sentence."""
+    """Say if a patch holds, and why, in one sentence."""
+    why = reasons_text(patch.reasons)
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
-        said = "; ".join(
-            filter(None, (words.same_text(patch.compared, patch.attacked), patch.reason))
-        )
+        said = "; ".join(filter(None, (words.same_text(patch.compared, patch.attacked), why)))
         return f"{name} holds{f': {said}' if said else ''}."
-    return f"{name} {_BAD.get(patch.verdict, patch.verdict)}{f': {patch.reason}' if patch.reason else ''}."
+    return f"{name} {_BAD.get(patch.verdict, patch.verdict)}{f': {why}' if why else ''}."
 
 
 def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
-    """What a patch does: its verdict, counts and times, breaks that went and came, and what was
-    left out.
-    """
+    """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
     yield Verdict(patch_outcome(patch), "good" if patch.verdict in WORKING else "bad")
     worst = patch.attacked and patch.attacked.worst
     if worst and worst.code and patch.verdict not in WORKING:
@@ -83,4 +81,4 @@ def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -
             "warning",
         )
     yield Section("The patch", Diff(treatment.diff), show="long")
-    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note")
+    yield Rows((Row("note", Note(reason_text(note), "dim")) for note in treatment.notes), "note")

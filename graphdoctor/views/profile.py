@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.kernels import CudaGraphs
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import (
     Fusion,
@@ -88,6 +87,7 @@ _OUTCOMES: dict[MemoryOutcome, str] = {
     "differs": "changes the results",
     "failed": "couldn't be measured",
 }
+_PEAK_OF = {"allocator": " of torch's allocator", "process": " of the whole process"}
 _TEXT = 60
 """Characters of a line of code."""
 _NAME = 36
@@ -129,67 +129,68 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     yield Verdict(_answer(report))
     if measured := " · ".join(_measured(report)):
         yield Note(Span(measured), "dim")
-    if report.regime is not None:
-        yield Rows(Row("try", Note(each, "good")) for each in report.regime.advice)
+    regime = report.regime
+    yield Rows(Row("try", Note(text, "good")) for text in (regime.advice if regime else ()))
     yield Figures(tuple(_figures(report)), show="long")
     if kinds := _kinds(report):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
-    yield Section(
-        "By line",
-        (*(drawings.lines(lines) or lines), Rows(_rest(report))) if lines else (),
-        "Lines",
-    )
+    rest = (Rows(_rest(report)),) if lines else ()
+    yield Section("By line", (*(drawings.lines(lines) or lines), *rest), "Lines")
     modules = tuple(_modules(report))
-    yield Section(
-        "By module, each with what is in it", drawings.modules(modules) or modules, "Modules"
-    )
+    title = "By module, each with what is in it"
+    yield Section(title, drawings.modules(modules) or modules, "Modules")
     kernels: Blocks = (_kernels(report),) if report.kernels else ()
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
     yield from _sum_note(report)
-    found = tuple(row for finding in report.findings for row in finding_rows(finding))
-    yield Section("What to do", Rows(found, "finding"), "Actions", len(report.findings))
+    findings = tuple(row for finding in report.findings for row in finding_rows(finding))
+    yield Section("What to do", Rows(findings, "finding"), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
-    yield Section(
-        "Fusion, memory, CUDA graphs and caches", Rows(_facts(report, files), "fact"), "Facts"
-    )
+    facts = Rows(_facts(report, files), "fact")
+    yield Section("Fusion, memory, CUDA graphs and caches", facts, "Facts")
     yield unknown_section(report.gaps)
-    known = {} if report.regime is None else report.regime.evidence
-    settings = setting_rows(report.target, report.environment)
-    recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
-    taken = " · ".join(f"{name} {seconds_text(seconds)}" for name, seconds in report.phases.items())
-    took = (Row("the profile took", Span(taken)),) if taken else ()
-    how = Rows(
-        (*(_evidence(*each) for each in known.items()), *settings, *recording, *took), "figure"
-    )
+    how = Rows(_how(report), "figure")
     yield Section("How it was measured", (*_HOW, how), "Measured", show="long")
 
 
+def _how(report: ProfileReport) -> Iterator[Row]:
+    """The numbers that the answer rests on, settings, and what the profile took its time for."""
+    for name, value in (report.regime.evidence if report.regime else {}).items():
+        head, _, unit = name.rpartition("_")
+        text = {"share": words.small_percent, "us": time_text}.get(unit)
+        if text is None:
+            yield Row(name.replace("_", " "), f"{value:,.0f}")
+        else:
+            yield Row(head.replace("_", " "), text(value) if value else "0")
+    yield from setting_rows(report.target, report.environment)
+    if report.recording is not None:
+        yield Row("recording", Span(report.recording))
+    taken = (f"{name} {seconds_text(seconds)}" for name, seconds in report.phases.items())
+    if report.phases:
+        yield Row("the profile took", Span(" · ".join(taken)))
+
+
 def _answer(report: ProfileReport) -> str:
-    """What the call is bound by, or what is known of its time."""
     if report.call_us is None:
         return "There is no steady call, so it is unknown where its time goes."
     if report.regime is not None:
         return report.regime.text
-    call = time_text(report.call_us.median)
+    call, rest_us = time_text(report.call_us.median), report.rest_us
     if report.kernels_us is None:
         return f"A call takes {call}. Its kernels weren't measured."
     if not report.kernels:
         return f"A call takes {call} and runs no kernel."
     runs = counted(sum(kernel.calls for kernel in report.kernels), "kernel run")
-    rest_us = report.rest_us
-    rest = "an unknown time" if rest_us is None else time_text(rest_us) if rest_us else "nothing"
     if report.kernels_us > report.call_us.median:
         # They were timed in another call, and those of several threads or streams overlap.
         return f"A call takes {call}, all of it in {runs}."
-    return (
-        f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of kernels."
-    )
+    rest = "an unknown time" if rest_us is None else time_text(rest_us) if rest_us else "nothing"
+    kernels = time_text(report.kernels_us)
+    return f"A call takes {call}: {kernels} in {runs}, {rest} outside of kernels."
 
 
 def _measured(report: ProfileReport) -> Iterator[str]:
-    """Which call was profiled, and how long it takes with and without torch.compile."""
     if report.call:
         yield f"call: {report.call}"
     if report.call_us is not None:
@@ -198,44 +199,32 @@ def _measured(report: ProfileReport) -> Iterator[str]:
         yield f"{time_text(report.eager_us.median)} without torch.compile"
 
 
-def _evidence(name: str, value: float) -> Row:
-    """A number that the answer rests on."""
-    for ending, text in (("_share", words.small_percent), ("_us", time_text)):
-        if name.endswith(ending):
-            return Row(name.removesuffix(ending).replace("_", " "), text(value) if value else "0")
-    return Row(name.replace("_", " "), f"{value:,.0f}")
-
-
 def _figures(report: ProfileReport) -> Iterator[Figure]:
     if report.call_us is None:
         return
-    eager = report.eager_us
-    yield Figure(
-        "call",
-        time_text(report.call_us.median),
-        "" if eager is None else f"{time_text(eager.median)} without torch.compile",
+    call_us, eager, fusion, memory = (
+        report.call_us.median,
+        report.eager_us,
+        report.fusion,
+        report.memory,
     )
+    beside = "" if eager is None else f"{time_text(eager.median)} without torch.compile"
+    yield Figure("call", time_text(call_us), beside)
     if report.kernels_us is not None:
-        kernels_us = min(report.kernels_us, report.call_us.median)
-        yield Figure(
-            "in kernels", percent(kernels_us / report.call_us.median), time_text(kernels_us)
-        )
-    if report.fusion is not None and report.fusion.launches is not None:
-        before = report.fusion.eager_launches
-        yield Figure(
-            "kernels",
-            f"{report.fusion.launches:,}",
-            "" if before is None else f"{before:,} in eager mode",
-        )
-    if report.memory is not None and report.memory.peak_bytes is not None:
-        saved = bytes_text(report.memory.saved_bytes)
-        peak = bytes_text(report.memory.peak_bytes) or ""
-        name = "process memory" if report.memory.peak_of == "process" else "peak memory"
-        yield Figure(name, peak, f"{saved} saved for backward" if saved else "")
+        kernels_us = min(report.kernels_us, call_us)
+        yield Figure("in kernels", percent(kernels_us / call_us), time_text(kernels_us))
+    if fusion is not None and fusion.launches is not None:
+        before = fusion.eager_launches
+        beside = "" if before is None else f"{before:,} in eager mode"
+        yield Figure("kernels", f"{fusion.launches:,}", beside)
+    if memory is not None and memory.peak_bytes is not None:
+        saved = bytes_text(memory.saved_bytes)
+        name = "process memory" if memory.peak_of == "process" else "peak memory"
+        beside = f"{saved} saved for backward" if saved else ""
+        yield Figure(name, bytes_text(memory.peak_bytes) or "", beside)
 
 
 def _kinds(report: ProfileReport) -> list[TimePart]:
-    """Where the time of the call goes, by what its kernels are."""
     times: dict[tuple[str, str], float] = {}
     for kernel in report.kernels:
         name = _KINDS.get(kernel.kind, ("generated kernels", "generated"))
@@ -246,38 +235,31 @@ def _kinds(report: ProfileReport) -> list[TimePart]:
 
 
 def _sum_note(report: ProfileReport) -> Iterator[Note]:
-    """Why the rows of a table add up to more than the call, if they do and the answer doesn't say
+    """Say why rows of a table add up to more than the call, if they do and the answer doesn't say
     it.
     """
     is_said = report.regime is not None and not report.regime.evidence
-    if (
-        is_said
-        or report.call_us is None
-        or report.kernels_us is None
-        or report.kernels_us <= report.call_us.median
-    ):
-        return
-    kernels, call = time_text(report.kernels_us), time_text(report.call_us.median)
-    text = (
-        f"Kernels take {kernels} under the profiler, more than the call without it ({call}): several ran at once, or "
-        "the machine was busy."
-    )
-    yield Note(text, "dim")
+    call_us = report.call_us.median if report.call_us is not None else math.inf
+    if not is_said and (report.kernels_us or 0.0) > call_us:
+        kernels, call = time_text(report.kernels_us or 0.0), time_text(call_us)
+        yield Note(
+            f"Kernels take {kernels} under the profiler, more than the call without it ({call}): "
+            "several ran at once, or the machine was busy.",
+            "dim",
+        )
 
 
 # Lines and modules.
 
 
-def _phases(report: ProfileReport) -> list[Column | str]:
+def _phases(report: ProfileReport) -> list[Column]:
     names = ("forward", "backward") if words.has_backward(report) else ("time",)
     return [Column(name, rank=2) for name in names]
 
 
-def _times(report: ProfileReport, found: ProfiledLine | ProfiledModule) -> list[Cell]:
-    both = [
-        Cell(time_text(us) if us else "", value=us) for us in (found.forward_us, found.backward_us)
-    ]
-    return both if words.has_backward(report) else both[:1]
+def _times(report: ProfileReport, part: ProfiledLine | ProfiledModule) -> list[Cell]:
+    times_us = [part.forward_us, part.backward_us][: 1 + words.has_backward(report)]
+    return [Cell(time_text(us) if us else "", value=us) for us in times_us]
 
 
 def _share(share: float) -> Cell:
@@ -286,27 +268,29 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
+    rows: list[TableRow] = []
+    for line in report.lines:
+        more, text = len(line.kernels) - _FEW_KERNELS, line.text or ""
+        numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
+        code = Span(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…", "code")
+        place = Span(files.place(line.file, line.line))
+        rows.append(
+            (
+                _share(line.share),
+                *_times(report, line),
+                line.bound_by or "",
+                numbers + (f" +{more}" if more > 0 else ""),
+                Cell(code, place) if text else Cell(place),
+            )
+        )
     waits, kernels = (
         Column(name, is_number=False, rank=rank)
         for name, rank in (("waits for", 3), ("kernels", 4))
     )
-    rows: list[TableRow] = []
-    for line in report.lines:
-        more = len(line.kernels) - _FEW_KERNELS
-        numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
-        text = line.text or ""
-        code = Span(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…", "code")
-        place = Span(files.place(line.file, line.line))
-        shown = Cell(code, place) if text else Cell(place)
-        numbers += f" +{more}" if more > 0 else ""
-        rows.append(
-            (_share(line.share), *_times(report, line), line.bound_by or "", numbers, shown)
-        )
     return Table(("#share", *_phases(report), waits, kernels, "line"), rows, "line", _FEW, "Lines")
 
 
 def _rest(report: ProfileReport) -> Iterator[Row]:
-    """What no line has, and the whole call."""
     for part in words.rest_parts(report):
         yield Row(words.small_percent(part.share), Note(f"{time_text(part.us)} {part.name}", "dim"))
     if report.call_us is not None:
@@ -319,17 +303,25 @@ def _modules(report: ProfileReport) -> Iterator[Table]:
     for module in report.modules:
         outer = module.path.rpartition(".")[0]
         inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
-    own = [
-        each
-        for each in report.modules
-        if each.path and _module_us(each) > inner.get(each.path, 0.0)
-    ]
+    modules = sorted(
+        (
+            module
+            for module in report.modules
+            if module.path and _module_us(module) > inner.get(module.path, 0.0)
+        ),
+        key=_module_us,
+        reverse=True,
+    )
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
-        (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
-        for each in sorted(own, key=_module_us, reverse=True)
+        (
+            _share(_module_us(module) / call_us),
+            *_times(report, module),
+            Cell(Span(module.path, "code")),
+        )
+        for module in modules
     )
-    if len(own) > 1:
+    if len(modules) > 1:
         yield Table(("#share", *_phases(report), "module"), rows, "module", _FEW, "Modules")
 
 
@@ -359,17 +351,11 @@ def _kernels(report: ProfileReport) -> Table:
 
 
 def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
-    first, *others = kernel.lines or (None,)
-    line = (
-        ""
-        if first is None
-        else f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
-    )
+    places = [f"{base_name(line.file)}:{line.line}" for line in kernel.lines]
+    more = f" +{len(places) - 1}" if len(places) > 1 else ""
+    name = Span(_short_name(words.kernel_name(kernel), _NAME), "code")
     return (
-        Cell(
-            (f"{number} ", Span(_short_name(words.kernel_name(kernel), _NAME), "code")),
-            value=number,
-        ),
+        Cell((f"{number} ", name), value=number),
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
@@ -378,7 +364,7 @@ def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
         words.compute_cell(kernel),
         kernel.bound_by or "",
         Span(words.operations_text(kernel, _FEW_OPERATIONS)),
-        Span(line, "code"),
+        Span("".join((*places[:1], more)), "code"),
     )
 
 
@@ -395,27 +381,22 @@ def _short_name(name: str, width: int) -> str:
 
 
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
-    """What there is to say of fusion, memory, CUDA graphs, caches and the device."""
     if report.fusion is not None:
         yield Row("fusion", (Span(_fusion_text(report.fusion)),))
-    if report.memory is not None:
-        yield from _memory(report.memory, files)
+    if report.memory is not None and (memory := tuple(_memory(report.memory, files))):
+        yield Row("memory", memory)
     if graphs := tuple(map(Span, _cuda_graphs(report))):
         yield Row("CUDA graphs", graphs)
     if report.caches is not None and report.caches.bypasses:
-        reasons = (
-            f" ({'; '.join(report.caches.bypass_reasons)})" if report.caches.bypass_reasons else ""
-        )
-        yield Row(
-            "caches",
-            (Span(f"{counted(report.caches.bypasses, 'graph')} can't be kept on disk{reasons}"),),
-        )
+        reasons = "; ".join(report.caches.bypass_reasons)
+        count = counted(report.caches.bypasses, "graph")
+        why = f" ({reasons})" if reasons else ""
+        yield Row("caches", (Span(f"{count} can't be kept on disk{why}"),))
     if report.calibration is not None:
         yield Row("device", (Span(_calibration_text(report.calibration)),))
 
 
 def _fusion_text(fusion: Fusion) -> str:
-    """What fusion did."""
     after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
     parts = [
         f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"
@@ -434,77 +415,67 @@ def _fusion_text(fusion: Fusion) -> str:
     return "; ".join(parts)
 
 
-def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Row]:
-    """What is kept for the backward pass, what is computed again, and the peak."""
-    own = [saved for saved in memory.saved if not saved.is_argument]
-    saved = tuple(
-        Row(bytes_text(each.bytes) or "unknown", Span(_saved_text(each, files))) for each in own
-    )
-    head, rest = _saved_total(memory, own), _memory_rest(memory)
-    if parts := (
-        *map(Span, head),
-        *((Rows(saved, "tensor", _FEW_SAVED),) if saved else ()),
-        *map(Span, rest),
-    ):
-        yield Row("memory", parts)
-
-
-def _saved_total(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
-    saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
-    eager = (
-        f" ({bytes_text(by_eager)} in eager mode)"
-        if by_eager is not None and (by_eager or saved)
-        else ""
-    )
-    if own or saved:
-        count = sum(each.count for each in own)
-        listed = f", in {counted(count, 'tensor')}" if count else ""
-        kept = (
-            "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
+def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Block]:
+    saved = [tensor for tensor in memory.saved if not tensor.is_argument]
+    yield from map(Span, _saved_total(memory, saved))
+    if saved:
+        rows = (
+            Row(bytes_text(tensor.bytes) or "unknown", Span(_saved_text(tensor, files)))
+            for tensor in saved
         )
-        yield f"{bytes_text(saved) or 'an unknown size'} saved for the backward pass{eager}{listed}{kept}"
+        yield Rows(rows, "tensor", _FEW_SAVED)
+    yield from map(Span, _memory_rest(memory))
+
+
+def _saved_total(memory: MemoryUse, tensors: Sequence[SavedTensor]) -> Iterator[str]:
+    saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
+    is_beside = by_eager is not None and (by_eager or saved)
+    eager = f" ({bytes_text(by_eager)} in eager mode)" if is_beside else ""
+    if tensors or saved:
+        count = sum(tensor.count for tensor in tensors)
+        listed = f", in {counted(count, 'tensor')}" if count else ""
+        lives = "; the call runs none, so it lives as long as the result"
+        size = bytes_text(saved) or "an unknown size"
+        kept = "" if memory.has_backward else lives
+        yield f"{size} saved for the backward pass{eager}{listed}{kept}"
     elif saved == 0:
         yield f"nothing saved for the backward pass{eager}"
 
 
 def _saved_text(saved: SavedTensor, files: words.Files) -> str:
     """A tensor that is kept for the backward pass, or equal ones of one line."""
-    what = (saved.operation or saved.name).removeprefix("aten.")
-    which = f"{f'{saved.count} × ' if saved.count > 1 else ''}{f'{saved.tensor} ' if saved.tensor else ''}{what}"
-    place = "" if saved.file is None else f" at {files.place(saved.file, saved.line)}"
-    module = f" in {saved.module}" if saved.module else ""
-    cheap = ", cheap to compute again" if saved.is_cheap else ""
-    return f"{which}{place}{module}{cheap}"
+    return join_texts(
+        " ",
+        f"{saved.count} ×" if saved.count > 1 else None,
+        saved.tensor,
+        (saved.operation or saved.name).removeprefix("aten."),
+        None if saved.file is None else f"at {files.place(saved.file, saved.line)}",
+        f"in {saved.module}" if saved.module else None,
+    ) + (", cheap to compute again" if saved.is_cheap else "")
 
 
 def _memory_rest(memory: MemoryUse) -> Iterator[str]:
     if memory.unlisted_bytes:
-        yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
+        size = bytes_text(memory.unlisted_bytes)
+        yield f"{size}  kept by no known graph, or passed between graphs"
     if memory.recomputed_count:
         names = repeated_text(
             (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()
         )
-        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {names}"
+        count = counted(memory.recomputed_count, "operation")
+        yield f"{count} computed again in the backward pass: {names}"
     if memory.peak_bytes is not None:
-        of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[
-            memory.peak_of
-        ]
-        before = (
-            ""
-            if memory.before_bytes is None
-            else f", {bytes_text(memory.before_bytes)} before the call"
-        )
-        yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
+        of = _PEAK_OF.get(memory.peak_of or "", "")
+        before = bytes_text(memory.before_bytes)
+        beside = f", {before} before the call" if before else ""
+        yield f"peak {bytes_text(memory.peak_bytes)}{of}{beside}"
     if memory.trial is not None:
         yield _trial_text(memory.trial, memory)
-    elif memory.has_backward and any(
-        saved.is_cheap and not saved.is_argument for saved in memory.saved
-    ):
+    elif memory.has_backward and any(tensor.is_cheap for tensor in memory.saved):
         yield "--try tries to keep less"
 
 
 def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
-    """What keeping less did."""
     sizes = (
         ("saved", memory.saved_bytes, trial.saved_bytes),
         ("peak", memory.peak_bytes, trial.peak_bytes),
@@ -527,49 +498,44 @@ def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
 
 
 def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
-    """What became CUDA graphs, what didn't and why, and what copying into their inputs takes."""
-    found = report.cuda_graphs
-    if found is not None:
-        captured = "an unknown number" if found.captured is None else str(found.captured)
-        again = f", {found.rerecordings} recorded again" if found.rerecordings else ""
-        launches = (
-            f", {report.graph_launches} launched in the call" if report.graph_launches else ""
-        )
-        yield f"{captured} captured, {len(found.skipped)} skipped{again}{launches}"
-        yield from (f"skipped: {skip_text(skip)}" for skip in found.skipped)
-        yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
-        yield from _functions(found)
+    graphs = report.cuda_graphs
+    if graphs is not None:
+        captured = "an unknown number" if graphs.captured is None else str(graphs.captured)
+        again = f", {graphs.rerecordings} recorded again" if graphs.rerecordings else ""
+        launches = report.graph_launches
+        launched = f", {launches} launched in the call" if launches else ""
+        yield f"{captured} captured, {len(graphs.skipped)} skipped{again}{launched}"
+        yield from (f"skipped: {skip_text(skip)}" for skip in graphs.skipped)
+        yield from (f"left out: {skip_text(skip)}" for skip in graphs.left_out)
+        for split in graphs.partitions:
+            if split.count > 1:
+                parts = f"{split.recordable} of {split.count} parts of graph {split.compile_id}"
+                yield f"split: {parts} can be CUDA graphs"
+        copied = [item for function in graphs.functions or () for item in function.copied]
+        if copied:
+            largest = max(copied, key=lambda item: item.bytes)
+            size = bytes_text(sum(item.bytes for item in copied))
+            name = expression(largest.source) if largest.source else largest.placeholder
+            inputs = counted(len(copied), "input")
+            yield f"each launch copies {inputs} ({size}), the largest of them {name}"
     if report.graph_input_copy_us and report.call_us is not None:
-        share = percent(min(report.graph_input_copy_us / report.call_us.median, 1.0))
-        yield f"copies into their static inputs take {time_text(report.graph_input_copy_us)} ({share} of the call)"
+        copy_us = report.graph_input_copy_us
+        share = percent(min(copy_us / report.call_us.median, 1.0))
+        yield f"copies into their static inputs take {time_text(copy_us)} ({share} of the call)"
 
 
-def _functions(found: CudaGraphs) -> Iterator[str]:
-    """Graphs that Inductor split, and inputs that are copied for each launch."""
-    for each in found.partitions:
-        if each.count > 1:
-            yield f"split: {each.recordable} of {each.count} parts of graph {each.compile_id} can be CUDA graphs"
-    copied = [item for each in found.functions or () for item in each.copied]
-    if copied:
-        largest = max(copied, key=lambda item: item.bytes)
-        size = bytes_text(sum(item.bytes for item in copied))
-        name = largest.placeholder if largest.source is None else expression(largest.source)
-        yield f"each launch copies {counted(len(copied), 'input')} ({size}), the largest of them {name}"
-
-
-def _calibration_text(found: Calibration) -> str:
-    """What the device reaches."""
-    threads = "" if found.threads is None else f", {counted(found.threads, 'thread')}"
-    parts = [f"copying reaches {rate_text(found.copy_gb_per_s)} GB/s"]
-    parts += [
-        f"{dtype} products {words.flops_text(rate)}"
-        for dtype, rate in found.matmul_tflops_per_s.items()
+def _calibration_text(device: Calibration) -> str:
+    threads = "" if device.threads is None else f", {counted(device.threads, 'thread')}"
+    rates = device.matmul_tflops_per_s.items()
+    parts = [
+        f"copying reaches {rate_text(device.copy_gb_per_s)} GB/s",
+        *(f"{dtype} products {words.flops_text(rate)}" for dtype, rate in rates),
     ]
-    if found.launch_us is not None:
-        parts.append(f"a launch takes {time_text(found.launch_us)}")
-    earlier = (
-        "measured earlier" if found.measured_on is None else f"measured on {found.measured_on}"
+    if device.launch_us is not None:
+        parts.append(f"a launch takes {time_text(device.launch_us)}")
+    day = device.measured_on
+    earlier = "measured earlier" if day is None else f"measured on {day}"
+    notes = join_texts(
+        ", ", earlier if device.is_kept else None, None if device.is_steady else "unsteady"
     )
-    notes = [earlier] * found.is_kept + ["unsteady"] * (not found.is_steady)
-    note = f" ({', '.join(notes)})" if notes else ""
-    return f"{found.device_name}{threads}: {', '.join(parts)}{note}"
+    return f"{device.device_name}{threads}: {', '.join(parts)}{f' ({notes})' if notes else ''}"

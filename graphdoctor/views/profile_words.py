@@ -1,4 +1,4 @@
-"""What the report and the page of a profile both say of its lines and kernels."""
+"""Phrases of the report and the page of a profile about its lines and kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
 
 class Files:
-    """How the files of a profile are shown: relative to a folder, or to where a package is
+    """Paths of a profile as they are shown: relative to a folder, or to where a package is
     installed.
     """
 
@@ -55,7 +55,7 @@ def has_backward(report: ProfileReport) -> bool:
 
 
 def rest_parts(report: ProfileReport) -> list[TimePart]:
-    """What of the call no line has: kernels without a line, and what is in no kernel."""
+    """List the parts of the call that no line has: some kernels, and what is in no kernel."""
     call_us = 0.0 if report.call_us is None else report.call_us.median
     unattributed = ("kernels without a line", "library", report.unattributed_us)
     return parts_of_call(call_us, (unattributed, (OUTSIDE, "outside", report.rest_us)))

@@ -13,13 +13,15 @@ from typing import Any
 from graphdoctor.facts import command
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
-from graphdoctor.facts.diagnosis import Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
+from graphdoctor.views.reasons import why_text
 from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
@@ -190,7 +192,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
-                "reason": fix.reason,
+                "reason": why_text(fix),
                 "snippet": fix.snippet,
                 "place": None if fix.place is None else place_text(fix.place),
             }

@@ -9,10 +9,16 @@ from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import StageNode
+from graphdoctor.facts.picture import (
+    GraphStages,
+    LinePlace,
+    SavedValue,
+    StageChange,
+    StageNode,
+    StageReport,
+)
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
-from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 from graphdoctor.wording import counted, join_texts
@@ -53,7 +59,6 @@ def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _missing(diagnosis: Diagnosis) -> Iterator[str]:
-    """Which stages there can't be."""
     graphs = diagnosis.stages or ()
     if not graphs:
         yield "There are no stages to show, because torch made no graph."
@@ -121,8 +126,8 @@ def _traced(
 ) -> Iterator[Block]:
     if stage.stage != "forward" and stage.changes:
         rows = (
-            (Span(_change_text(each)), Cell(_places(each.places), tone="dim"))
-            for each in stage.changes
+            (Span(_change_text(item)), Cell(_places(item.places), tone="dim"))
+            for item in stage.changes
         )
         yield Table(("#change", "lines"), rows, "change", _MOST_CHANGES)
     is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
@@ -136,9 +141,9 @@ def _traced(
     if stage.stage == "dynamo" and report is not None:
         # What the user calls the inputs, by the names of their nodes.
         words = {
-            each.name: expression(each.source, report.resumes_at)
-            for each in report.inputs or ()
-            if each.source
+            item.name: expression(item.source, report.resumes_at)
+            for item in report.inputs or ()
+            if item.source
         }
         inputs = [inputs_text(report)]
     if is_repeated:
@@ -153,7 +158,7 @@ def _listing(
     nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mapping[tuple[str, int], str]
 ) -> str:
     """The operations as Python, below the line that each comes from."""
-    found = []
+    rows = []
     for (file, line), group in groupby(nodes, key=lambda node: (node.file, node.line)):
         is_known = file is not None and line is not None
         text = (
@@ -161,11 +166,11 @@ def _listing(
             if is_known
             else "no source line"
         )
-        found.append(f"# {' '.join(text.split())}")
+        rows.append(f"# {' '.join(text.split())}")
         for node in group:
             value = "" if node.value is None else f"  # {node.value}"
-            found.append(f"{node.name} = {_node_text(node, words)}{value}")
-    return "\n".join(found)
+            rows.append(f"{node.name} = {_node_text(node, words)}{value}")
+    return "\n".join(rows)
 
 
 def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
@@ -248,14 +253,14 @@ def _headline(report: StageReport) -> str:
 
 def _change_text(change: StageChange) -> str:
     before, after = _words_text(change.before), _words_text(change.after)
-    said = (
+    text = (
         f"{before} → {after}"
         if before and after
         else f"new: {after}"
         if after
         else f"gone: {before}"
     )
-    return f"{said} (×{change.count})" if change.count > 1 else said
+    return f"{text} (×{change.count})" if change.count > 1 else text
 
 
 def _words_text(words: Iterable[str]) -> str:
@@ -264,8 +269,8 @@ def _words_text(words: Iterable[str]) -> str:
 
 
 def _saved_text(saved: Sequence[SavedValue]) -> str:
-    made = [_named_value(each.name, each.value) for each in saved if not each.is_input]
-    inputs = counted(sum(each.is_input for each in saved), "input")
+    made = [_named_value(value.name, value.value) for value in saved if not value.is_input]
+    inputs = counted(sum(value.is_input for value in saved), "input")
     if not made:
         return f"Keeps {inputs} for the backward, and nothing that it computes"
     kept = [inputs] if len(made) < len(saved) else []

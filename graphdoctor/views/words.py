@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
@@ -26,13 +25,12 @@ from graphdoctor.wording import (
 )
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.bench import BenchReport, CureReport
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Steadiness
-    from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment, TriedFix
+    from graphdoctor.facts.fixes import Fix, PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.guards import GuardChange
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recording import (
@@ -375,9 +373,9 @@ def cost_text(cost: Cost) -> str:
     return ", ".join(parts)
 
 
-def fix_text(fix: Fix | TriedFix) -> str:
+def fix_text(fix: Fix) -> str:
     """A suggestion, and when it holds."""
-    return join_texts(", ", fix.title, fix.condition if isinstance(fix, Fix) else None)
+    return join_texts(", ", fix.title, fix.condition)
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
@@ -412,7 +410,7 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
     """
     settings = () if is_by_hand and treatment.settings_file is not None else treatment.settings
     places = {
-        fix.snippet: fix.snippet_place
+        fix.snippet: fix.place
         for fix in treatment.tried
         if fix.is_applied and fix.snippet is not None
     }

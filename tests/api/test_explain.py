@@ -86,17 +86,6 @@ def test_the_diagnosis_is_that_of_the_command_line(
     assert known(plain(report.diagnosis)) == known(told)
 
 
-def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
-    def g(x: Any, *, function: float, backend: float, self: float) -> Any:
-        return x * function * backend * self
-
-    report = graphdoctor.explain(g, torch.ones(2), function=1.0, backend=2.0, self=3.0)
-
-    (call,) = report.diagnosis.recording.calls
-    assert call.outcome == "ok"
-    assert "backend=2.0" in (call.inputs or "")
-
-
 def test_options_are_torch_compiles() -> None:
     report = quietly(
         lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(
@@ -116,41 +105,6 @@ def test_what_torch_compile_made_is_explained_by_its_original() -> None:
         report = quietly(lambda compiled=compiled: graphdoctor.explain(compiled, torch.ones(2, 2)))
         assert report.diagnosis.summary.graphs
         assert report.diagnosis.recording.target.class_name in ("Linear", "f")
-
-
-def test_a_module_that_was_compiled_in_place_is_compiled_anew_and_stays_as_it_was() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    module.compile(backend="aot_eager")
-    compiled = module._compiled_call_impl
-
-    report = graphdoctor.explain(module, torch.ones(2, 2))
-
-    assert report.diagnosis.summary.coverage == 1
-    assert [graph.backend for graph in report.diagnosis.recording.graphs] == ["eager"]
-    assert module._compiled_call_impl is compiled
-
-
-def test_a_profiler_of_the_programs_goes_on() -> None:
-    with torch.profiler.profile() as profiler:
-        torch.ones(3).sin()
-        report = Explainer(lanes=True).explain(torch.nn.Linear(2, 2), torch.ones(2, 2))
-        torch.ones(3).cos()
-
-    assert {"aten::sin", "aten::cos"} <= {event.name for event in profiler.events()}
-    assert report.diagnosis.summary.coverage is None
-    assert any("runs a profiler" in gap.message for gap in report.diagnosis.recording.gaps)
-
-
-def test_without_the_place_where_graphs_run_coverage_is_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        "graphdoctor.probe.steps.workload.GraphGlobals", lambda _latest: torch.no_such_place
-    )
-    report = quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
-    assert report.diagnosis.summary.coverage is None
-    [message] = [gap.message for gap in report.diagnosis.recording.gaps if gap.kind == "coverage"]
-    assert message == "Coverage was not measured: this torch doesn't tell where graphs run."
 
 
 def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,18 +222,3 @@ def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path: Path
     subprocess.run(
         [sys.executable, "-c", code], env=clean_environment(), cwd=tmp_path, check=True, timeout=60
     )
-
-
-def test_leaving_the_process_is_nobodys_error() -> None:
-    def leave(x: Any) -> Any:
-        torch._dynamo.graph_break()
-        raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        graphdoctor.explain(leave, torch.ones(2))
-    quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
-
-
-def test_all_that_is_public_is_there() -> None:
-    for name in graphdoctor.__all__:
-        assert getattr(graphdoctor, name)

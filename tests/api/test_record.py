@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from typing import Any
 
 import pytest
@@ -82,18 +80,6 @@ def test_what_was_compiled_before_is_neither_recorded_nor_compiled_again() -> No
     assert anew.diagnosis.summary.graphs == 1
 
 
-def test_a_recompile_of_what_was_compiled_before_is_one() -> None:
-    compiled = torch.compile(first, backend="eager")
-    compiled(torch.ones(3))
-
-    with graphdoctor.record() as recording:
-        compiled(torch.ones(3, 3))
-
-    assert recording.diagnosis.summary.recompiles == 1
-    (event,) = recording.diagnosis.recompiles
-    assert event.cause
-
-
 def test_an_exception_passes_through_and_is_in_the_report() -> None:
     with pytest.raises(KeyError, match="lost"), graphdoctor.record() as recording:
         torch.compile(first, backend="eager")(torch.ones(3))
@@ -120,11 +106,3 @@ def test_an_empty_block_says_so() -> None:
     with graphdoctor.record() as recording:
         pass
     assert "Nothing was compiled in the block" in str(recording.report())
-
-
-def test_torchs_logging_may_be_set_up_inside_the_block() -> None:
-    with contextlib.redirect_stdout(io.StringIO()), graphdoctor.record() as recording:
-        torch._logging.set_logs()
-        torch.compile(second, backend="eager")(torch.ones(3))
-    assert recording.diagnosis.summary.graphs == 2
-    assert recording.diagnosis.summary.break_sites == 1

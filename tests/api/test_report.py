@@ -64,29 +64,10 @@ def test_text_json_and_html_are_written_in_place_of_what_was_there(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "out.json", "out.txt"]
 
 
-def test_a_format_can_be_named_where_no_ending_chooses_it(report: Report, tmp_path: Path) -> None:
-    report.save(tmp_path / "trace.json", format="chrome-trace")
-    assert "traceEvents" in json.loads((tmp_path / "trace.json").read_text())
-    with pytest.raises(GraphDoctorError, match="chrome-trace") as caught:
-        report.save(tmp_path / "trace.json", format="chrome-tracee")
-    assert caught.value
-
-
 @pytest.mark.parametrize("name", ["out.pdf", "out", "missing/out.json"])
 def test_what_cannot_be_written_is_refused(report: Report, tmp_path: Path, name: str) -> None:
     with pytest.raises(GraphDoctorError):
         report.save(tmp_path / name)
-
-
-def test_show_prints_what_the_command_line_prints(
-    report: Report, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report.show()
-    brief = capsys.readouterr().out
-    report.show(verbose=True)
-    full = capsys.readouterr().out
-    assert "GD107" in brief
-    assert len(full) > len(brief)
 
 
 def test_str_and_repr_are_short(report: Report) -> None:

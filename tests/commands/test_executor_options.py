@@ -138,7 +138,7 @@ def test_a_rank_that_a_worker_could_not_read_is_named(
 def test_help_says_what_reads_logs(run_here: RunCli) -> None:
     for command in ("report", "diff", "guards"):
         text = run_here(command, "--help-all").stdout
-        part = text[text.index("What reads logs:") :]
+        part = text[text.index("Reading logs:") :]
         assert part.index("--jobs") < part.index("--on")
         assert "Trials:" not in text
 

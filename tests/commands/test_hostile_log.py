@@ -135,7 +135,6 @@ def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path):
         ("lowered", ("recompiles", "-v")),
         ("lowered", ("report", "--format", "json")),
         ("lowered", ("report", "--format", "markdown")),
-        ("lowered", ("report", "--format", "chrome-trace")),
         ("lowered", ("diff",)),
         ("ranks", ("report",)),
         ("ranks", ("report", "-v")),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.gating import Ran
+from graphdoctor.commands.gate import Ran
 from graphdoctor.commands.init import add_section, starter_section, with_budgets
 from graphdoctor.commands.settings import load_project
 from graphdoctor.facts.counts import Coverage

@@ -8,7 +8,7 @@ from graphdoctor.commands.fix import _said_before
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
-from graphdoctor.fixes.search import SearchResult
+from graphdoctor.fixes.patch import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 from tests.each import for_each
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.cure import CureReport
+from graphdoctor.facts.bench import CureReport
 from graphdoctor.views.json import json_text
 from tests.conftest import CLEAN_TARGET, RunCli, run_command
 from tests.studies.bench.reports import mobilenet
@@ -51,7 +51,6 @@ def test_a_study_is_listed_and_shown_again_as_what_it_was(
     answer = found.text if isinstance(found, CureReport) else found.verdict.text
     assert answer.split(":")[0] in " ".join(run_here("report", status=0).stdout.split())
     # What only a run has is still to be had.
-    assert "traceEvents" in run_here("report", "--format", "chrome-trace", status=0).stdout
     assert '"findings"' in run_here("report", "--format", "json", status=0).stdout
 
 

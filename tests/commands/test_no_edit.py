@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_command, run_script
+from tests.factories import why
 
 pytestmark = pytest.mark.slow
 
@@ -110,10 +111,10 @@ def test_explain_says_why_there_is_no_edit_as_fix_does(tmp_path: Path) -> None:
     for found in explained["findings"]:
         in_code = [fix for fix in found["fixes"] if fix["kind"] == "code"]
         if in_code and found["fingerprint"] in said:
-            assert in_code[0]["reason"] == f"no edit: {said[found['fingerprint']]}"
+            assert why(in_code[0]) == f"no edit: {said[found['fingerprint']]}"
             assert not any(fix["snippet"] for fix in in_code)
         else:
-            assert not any(fix["reason"] for fix in found["fixes"])
+            assert not any(why(fix) for fix in found["fixes"])
 
 
 REPORTED = """\
@@ -130,7 +131,7 @@ def reasons(findings: list[dict[str, Any]]) -> dict[str, set[str]]:
     """Why there is no edit, by the file of the finding."""
     found: dict[str, set[str]] = {}
     for finding in findings:
-        said = {fix["reason"] for fix in finding["fixes"] if fix["reason"]}
+        said = {why(fix) for fix in finding["fixes"]} - {None}
         found.setdefault(Path(finding["location"]["file"]).stem, set()).update(said)
     return {name: said for name, said in found.items() if said}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.streams import system_error_text
+from graphdoctor.commands.terminal import system_error_text
 from graphdoctor.facts.reading import write_private
 from tests.conftest import REPOSITORY, clean_environment, command_line
 

@@ -1,15 +1,15 @@
-"""``graphdoctor try`` and ``fix --proposer``: edits that others wrote are tried as our own are."""
+"""``graphdoctor try``: edits that others wrote are tried as our own are."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import run_command
+from tests.factories import why
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def tried(folder: Path, patch: str, *options: str, status: int) -> tuple[dict[st
 def test_a_patch_that_holds(folder: Path) -> None:
     treatment, _ = tried(folder, GOOD, status=0)
     patch = treatment["patch"]
-    assert (patch["verdict"], patch["reason"], patch["name"]) == ("verified", None, "my edit.diff")
+    assert (patch["verdict"], why(patch), patch["name"]) == ("verified", None, "my edit.diff")
     assert (treatment["before"]["break_sites"], patch["after"]["break_sites"]) == (1, 0)
     assert patch["sites_gone"] == ["model.py:12 (GB0109)"]
     assert patch["attacked"]["count"] > 5
@@ -125,7 +125,7 @@ def test_a_patch_that_holds(folder: Path) -> None:
 def test_a_patch_that_does_not_hold(folder: Path, patch: str, verdict: str, reason: str) -> None:
     treatment, _ = tried(folder, patch, "--apply", status=1)
     assert treatment["patch"]["verdict"] == verdict
-    assert reason in treatment["patch"]["reason"]
+    assert reason in (why(treatment["patch"]) or "")
     assert treatment["after"] is None
     assert (folder / "model.py").read_text() == MODEL
     if "x + 2 - 1" in patch:
@@ -151,52 +151,7 @@ def test_a_patch_that_does_not_apply_runs_nothing(folder: Path, patch: str, said
     )
 
 
-PROPOSER = f"""\
-import json, sys
-document = json.load(sys.stdin)
-with open({{log!r}}, "a") as log:
-    print(json.dumps(document), file=log)
-print({[FAILING, DETACHED, GOOD]!r}[document["round"] - 1])
-"""
-
-
-def test_a_proposer_is_told_why_an_edit_failed_until_one_holds(folder: Path) -> None:
-    log = folder / "log.jsonl"
-    (folder / "propose.py").write_text(PROPOSER.format(log=str(log)))
-    command = f"{sys.executable} propose.py"
-    options = ("--no-timing", "--proposer", command)
-    done = run_command("fix", "model.py", *options, "--format", "json", cwd=folder, status=0)
-    treatment = json.loads(done.stdout)["recording"]["treatment"]
-    mine = [fix for fix in treatment["tried"] if fix["title"].startswith("Proposed by")]
-    assert [
-        (fix["title"].removeprefix(f"Proposed by {command}"), fix["verdict"]) for fix in mine
-    ] == [("", "failed"), (", try 2", "changes results"), (", try 3", "verified")]
-    assert treatment["after"]["break_sites"] == 0
-    first, second, third = map(json.loads, log.read_text().splitlines())
-    assert (first["round"], first["rounds"], first["earlier"]) == (1, 3, [])
-    assert first["functions"][0]["text"].startswith("    def forward(self, x):")
-    assert first["calls"] == ["f32[4, 8]"]
-    assert [one["verdict"] for one in third["earlier"]] == ["failed", "changes results"]
-    assert third["earlier"][:1] == second["earlier"]
-    assert "no attribute 'v'" in second["earlier"][0]["reason"]
-    assert (folder / "model.py").read_text() == MODEL
-    # What was verified is written without asking anybody again.
-    assert (
-        "Wrote" in run_command("fix", "model.py", *options, "--apply", cwd=folder, status=0).stderr
-    )
-    assert len(log.read_text().splitlines()) == 3
-    assert "(x * 2) * self.w" in (folder / "model.py").read_text()
-
-
-def test_a_proposer_that_has_no_answer_is_named_in_a_line(folder: Path) -> None:
-    (folder / "propose.py").write_text("print('Certainly! The list is slow.')")
-    options = ("--no-timing", "--proposer", f"{sys.executable} propose.py", "--rounds", "1")
-    done = run_command("fix", "model.py", *options, cwd=folder, status=0)
-    assert "proposed nothing for model.py:12 that holds: it holds no diff" in " ".join(
-        done.stdout.split()
-    )
-    assert (folder / "model.py").read_text() == MODEL
-    refused = run_command("fix", "model.py", "--proposer", "no-such-command", cwd=folder, status=2)
-    assert "--proposer: there is no command no-such-command." in refused.stderr
-    alone = run_command("fix", "model.py", "--rounds", "2", cwd=folder, status=2)
-    assert "--rounds has no effect without --proposer." in alone.stderr
+def test_proposer_names_the_command_that_replaces_it(folder: Path) -> None:
+    done = run_command("fix", "model.py", "--proposer", "agent", cwd=folder, status=2)
+    assert "--proposer was removed." in done.stderr
+    assert "graphdoctor try PATCH.diff TARGET" in done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.factories import why
 from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def test_what_torch_compile_changes_by_itself_is_no_fix_s_fault(tmp_path: Path) 
     tried = treated(tmp_path, in_class(NOISE), "--no-timing")["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"verified"}
     assert all(
-        "torch.compile changes outputs and gradients even without the fix" in case["reason"]
+        "torch.compile changes outputs and gradients even without the fix" in (why(case) or "")
         for case in tried
     )
     assert all(case["attacked"]["torch_kinds"] == ["gradients", "outputs"] for case in tried)
@@ -78,7 +79,7 @@ def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(
     tried = treated(tmp_path, in_class(body), "--no-timing")["recording"]["treatment"]["tried"]
     wrong = [case for case in tried if case["verdict"] == "changes results"]
     assert wrong
-    assert all(case["reason"].startswith(reason) for case in wrong)
+    assert all((why(case) or "").startswith(reason) for case in wrong)
     assert {case["attacked"]["failure"]["code"] for case in wrong} == {code}
     assert not any(case["is_applied"] for case in wrong)
 
@@ -112,7 +113,7 @@ def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: P
 """
     [case] = fixes_of(treated(tmp_path, in_class(body), "--no-timing"), "Skip the report")
     assert (case["verdict"], case["is_safe"]) == ("verified", False)
-    assert "drops 2 log lines ('WARNING net: NaN') while compiling" in case["reason"]
+    assert "drops 2 log lines ('WARNING net: NaN') while compiling" in (why(case) or "")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_an_early_out_is_only_dropped_if_an_input_takes_it(
     text = in_class(body)
     [case] = fixes_of(treated(tmp_path, text, "--no-timing"), "Drop the early out")
     line = text.splitlines().index("                break") + 1
-    assert (case["verdict"], case["reason"]) == (verdict, reason and reason.format(line=line))
+    assert (case["verdict"], why(case)) == (verdict, reason and reason.format(line=line))
 
 
 SHORTCUTS = """\
@@ -174,7 +175,7 @@ def test_shortcuts_are_only_dropped_if_inputs_take_each_of_them(
     document = treated(tmp_path, in_class(body), "--no-timing")
     [case] = fixes_of(document, "Keep only the `else` of `if applies.all()")
     assert case["verdict"] == verdict
-    assert (case["reason"] is None) if reason is None else (reason in case["reason"])
+    assert (why(case) is None) if reason is None else (reason in (why(case) or ""))
 
 
 RAISES = """\
@@ -220,7 +221,7 @@ def test_another_exception_is_named_where_an_input_shows_it(
     )
     [case] = fixes_of(document, "an `assert`")
     assert case["verdict"] == verdict
-    assert case["reason"].startswith(
+    assert (why(case) or "").startswith(
         f"changes {reason}" if reason else "no input that was tried raises at line"
     )
     assert verdict == "unproven" or case["attacked"]["exceptions"]
@@ -252,7 +253,7 @@ def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> N
     document = treated(tmp_path, in_class(SCALE), "--no-timing")
     [case] = fixes_of(document, "capture_scalar_outputs")
     assert (case["verdict"], case["is_applied"]) == ("moved", False)
-    assert "(GB0170) instead" in case["reason"]
+    assert "(GB0170) instead" in (why(case) or "")
     [finding] = [found for found in document["findings"] if found["code"] == "GD103"]
     is_gone = any(one["verdict"] == "verified" for one in finding["fixes"])
     assert finding["is_mended"] is is_gone
@@ -311,7 +312,7 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
         kinds = {difference["kind"] for difference in case["compared"]["differences"]}
         assert kinds in (set(), {"logs", "stderr"})
         reason = "drops 3 log lines ('WARNING net: layer 0') while compiling"
-        assert (reason in (case["reason"] or "")) is bool(kinds)
+        assert (reason in (why(case) or "")) is bool(kinds)
 
 
 @pytest.mark.nightly

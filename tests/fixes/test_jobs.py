@@ -29,7 +29,7 @@ def jobs(
     spec = RunSpec(target="model.py", device=device)
     request = Request(spec, TargetText("model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
-    return search._default_jobs(request, recording(ended=ended))
+    return search.default_jobs(request, recording(ended=ended))
 
 
 @pytest.mark.parametrize(

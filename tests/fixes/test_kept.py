@@ -20,8 +20,7 @@ from graphdoctor.facts.fixes import Treatment, TrialChoices
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
-from graphdoctor.fixes.patch import FileChange, diff_text
-from graphdoctor.fixes.search import SearchResult
+from graphdoctor.fixes.patch import FileChange, SearchResult, diff_text
 from graphdoctor.probe.wire import (
     FIXES_FILE,
     FORMAT,

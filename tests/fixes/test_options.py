@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording
@@ -127,14 +128,6 @@ def test_before_any_trial_it_is_known_why_there_is_no_edit(
         seen(facts, model.parent).diagnosis, model.parent, model.parent
     ).recording.declined
     assert list(found.reasons.values()) == ([reason] if reason else [])
-
-
-def test_a_package_s_line_has_no_edit(tmp_path: Path) -> None:
-    facts = recording(breaks=(record(entry(LINE, file="/lib/lib/ops.py", **PACKAGE)),))
-    (reason,) = with_declined(
-        seen(facts, tmp_path).diagnosis, tmp_path, tmp_path
-    ).recording.declined.reasons.values()
-    assert reason == "the line belongs to lib, whose files aren't edited"
 
 
 def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:

@@ -1,5 +1,5 @@
 """Programs as people write them: torch breaks at the sites that are counted here, graphdoctor
-reports the same, and lint most of them. ``python -m benchmarks --only reach`` fixes them.
+reports the same. ``python -m benchmarks --only reach`` fixes them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.lint import lint_files
 from tests.conftest import clean_environment, run_command, run_script
-from tests.fixes.lint.measured import PROGRAMS, measure, ordinary_programs
 
 ORACLE = Path(__file__).with_name("oracle.py")
+PROGRAMS = Path(__file__).with_name("programs")
 SITES: dict[str, int] = json.loads((PROGRAMS / "sites.json").read_text())
 """By program how many lines of its own break the graph in torch 2.13."""
-SKIPPED = {("gae_advantages.py", 19)}
-"""Lint can't see that a tensor decides in the loop above, for which torch skips the function."""
 FILES = sorted(PROGRAMS.glob("*.py"))
 
 Found = dict[str, dict[str, Any]]
@@ -53,16 +50,3 @@ def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path: Path) -> Non
     # Another torch breaks at other lines.
     if version("torch").startswith("2.13"):
         assert {Path(file).stem: len(one["sites"]) for file, one in found.items()} == SITES
-
-
-@pytest.mark.slow
-def test_lint_reports_most_sites_and_none_where_torch_does_not_break(tmp_path: Path) -> None:
-    measured = measure(ordinary_programs(), tmp_path)
-    assert measured.reported - measured.seen == SKIPPED
-    assert measured.recall >= 0.6, sorted(measured.seen - measured.reported)
-
-
-def test_lint_knows_what_is_compiled_in_every_program(tmp_path: Path) -> None:
-    for name, text in ordinary_programs().items():
-        (tmp_path / name).write_text(text)
-        assert lint_files([tmp_path / name], root=tmp_path, version="0").function_count > 0, name

@@ -87,27 +87,12 @@ def test_which_remedies_fit_a_cause_and_what_has_none(snapshot: SnapshotAssertio
     assert told == snapshot
 
 
-def test_where_nothing_was_compiled_again_there_is_nothing_to_try() -> None:
-    assert recompile_fixes(recording()) is None
-
-
 def test_combinations_are_bounded_all_together_first() -> None:
     scales = [change("number", f"s{n}", "1", "2", source=f"L['s{n}']") for n in range(5)]
     trials, skipped = found(*scales, parameters=tuple(f"s{n}" for n in range(5))).combined(12)
     assert len(trials) == 12
     assert [len(trial) for trial in trials] == [1] * 6 + [5] + [2] * 5
     assert skipped == 26 - 6
-
-
-def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
-    parameters = tuple(f"s{n}" for n in range(64))
-    tried = found(
-        *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters),
-        parameters=parameters,
-    )
-    trials, skipped = tried.combined(70)
-    assert [len(trial) for trial in trials] == [1] * 65 + [64] + [2] * 4
-    assert skipped == 2**64 - 64 - 1 - 5
 
 
 def test_of_two_changes_the_second_says_what_it_says_and_keeps_the_rest() -> None:

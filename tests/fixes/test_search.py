@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
+from graphdoctor.facts.fixes import PairedTime, Reason, Treatment, TriedFix
 from graphdoctor.facts.progress import DecidedTrial, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
@@ -23,14 +23,15 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import search as engine
 from graphdoctor.fixes.options import Sources
-from graphdoctor.fixes.patch import Candidate, FileChange, Options
-from graphdoctor.fixes.search import SearchOptions, SearchResult, search
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, SearchOptions, SearchResult
+from graphdoctor.fixes.search import search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
+from graphdoctor.views.reasons import left_text
 from tests.factories import (
     LOOP,
     PRINT,
@@ -39,9 +40,12 @@ from tests.factories import (
     entry,
     frame,
     graph,
+    in_words,
+    message,
     recompiled,
     record,
     recording,
+    why,
 )
 
 SAME = Comparison(kinds=("outputs",), differences=())
@@ -267,7 +271,7 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     # Each trial is announced once, with the verdicts of the end.
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [(event.number, event.title, event.verdicts) for event in decided] == [
-        (number, case.title, ((case.place, case.verdict),))
+        (number, case.title, ((case.finding_place, case.verdict),))
         for number, case in enumerate(treatment.tried, start=1)
     ]
 
@@ -561,11 +565,11 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
         for name, fixes in found.script.asked.items()
     ]
     tried = [
-        f"{case.round} {case.title} for {case.code} at {case.place}, {case.backend}: {case.verdict}"
+        f"{case.round} {case.title} for {case.code} at {case.finding_place}, {case.backend}: {case.verdict}"
         f"{', applied' if case.is_applied else ''}{', gone' if case.fingerprint in treatment.gone else ''}"
         f"{', timed' * bool(case.times)}"
         f"{'' if case.is_on_untouched else ', on top'}{f', new {case.sites_new}' if case.sites_new else ''}"
-        f": {case.reason}"
+        f": {why(case)}"
         for case in treatment.tried
     ]
     counts = [
@@ -576,12 +580,20 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
     ]
     timed = [f"timed {sorted(before)} beside {sorted(after)}" for before, after in pairs]
     timed += [f"{times.backend}: {times.ratio}" for times in treatment.times]
-    left = [f"left {left.code} at {left.place}: {left.reason}" for left in treatment.left]
+    left = [f"left {left.code} at {left.place}: {left_text(left)}" for left in treatment.left]
     whole = [
         f"{treatment.backend}, {treatment.settings}, {treatment.compared}",
         f"{len(treatment.gone)} gone",
     ]
-    assert [*replays, *tried, *counts, *timed, *left, *whole, *treatment.notes] == snapshot
+    assert [
+        *replays,
+        *tried,
+        *counts,
+        *timed,
+        *left,
+        *whole,
+        *in_words(treatment.notes),
+    ] == snapshot
 
 
 def edit(name: str, path: Path, *lines: int) -> Candidate:
@@ -633,19 +645,6 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     assert written.before == original
     assert written.after.splitlines()[2:4] == [b"line_3 # +a", b"line_4 # +a # +b"]
     assert treated.treatment.diff.startswith("--- a/model.py\n")
-
-
-def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, patient: Make) -> None:
-    path = tmp_path / "model.py"
-    path.write_text("".join(f"line_{number}\n" for number in range(1, 5)))
-
-    def world(fixes: Fixes) -> Recording:
-        chain = (ASKED,) if "a" in fixes else (PRINT,)
-        return runs(3).replace(breaks=(record(entry(3, file=str(path)), chain=chain),))
-
-    found = patient(world, {"GD101": [edit("a", path, 3)]})
-    [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
-    assert (case.verdict, case.reason) == ("moved", "it breaks at model.py:3 (GB0025) instead")
 
 
 def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
@@ -729,7 +728,7 @@ def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patc
     found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
     treated = found.treated(is_tried=False)
     assert found.script.asked == {}
-    assert {case.reason for case in treated.treatment.tried} == {"trials are off"}
+    assert {why(case) for case in treated.treatment.tried} == {"trials are off"}
     assert [case.title for case in treated.treatment.tried] == [
         "Do setting",
         "Do a",
@@ -783,10 +782,10 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
 
     def time_pair(
         _replays: Any, before: Program, after: Program, name: str, *, backend: str
-    ) -> PairedTime | str:
+    ) -> PairedTime | Reason:
         asked.append((name, fixes_in(before), fixes_in(after)))
         if backend == "inductor" and name == "time-1":
-            return "no compiler was found"
+            return message("no compiler was found")[0]
         return PairedTime(
             backend=backend,
             before_us=10,
@@ -805,7 +804,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
     assert [len(case.times) for case in treatment.tried] == [2, 2]
     assert treatment.tried[0].times != treatment.tried[1].times
     assert [times.backend for times in treatment.times] == ["eager"]
-    assert treatment.notes == ("not timed under inductor: no compiler was found",)
+    assert in_words(treatment.notes) == ["not timed under inductor: no compiler was found"]
 
 
 Pairs = list[tuple[Fixes, Fixes]]
@@ -869,7 +868,7 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(
     treatment = found.treated(timing="final").treatment
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [
-        ((treatment.tried[0].place, treatment.tried[0].verdict),)
+        ((treatment.tried[0].finding_place, treatment.tried[0].verdict),)
     ]
 
 
@@ -892,5 +891,5 @@ def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_inter
         Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text())
     )
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
-    assert treatment.tried[0].reason == "under mine: it wasn't run there"
+    assert why(treatment.tried[0]) == "under mine: it wasn't run there"
     assert treatment.after is None

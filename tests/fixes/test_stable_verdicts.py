@@ -15,7 +15,9 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import reasons_text
 from tests.conftest import probe_python
+from tests.factories import in_words
 from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
@@ -74,10 +76,10 @@ def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_pat
         found.append(
             (
                 judgment.verdict,
-                judgment.reason,
+                reasons_text(judgment.reasons),
                 check.verdict,
                 trials.reference.unstable,
-                trials.notes,
+                in_words(trials.notes),
             )
         )
     assert found == [("verified", None, "verified", frozenset(), [])] * REPETITIONS

@@ -56,12 +56,6 @@ def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
     assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
 
 
-def test_one_edit_alone_is_tried_even_if_it_is_no_python(tmp_path: Path) -> None:
-    broken = FileChange(tmp_path / "model.py", BASE, b"def (")
-    proposal = Candidate(title="Break", kind="code", is_safe=True, targets=(), edits=(broken,))
-    assert with_fixes(Program(), (proposal,)).content == {broken.path: broken.after}
-
-
 def test_of_edits_that_meet_the_first_is_kept_and_other_files_are_no_matter(tmp_path: Path) -> None:
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     proposals = [edit(one, 2, 3), setting("x"), edit(one, 3), edit(other, 3), edit(one, 8)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.factories import why
 from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
     for case in failed:
         assert "torch.where" in case["title"]
         assert case["backend"] == "mine"
-        assert case["reason"].startswith("under mine: ")
+        assert (why(case) or "").startswith("under mine: ")
     applied = [case for case in treatment["tried"] if case["is_applied"]]
     # The branch runs in Python in place of that.
     assert {case["code"] for case in applied} == {"GD101", "GD102"}

@@ -11,10 +11,11 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Comparison, Difference, Replay
+from graphdoctor.facts.trials import Comparison, Difference, MissingLines, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
 from graphdoctor.trials.judge import Observed, Untouched
+from graphdoctor.views.reasons import reasons_text
 from tests.each import for_each
 from tests.factories import FILE, ROOT, diagnosed, entry, graph, recompiled, record, recording
 
@@ -86,7 +87,12 @@ DIFFERING = Untouched(compiled_differs={"outputs": difference("outputs", largest
 
 def silent(kind: Any, change: Any = "fewer") -> Comparison:
     return Comparison(
-        kinds=(kind,), differences=(difference(kind, detail="0 of 1 lines", change=change),)
+        kinds=(kind,),
+        differences=(
+            difference(
+                kind, lines=MissingLines(count=0, reference_count=1, first="'x'"), change=change
+            ),
+        ),
     )
 
 
@@ -170,7 +176,7 @@ JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
 def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> None:
     found = {name: judged(before, after, **more) for name, (before, after, more) in JUDGED.items()}
     assert [
-        f"{name}: {one.verdict}, {one.reason}; if faster {one.if_faster}; gone {sorted(one.gone)}, new {one.new}, "
+        f"{name}: {one.verdict}, {reasons_text(one.reasons)}; if faster {one.if_faster}; gone {sorted(one.gone)}, new {one.new}, "
         f"instead {one.instead}"
         for name, one in found.items()
     ] == snapshot
@@ -237,7 +243,7 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     found = judge(
         target, before, after, Untouched(), sites=sites, contains=False, drops_output=False
     )
-    return found.verdict, found.reason
+    return found.verdict, reasons_text(found.reasons)
 
 
 @for_each(

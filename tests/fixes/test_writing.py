@@ -177,17 +177,6 @@ class TestWriting:
             (one.st_uid, one.st_gid, one.st_mode) for one in before
         ]
 
-    def test_an_owner_that_cannot_be_kept_is_not_missed(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(*_: Any) -> None:
-            raise PermissionError(errno.EPERM, "Operation not permitted")
-
-        monkeypatch.setattr(os, "chown", refuse)
-        change = change_of(tmp_path / "a.py")
-        written([change])
-        assert change.path.read_bytes() == AFTER
-
     def test_a_link_stays_and_its_target_is_written(self, tmp_path: Path) -> None:
         target = change_of(tmp_path / "real" / "a.py").path
         (tmp_path / "real" / "near.py").symlink_to("a.py")
@@ -291,16 +280,6 @@ class TestGit:
             in refused([change_of(tmp_path / name, BEFORE + b"\n")]).message
         )
 
-    def test_a_linked_file_is_looked_up_where_it_lies(self, tmp_path: Path) -> None:
-        repository = tmp_path / "repository"
-        committed(repository, "a.py")
-        change_of(repository / "a.py", BEFORE + b"\n")
-        link = tmp_path / "a.py"
-        link.symlink_to(repository / "a.py")
-        assert (
-            "has uncommitted changes" in refused([FileChange(link, BEFORE + b"\n", AFTER)]).message
-        )
-
     def test_a_hooks_environment_does_not_name_another_repository(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -335,11 +314,6 @@ class TestGit:
         )
         assert error.hint == "Make `git status` work there, or use --force."
         written(changes, force=True)
-
-    def test_a_repository_whose_folder_is_gone_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n", encoding="utf-8")
-        message = refused([change_of(tmp_path / "a.py")]).message
-        assert message.endswith("git says: not a git repository: /nowhere/at/all.")
 
 
 @needs_git

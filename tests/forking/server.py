@@ -25,7 +25,7 @@ from typing import Literal
 
 _HERE = Path(__file__).resolve().parent
 _PROBE = _HERE.parent.parent / "graphdoctor" / "probe"
-_START_S = 300
+_START_S = 120
 BRIEF = "_TESTS_FORKING_BRIEF"
 """A variable of a forked ``graphdoctor`` that takes fewer and shorter turns
 (``sitecustomize.py``)."""

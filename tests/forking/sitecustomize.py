@@ -109,7 +109,7 @@ def _load_probe() -> Any:
     script = _from_file("_probe_main", os.path.join(_probe, "__main__.py"))
     script._load_package()
     importlib.import_module(f"{script._PACKAGE}.ways_in.warm").load()
-    return importlib.import_module(f"{script._PACKAGE}.torch_private.torch_inductor").warm_up
+    return importlib.import_module(f"{script._PACKAGE}.torch_private.torch_config").warm_up
 
 
 def _from_file(name: str, file: str) -> Any:
@@ -133,10 +133,9 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        of_child = ("graphdoctor.probe.", "graphdoctor.catalog")
-        if not module.name.startswith(of_child) and not module.name.endswith(
-            ("__main__", "_plugin")
-        ):
+        # Those two run in the child of a command, and catalogs need their libraries.
+        is_of_the_child = module.name.startswith(("graphdoctor.probe.", "graphdoctor.catalog."))
+        if not is_of_the_child and not module.name.endswith(("__main__", "_plugin")):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 

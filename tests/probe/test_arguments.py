@@ -113,7 +113,7 @@ def test_nothing_is_kept_of_tensors_that_are_gone() -> None:
         change(((torch.ones(2),), {}))
     gc.collect()
     assert not change._replaced._made
-    assert not change._replaced._own
+    assert not change._replaced._ours
 
 
 def test_a_leaf_that_requires_a_gradient_stays_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.attacks import attacks_of
+from graphdoctor.probe.replay.inputs import attacks_of
 from graphdoctor.probe.replay.results import tensors_in
 from graphdoctor.probe.target.snapshot import FreshCopies
 
@@ -57,7 +57,8 @@ def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
     for attack, again in zip(
         attacks_of(call, forward), attacks_of(calls()[name], forward), strict=True
     ):
-        made = attack.make(FreshCopies().call(call))
+        with attack.make(FreshCopies().call(call)) as made:
+            pass
         args, kwargs = FreshCopies().call(call)
         names: dict[str, Any] = {
             "torch": torch,
@@ -79,7 +80,8 @@ def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
 def test_integers_stay_between_those_of_the_program() -> None:
     call = calls()["a dict with indices and a keyword"]
     for attack in attacks_of(call, forward):
-        index = attack.make(FreshCopies().call(call))[0][1]["index"]
+        with attack.make(FreshCopies().call(call)) as made:
+            index = made[0][1]["index"]
         assert index.numel() == 0 or (index.min() >= 0 and index.max() <= 5), attack.text
 
 

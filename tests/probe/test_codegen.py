@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.events import json_text
-from graphdoctor.probe.record.codegen import CodegenRecorder
+from graphdoctor.probe.record.graphs import CodegenRecorder
 from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch
 
 pytestmark = pytest.mark.slow

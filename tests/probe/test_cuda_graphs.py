@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from graphdoctor.probe.events import EventFile, json_text
-from graphdoctor.probe.torch_private.torch_cuda_graphs import (
+from graphdoctor.probe.torch_private.torch_kernels import (
     CudaGraphWatch,
     asks_for_cuda_graphs,
     awaits_backward,

@@ -200,7 +200,7 @@ def test_the_devices_part_of_a_call_is_the_time_in_which_any_kernel_runs(
 ):
     MADE.clear()
     restored: list[None] = []
-    monkeypatch.setattr("torch.profiler.profile", Profiler)
+    monkeypatch.setattr("graphdoctor.probe.measure.kernels.profile", Profiler)
     events = (lambda profiler: profiler.events) if is_seen else (lambda _profiler: [])
     monkeypatch.setattr("graphdoctor.probe.measure.kernels.profiled_events", events)
     found = device_us(
@@ -214,7 +214,7 @@ def test_a_program_that_profiles_itself_leaves_the_devices_part_unknown(monkeypa
     def profile(**_given: object) -> None:
         raise RuntimeError("Profiler is already enabled on this thread")
 
-    monkeypatch.setattr("torch.profiler.profile", profile)
+    monkeypatch.setattr("graphdoctor.probe.measure.kernels.profile", profile)
     assert device_us(list, None, 0.01) is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphdoctor.probe.measure.memory import PeakMemory
+from graphdoctor.probe.measure.timing import PeakMemory
 
 
 def test_what_cuda_graphs_keep_for_themselves_is_in_use(monkeypatch):

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from graphdoctor.probe.measure.memory import kept_bytes
+from graphdoctor.probe.measure.timing import kept_bytes
 from graphdoctor.probe.torch_private.torch_codegen import (
     Partition,
     PartitionWatch,

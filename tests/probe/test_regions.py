@@ -16,7 +16,7 @@ from torch import nn
 
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.probe.record.errors import RequestError
-from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks
+from graphdoctor.probe.target.options import compile_regions, described_blocks, repeated_blocks
 from tests.each import for_each
 
 
@@ -230,7 +230,7 @@ def test_nothing_is_compiled_where_nothing_repeats() -> None:
 
 def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
-    assert described(repeated_blocks(module)) == [
+    assert described_blocks(repeated_blocks(module)) == [
         RepeatedBlocks(
             class_name="Block",
             paths=("0", "1", "2", "3"),
@@ -240,7 +240,7 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
         )
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
-    (found,) = described(repeated_blocks(layers))
+    (found,) = described_blocks(repeated_blocks(layers))
     assert (found.compiled_as, found.container) == ("forward", "layers")
 
 
@@ -253,7 +253,7 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     ],
 )
 def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
-    (found,) = described(repeated_blocks(module))
+    (found,) = described_blocks(repeated_blocks(module))
     assert found.container is None
 
 
@@ -289,7 +289,7 @@ def patched() -> nn.Module:
 def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(
     make: Callable[[], nn.Module],
 ) -> None:
-    (found,) = described(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
+    (found,) = described_blocks(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
     assert found.compiled_as == ("forward" if make is Unfinished else "module")
 
 

@@ -13,10 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.facts.reading import plain
-from graphdoctor.facts.trials import Judged
+from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.facts.trials import Difference, Judged
 from graphdoctor.probe.record.streams import kept_texts
 from graphdoctor.probe.replay import comparing
+from graphdoctor.probe.replay.comparing import Rounding
 from graphdoctor.probe.replay.results import (
     Results,
     copies_of,
@@ -24,7 +25,7 @@ from graphdoctor.probe.replay.results import (
     modules_of,
     tensors_in,
 )
-from graphdoctor.probe.replay.rounding import Rounding
+from graphdoctor.views.reasons import detail_text
 from tests.each import for_each
 
 
@@ -56,6 +57,10 @@ def compared(mine: Any, other: Any) -> dict[str, Any]:
     """The only difference of two outputs."""
     [difference] = compare(of(mine), of(other))["differences"]
     return difference
+
+
+def detail_of(difference: dict[str, Any]) -> str | None:
+    return detail_text(read_fact(Difference, difference))
 
 
 def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path) -> None:
@@ -92,7 +97,7 @@ def test_what_differs_is_named(
     mine: Any, where: str, largest: float | None, detail: str | None
 ) -> None:
     found = compared(mine, {"a": torch.zeros(2)})
-    assert (found["kind"], found["where"], found["largest"], found["detail"]) == (
+    assert (found["kind"], found["where"], found["largest"], detail_of(found)) == (
         "outputs",
         where,
         largest,
@@ -106,13 +111,13 @@ def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_differe
     assert compared([torch.zeros(2)], (torch.zeros(2),))["where"] == "call 1, structure"
     found = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
     assert (found["where"], found["largest"]) == ("call 1, output[1]", 5.0)
-    assert compare(Results(), of(torch.ones(1)))["differences"][0]["detail"] == "is missing"
+    assert compare(Results(), of(torch.ones(1)))["differences"][0]["presence"] == "missing"
 
 
 @pytest.mark.parametrize("both", [float("nan"), float("inf")])
 def test_elements_that_are_the_same_without_being_finite_are_no_difference(both: float) -> None:
     found = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
-    assert (found["largest"], found["detail"]) == (2.0, None)
+    assert (found["largest"], detail_of(found)) == (2.0, None)
 
 
 def test_tensors_inside_objects_of_the_program_are_compared() -> None:
@@ -177,7 +182,7 @@ def test_an_argument_that_a_call_mutates_is_kept() -> None:
     assert (
         compare(run(2.0), run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
     )
-    assert compare(run(1.0), run(3.0))["differences"][0]["detail"] == "is missing"
+    assert compare(run(1.0), run(3.0))["differences"][0]["presence"] == "missing"
 
 
 def test_zeros_that_a_call_writes_over_nan_are_a_change() -> None:
@@ -226,7 +231,7 @@ def test_modules_are_found_in_closures_and_globals() -> None:
 
 def test_printed_text_is_compared_by_lines() -> None:
     first, *others = [written("stdout", text) for text in ("a\nb\nc\n", "a\nc\n", "a\nb\nd\n")]
-    details = [compare(result, first)["differences"][0]["detail"] for result in others]
+    details = [detail_of(compare(result, first)["differences"][0]) for result in others]
     assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]
 
 

@@ -9,9 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.comparing import compared
+from graphdoctor.probe.replay.comparing import Rounding, Shaken, compared, distance
 from graphdoctor.probe.replay.results import Results
-from graphdoctor.probe.replay.rounding import Rounding, Shaken, distance
 from tests.each import for_each
 
 PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import coverage
-from graphdoctor.probe.measure.compile_watch import TimedCompile
 from graphdoctor.probe.measure.coverage import (
     CALL_RANGE,
     CutCall,
     Segment,
+    TimedCompile,
     cut_profile,
     cut_timeline,
 )

@@ -16,7 +16,7 @@ import sys
 
 import torch
 
-from graphdoctor.probe.torch_private.torch_inductor import compile_into
+from graphdoctor.probe.torch_private.torch_config import compile_into
 
 compile_into(sys.argv[1], shares_checks=sys.argv[2] == "shared")
 torch.compile(torch.sin)(torch.ones(3))
@@ -46,7 +46,7 @@ from pathlib import Path
 
 import torch
 
-from graphdoctor.probe.torch_private.torch_inductor import generate_anew
+from graphdoctor.probe.torch_private.torch_config import generate_anew
 
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = sys.argv[1]
 generate_anew(sys.argv[2])

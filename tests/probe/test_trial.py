@@ -143,7 +143,7 @@ def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
     assert found.compared["eager"].differences == ()
     assert found.compared["earlier"].differences[0].where == "call 2, output"
     [difference] = replayed(tmp_path, "gradients", [1, -2, 3]).compared["eager"].differences
-    assert (difference.kind, difference.detail) == ("gradients", "is missing")
+    assert (difference.kind, difference.presence) == ("gradients", "missing")
 
 
 def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:

@@ -69,9 +69,10 @@ def written_by(*methods: str) -> set[str]:
     calls = (
         node
         for node in nodes(PROBE)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name))
     )
-    first = [call.args[0] for call in calls if call.func.attr in methods and call.args]
+    names = ((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
+    first = [call.args[0] for name, call in names if name in methods and call.args]
     constants = {node.value for node in first if isinstance(node, ast.Constant)}
     return {value for value in constants if isinstance(value, str) and value.isidentifier()}
 

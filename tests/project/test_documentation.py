@@ -200,17 +200,7 @@ def test_every_setting_and_every_format_is_in_a_table() -> None:
         assert f"| `{found.name.replace('_', '-')}` |" in settings.settings_table()
     for name in ("target", "inputs", "calls", "max-breaks", "min-coverage"):
         assert f"| `{name}` |" in settings.targets_table()
-    for name in (
-        "text",
-        "json",
-        "html",
-        "chrome-trace",
-        "sarif",
-        "github",
-        "junit",
-        "markdown",
-        "svg",
-    ):
+    for name in ("text", "json", "html", "sarif", "github", "junit", "markdown", "svg"):
         assert f"| `{name}` |" in formats.formats_table()
 
 

@@ -10,8 +10,7 @@ compiled ahead of time (``exported.bare/``); of their records those that nobody 
 log, are left out. One with symbolic sizes is compiled (``lowered_sizes.bare/``) and one is exported
 as far as it can be (``lowered_export.bare/``), both with ``TORCH_DTRACE``; their events are left
 out. Paths, process ids and the system's name are replaced by neutral ones; the sums that torch
-writes of payloads are made anew. Nothing else changes. A torch that graphdoctor doesn't run with
-has ``refused.bare/`` and ``exported.bare/`` alone.
+writes of payloads are made anew. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-PROGRAMS = REPOSITORY / "tests" / "truth" / "programs"
+PROGRAMS = REPOSITORY / "tests" / "truth" / "programs.txt"
 NAMES = ("print_in_helper", "break_in_try", "item")
 BARE = ("print_in_helper", "break_in_try")
 _HEADER = re.compile(r"^([VDIWEC]\d{4} [\d:.]+) \d+ (\S+\]) (\{.*)$")
@@ -117,8 +116,6 @@ program = torch.export.export(Net(), (torch.ones(3, 4),), dynamic_shapes={"x": {
 with tempfile.TemporaryDirectory() as folder:
     torch._inductor.aoti_compile_and_package(program, package_path=folder + "/net.pt2")
 """
-_OLDEST = (2, 11)
-"""The oldest torch that graphdoctor runs with."""
 _KEPT = (
     *(
         "str",
@@ -201,11 +198,9 @@ class Alone(NamedTuple):
     variable: str = "TORCH_TRACE"
 
 
-_ANY_TORCH = (
+_ALONE = (
     Alone(_REFUSED, ("refused",), _KEPT_ALONE),
     Alone(_EXPORTED, ("exported",), _KEPT_ALONE),
-)
-_ALONE = (
     Alone(_LOWERED, ("lowered", "lowered_again"), _KEPT),
     Alone(_SIZED, ("lowered_sizes",), left_out=_NOT_KEPT, variable="TORCH_DTRACE"),
     Alone(_DRAFTED, ("lowered_export",), left_out=_NOT_KEPT, variable="TORCH_DTRACE"),
@@ -215,11 +210,10 @@ _ALONE = (
 def main(pythons: list[str]) -> None:
     for python in pythons:
         version, roots = asked(python)
-        is_run = tuple(map(int, version.split(".")[:2])) >= _OLDEST
-        for program in (*_ANY_TORCH, *(_ALONE if is_run else ())):
+        for program in _ALONE:
             with tempfile.TemporaryDirectory() as temporary:
                 record_alone(python, version, program, Path(temporary), roots)
-        for name in NAMES if is_run else ():
+        for name in NAMES:
             with tempfile.TemporaryDirectory() as temporary:
                 record(python, version, name, Path(temporary), roots)
 
@@ -234,7 +228,8 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     """Record one program with one torch, with graphdoctor and without."""
     demo = temporary / "demo"
     demo.mkdir()
-    shutil.copy(PROGRAMS / f"{name}.py", demo)
+    (source,) = re.findall(rf"^## {name}\n\n(.*?\n)(?=\n## |\Z)", PROGRAMS.read_text(), re.M | re.S)
+    (demo / f"{name}.py").write_text(source)
     (demo / "bare.py").write_text(_BARE)
     environment = clean_environment() | {"PYTHONPATH": str(REPOSITORY)}
     explain = [

@@ -28,7 +28,7 @@ import sys
 import torch
 from graphdoctor.probe.measure.kernels import CALL_RANGE
 from graphdoctor.probe.torch_private.torch_codegen import graph_runs_marked
-from graphdoctor.probe.torch_private.torch_cuda_graphs import launch_one_by_one
+from graphdoctor.probe.torch_private.torch_kernels import launch_one_by_one
 from graphdoctor.probe.torch_private.torch_kernels import profile_activities, profiled_events
 
 

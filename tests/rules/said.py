@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import Recording
 from tests.factories import diagnosed
 

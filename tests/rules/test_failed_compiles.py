@@ -182,8 +182,7 @@ def test_the_program_s_own_function_that_torch_called_is_named(
     assert finding["code"] == "GD502"
     assert finding["message"].endswith(f"; `{name}` raised it (model.py:{line})")
     assert (
-        finding["fixes"][0]["title"]
-        == f"Have `{name}` raise nothing: torch calls it while it compiles"
+        finding["fixes"][0]["title"] == f"Don't raise in `{name}`: torch calls it while it compiles"
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.guards import GuardChange, GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation
 from graphdoctor.facts.recording import (
@@ -29,11 +28,6 @@ from graphdoctor.facts.recording import (
     TorchMechanism,
 )
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
-from graphdoctor.rules.toolkit import BreakRule, BreakSite
-from graphdoctor.studies.profile.lines import share_out
 from graphdoctor.views.words import sentence
 from tests.factories import (
     FILE,
@@ -145,16 +139,6 @@ def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
         recorded(share()),
     )  # fmt: skip
     assert none_in(nothing, "GD5")
-
-
-def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> None:
-    casts = [cast(3, elements=300), cast(4, elements=100)]
-    found = facts.profiled(
-        [ran("triton_poi_fused_0", 40.0)], facts.graph([code("triton_poi_fused_0", 0, 1)], casts)
-    )
-    lines = {line.line: line.forward_us for line in share_out(found, 100.0, {}).lines}
-    own = by_line(timed_kernels(found), lambda each: each.operations)
-    assert {place.line: us for place, us in own.items()} == lines == {3: 30.0, 4: 10.0}
 
 
 # Guards.
@@ -323,20 +307,6 @@ def test_a_size_of_0_after_1_is_no_size_that_could_be_dynamic() -> None:
     assert (first.code, first.count, second.code, second.count) == ("GD202", 1, "GD207", 1)
     assert "is 0, and torch compiles separate code" in second.message
     assert second.fixes[0].title == "Call it with a size of 0 during warm-up, or pad to 2"
-
-
-def test_a_limit_that_a_list_filled_is_not_cured_by_dynamic_values() -> None:
-    """``history.append(loss)``, which no setting makes dynamic."""
-
-    def advised(changed: GuardChange) -> str:
-        again = [recompiled(f"0/{number}", changed) for number in range(1, 8)]
-        over = recompiled("0/8", changed).replace(outcome="limit")
-        return findings(recording(compiles=(compiled(), *again, over)), "GD201")[0].fixes[0].title
-
-    assert "dynamic" in advised(INPUT)
-    assert advised(change("length", "len(history)", "0", "1")).startswith(
-        "Keep `len(history)` from changing"
-    )
 
 
 def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
@@ -638,39 +608,6 @@ def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
     begun = Enclosing(kind="for", line=16, text="for i in x.tolist():")
     assert skipped_in(begun, loop, types=loops) == skipped_in(loop, types=loops)
     assert "line 16" in skipped_in(begun, types=loops)[0]
-
-
-def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> None:
-    calls = {
-        name: BreakReason(
-            gb_type=f"Call to `torch._dynamo.{name}()`", torch_id=id_, explanation="User-inserted."
-        )
-        for name, id_ in (("graph_break", "GB0025"), ("skip_frame", "GB4297"))
-    }
-    called = "torch._dynamo.graph_break()"
-    library = entry(
-        3, called, file="/lib/site-packages/lib/work.py", origin="third_party", package="lib"
-    )
-    torch = entry(
-        9, called, file="/lib/site-packages/torch/other.py", origin="torch", package="torch"
-    )
-    stacks: list[tuple[tuple[StackEntry, ...], str]] = [
-        ((entry(8, called),), "graph_break"),
-        ((entry(8, "stop()"),), "graph_break"),
-        ((entry(8, "dyn.skip_frame('why')"),), "skip_frame"),
-        ((entry(8, ".graph_break())"),), "graph_break"),
-        ((entry(8, "y = work(x)"), library), "graph_break"),
-        ((entry(8, "y = apply(x)"), torch), "graph_break"),
-    ]
-    lines = []
-    for stack, name in stacks:
-        own = [one for one in stack if one.origin in ("user", "third_party")]
-        site = BreakSite(
-            entry=own[-1], records=(record(*stack, chain=(calls[name],)),), effects=Effects()
-        )
-        rule = next(rule for rule in RULES if isinstance(rule, BreakRule) and rule.matches(site))
-        lines.append(f"{rule.code} {rule.message(site)}: {[fix.title for fix in rule.fixes(site)]}")
-    assert "\n".join(lines) == snapshot
 
 
 # Errors.

@@ -376,13 +376,6 @@ def test_no_faster_product_is_advised_where_the_call_waits_for_its_host() -> Non
     assert "GD510" not in codes(on_cuda(product()).replace(kernels=share(device="cuda", **TINY)))
 
 
-def test_each_reason_for_a_bypass_is_told_apart_by_its_subject() -> None:
-    for kind in BYPASSES:
-        (finding,) = findings(recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)), "GD403")
-        (named,) = findings(recorded(cache_bypasses=(bypass(kind, subject="m.f"),)), "GD403")
-        assert finding.fingerprint != named.fingerprint, kind
-
-
 _CALLS = """
 
 def example_inputs():

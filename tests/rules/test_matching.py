@@ -155,25 +155,6 @@ def test_what_python_answers_depends_on_no_tensor(statement: str, condition: str
     assert rule_of(site).message(site) == f"the branch depends on a tensor's value: `{condition}`"
 
 
-def test_a_class_is_moved_and_a_break_on_purpose_removed() -> None:
-    advised = {
-        name: rule_of(site).fixes(site)[0].title
-        for name, given in (
-            (
-                "class",
-                {"statement": "class A:\n    q = 1", "gb_type": "Invalid call to __build_class__"},
-            ),
-            (
-                "break",
-                {"statement": "torch._dynamo.graph_break()", "gb_type": "Reconstruction failure"},
-            ),
-        )
-        for site in (site_of(given),)
-    }
-    assert advised["class"].startswith("Move the class out of the compiled function")
-    assert advised["break"].startswith("Remove the call to `torch._dynamo.graph_break`")
-
-
 def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
     """A whole step in parts can be faster than its forward pass alone: 2,256 µs against 6,059 µs in
     a trial."""
@@ -187,46 +168,6 @@ def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
         "Let torch trace the backward pass",
         "Compile only the forward pass and the loss, and call this outside, if that measures faster",
     ]
-
-
-@pytest.mark.slow
-def test_torch_traces_a_backward_pass_only_if_the_loss_is_detached_before_it_is_used_later() -> (
-    None
-):
-    torch = pytest.importorskip("torch")
-    counters = pytest.importorskip("torch._dynamo.utils").counters
-
-    def kept(x: Any, weight: Any) -> Any:
-        loss = (x * weight).sum()
-        loss.backward()
-        torch._dynamo.graph_break()
-        return loss.detach()
-
-    def detached(x: Any, weight: Any) -> Any:
-        loss = (x * weight).sum()
-        loss.backward()
-        loss = loss.detach()
-        torch._dynamo.graph_break()
-        return loss
-
-    def returned(x: Any, weight: Any) -> Any:
-        loss = (x * weight).sum()
-        loss.backward()
-        return loss
-
-    def unused(x: Any, weight: Any) -> Any:
-        (x * weight).sum().backward()
-        torch._dynamo.graph_break()
-        return x
-
-    breaks = []
-    for step in (kept, detached, returned, unused):
-        torch._dynamo.reset()
-        counters.clear()
-        with torch._dynamo.config.patch(trace_autograd_ops=True):
-            torch.compile(step, backend="eager")(torch.ones(4), torch.ones(4, requires_grad=True))
-        breaks.append(sum("consumed returned tensor" in words for words in counters["graph_break"]))
-    assert breaks == [1, 0, 1, 0]
 
 
 def test_torch_s_boilerplate_is_no_advice() -> None:
@@ -365,15 +306,6 @@ def test_one_tensor_is_not_stacked(statement: str, title: str) -> None:
     assert rule_of(site).fixes(site)[0].title == title
 
 
-def test_a_choice_that_torch_points_to_is_named_by_its_condition() -> None:
-    choice = "m[-1] if m[0] else m[1]"
-    site = named("d elif", statement=f"y = {choice}", line=f"y = {choice}", pointed=choice)
-    assert (
-        advice(rule_of(site).fixes(site)[0])
-        == "Replace the choice by `m[0]` with `torch.where` on the values of both branches, if these have one shape"
-    )
-
-
 def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
     site = named("fwdhook", pointed="print('h')")
     assert not any("is_compiling" in (fix.snippet or "") for fix in rule_of(site).fixes(site))
@@ -397,13 +329,6 @@ def test_a_break_in_a_copy_is_known_by_the_function(
 ) -> None:
     cause = {"statement": "y = again(x)", "gb_type": "Unknown", "inside": [(owner, path, function)]}
     assert rule_of(site_of(cause)).code == code
-
-
-def test_a_suggestion_about_a_function_names_no_other_code() -> None:
-    site = site_of({"statement": "return self.look(x) + 1", "gb_type": "x", "torch_id": "GB0098"})
-    assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
-        "Remove `torch.compiler.disable` from `the function` if torch can trace it now"
-    ]
 
 
 def test_a_target_that_is_disabled_itself_is_told_to_remove_that() -> None:

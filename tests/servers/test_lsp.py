@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -219,50 +218,6 @@ def test_what_a_project_ignores_is_not_shown_and_an_action_ignores_more(tmp_path
     edited(tmp_path, use)
 
 
-def test_text_that_is_no_python_and_files_outside_of_any_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-
-    async def use(editor: Editor) -> None:
-        assert await editor.open("f.py", COMPILED + "    return (") == []
-        item = types.TextDocumentItem("untitled:Untitled-1", "python", 1, COMPILED)
-        editor.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        told = await editor.client.wait_for_notification("textDocument/publishDiagnostics")
-        assert [one.code for one in told.diagnostics] == ["GD101"]
-        assert (
-            await editor.client.text_document_hover_async(
-                types.HoverParams(editor.document("f.py"), types.Position(5, 5))
-            )
-            is None
-        )
-
-    edited(folder, use)
-
-
-def test_cells_of_a_notebook_are_linted_each_by_itself(tmp_path: Path) -> None:
-    async def use(editor: Editor) -> None:
-        uris = [f"vscode-notebook-cell:{tmp_path}/n.ipynb#{number}" for number in (1, 2)]
-        cells = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
-        texts = ["import torch\n", COMPILED]
-        items = [
-            types.TextDocumentItem(uri, "python", 1, text)
-            for uri, text in zip(uris, texts, strict=True)
-        ]
-        notebook = types.NotebookDocument(
-            f"file://{tmp_path}/n.ipynb", "jupyter-notebook", 1, cells
-        )
-        editor.client.notebook_document_did_open(
-            types.DidOpenNotebookDocumentParams(notebook, items)
-        )
-        # Two answers may come at once; the client keeps both.
-        while not {*uris} <= {*editor.client.diagnostics}:
-            await asyncio.sleep(0.05)
-        found = {uri: [one.code for one in editor.client.diagnostics[uri]] for uri in uris}
-        assert found == {uris[0]: [], uris[1]: ["GD101"]}
-
-    edited(tmp_path, use)
-
-
 def server(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "graphdoctor", "lsp"],
@@ -382,22 +337,6 @@ def test_findings_of_a_run_move_with_the_text_and_go_with_their_line(treated: Pa
 
 
 @pytest.mark.slow
-def test_each_target_is_judged_by_its_own_policy(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(MODEL)
-    run_command("explain", "model.py", cwd=tmp_path, status=0)
-    target = '[[tool.graphdoctor.targets]]\ntarget = "NAME"\nignore = ["CODE"]\n'
-    text = target.replace("NAME", "other.py").replace("CODE", "GD101") + target.replace(
-        "NAME", "model.py"
-    )
-    (tmp_path / "pyproject.toml").write_text(text.replace("CODE", "GD103"))
-
-    async def use(editor: Editor) -> None:
-        assert [code for code, *_ in short(await editor.open("model.py"))] == ["GD101", "GD102"]
-
-    edited(tmp_path, use)
-
-
-@pytest.mark.slow
 def test_a_command_runs_the_target_and_its_findings_arrive(tmp_path: Path) -> None:
     fixed = MODEL.replace(
         "        n = h.max().item()\n        return h * n\n", "        return h\n"
@@ -432,28 +371,3 @@ def test_a_command_runs_the_target_and_its_findings_arrive(tmp_path: Path) -> No
         assert len(list((tmp_path / ".graphdoctor").iterdir())) <= before + 1
 
     edited(tmp_path, use)
-
-
-IN_NEOVIM = """\
-vim.cmd("edit f.py")
-local server = { name = "graphdoctor", cmd = { COMMAND, "lsp" }, root_dir = vim.fn.getcwd() }
-if vim.lsp.start then vim.lsp.start(server) else vim.lsp.buf_attach_client(0, vim.lsp.start_client(server)) end
-vim.wait(30000, function() return #vim.diagnostic.get(0) > 0 end, 100)
-for _, found in ipairs(vim.diagnostic.get(0)) do
-  io.stdout:write(string.format("%d %s %s\\n", found.lnum + 1, found.source, found.message))
-end
-vim.cmd("qa!")
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim isn't here")
-def test_neovim_shows_what_is_found(tmp_path: Path) -> None:
-    (tmp_path / "f.py").write_text(COMPILED.replace("; print(x)", ""))
-    command = json.dumps(str(Path(sys.executable).with_name("graphdoctor")))
-    (tmp_path / "look.lua").write_text(IN_NEOVIM.replace("COMMAND", command))
-    started = ["nvim", "--headless", "-u", "NONE", "-c", "luafile look.lua"]
-    done = subprocess.run(
-        started, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.stdout.startswith("6 graphdoctor `print` has a side effect"), done

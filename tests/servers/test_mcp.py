@@ -202,7 +202,6 @@ def test_explain_is_short_and_its_facts_come_by_detail(tmp_path: Path) -> None:
         recording, fingerprint = facts["recording"], facts["findings"][0]["fingerprint"]
         one = await client.call_tool("report", {"recording": recording, "detail": fingerprint})
         asked = one.structured_content["detail"]
-        # What a proposer of `fix` gets.
         validate(asked, json.loads(schema_text("proposal")))
         assert asked["finding"]["torch_reason"]
         assert "def forward(self, x):" in asked["functions"][0]["text"]
@@ -363,35 +362,6 @@ def begin(process: subprocess.Popen[str]) -> dict[str, Any]:
     return answer["result"]
 
 
-def test_garbage_is_answered_and_survived(tmp_path: Path) -> None:
-    parameters = server(tmp_path)
-    with subprocess.Popen(
-        [parameters.command, *parameters.args],
-        stdin=-1,
-        stdout=-1,
-        cwd=tmp_path,
-        env=parameters.env,
-        text=True,
-    ) as process:
-        process.stdin.write('garbage\n{"jsonrpc": "2.0"}\n[]\n\x00\x01\n\n')
-        result = begin(process)
-        assert result["serverInfo"]["name"] == "graphdoctor"
-        assert "`verified`" in result["instructions"]
-        send(
-            process,
-            {
-                "id": 2,
-                "method": "tools/call",
-                "params": {"name": "explain", "arguments": {"target": 3}},
-            },
-        )
-        answer = json.loads(process.stdout.readline())
-        assert answer["id"] == 2
-        assert answer["result"]["isError"]
-        process.stdin.close()
-        assert process.wait(timeout=30) == 0
-
-
 def test_only_what_lies_below_the_roots_is_used(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
@@ -427,24 +397,6 @@ def test_only_what_lies_below_the_roots_is_used(tmp_path: Path) -> None:
     use(work, tmp_path, root, mode="legacy")
     use(work, root)
     assert not (outside / ".graphdoctor").exists()
-
-
-def test_a_command_runs_in_the_root_that_has_its_target(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    (second / "model.py").write_text(CLEAN_TARGET)
-
-    async def work(client: Any) -> None:
-        result = await client.call_tool("explain", {"target": "model.py"})
-        assert not result.is_error
-        recording = result.structured_content["recording"]
-        assert (second / ".graphdoctor" / recording).is_dir()
-        assert not (first / ".graphdoctor").exists()
-        listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
-        assert f"graphdoctor://recordings/{recording}" in listed
-
-    use(work, tmp_path, first, second)
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.inductor import (
-    bypass_kind,
-    cache_bypasses,
-    cache_use,
-    cuda_graphs,
-    plain_reason,
-    skip_kind,
-)
+from graphdoctor.trace.inductor import bypass_kind, cache_use, cuda_graphs, plain_reason, skip_kind
 from tests.each import for_each
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
@@ -60,12 +53,6 @@ def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...
 )
 def test_each_graph_counts_once(records, expected):
     assert used(*records) == expected
-
-
-def test_processes_are_added_up():
-    answers = ("0/0", AOT, "bypass", "a hook"), ("1/0", AOT, "miss"), ("1/0", FX, "hit")
-    assert used(*answers, again=2) == (2, 0, 2, ("a hook",))
-    assert used(again=2) is None
 
 
 REASONS = {
@@ -119,29 +106,6 @@ def test_the_line_that_torch_points_to_is_read():
     )
     assert skip.reason == "skipping cudagraphs due to mutated inputs (1 instances)"
     assert (skip.kind, skip.file, skip.line, skip.compile_id) == ("mutation", "/p/m.py", 5, "0/0")
-
-
-def test_what_is_left_out_of_cuda_graphs_has_its_line():
-    reason = "reason=unbacked binding ops, ir=FallbackKernel, fx=aten.nonzero.default(arg0_1)"
-    left_out = [
-        {"reason": f'{reason}\nFile "/p/m.py", line 5, in f\n  x.nonzero()', "compile_id": "0/0"}
-    ]
-    event = {
-        "event": "cuda_graphs",
-        "has_device": True,
-        "captured": 2,
-        "skipped": [],
-        "left_out": left_out,
-    }
-    found = cuda_graphs(Events([event]), ())
-    assert found is not None
-    (skip,) = found.left_out
-    assert (skip.kind, skip.reason, skip.file, skip.line) == (
-        "incompatible_op",
-        reason,
-        "/p/m.py",
-        5,
-    )
 
 
 def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
@@ -198,10 +162,6 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
     )
 
 
-def test_no_cuda_graphs_were_asked_for():
-    assert cuda_graphs(Events(), ()) is None
-
-
 def target(what: str, module: str, name: str) -> str:
     return f"Unsupported call_function target {what}. \n Function module: {module}, \nFunction name: {name}"
 
@@ -250,27 +210,3 @@ BYPASSES = {
 @for_each("reason", BYPASSES)
 def test_reasons_for_a_bypass_have_a_kind_and_whom_they_name(reason):
     assert bypass_kind(reason) == BYPASSES[reason]
-
-
-def test_what_is_left_out_of_the_caches():
-    hook, cond = target("<function f at 0x7f>", "m", "f"), "Can't cache HigherOrderOperator: cond"
-    asked = (
-        ("0/0", AOT, "bypass", hook),
-        ("0/0", FX, "miss"),
-        ("0/0", FX, "hit"),
-        ("1/0", AOT, "bypass", target("cond", "torch.ops.higher_order", "cond")),
-        ("1/0", FX, "bypass", cond),
-        ("1/0", FX, "bypass", cond),
-        ("2/0", AOT, "bypass", "FX graph cache is not enabled"),
-        ("3/0", AOT, "miss"),
-        ("3/0", FX, "miss"),
-        ("4/0", FX, "bypass"),
-    )
-    found = cache_bypasses(answer(*each) for each in asked)
-    assert [(each.compile_id, each.kind, each.subject, each.is_code_kept) for each in found] == [
-        ("0/0", "function", "m.f", True),
-        ("1/0", "higher_order_operator", "cond", False),
-        ("2/0", "disabled", None, False),
-        ("4/0", "other", None, False),
-    ]
-    assert [each.reason for each in found][-1] is None

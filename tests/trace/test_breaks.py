@@ -3,20 +3,9 @@ it is in."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from graphdoctor.facts.recording import BreakReason, BreakRecord, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.trace.breaks import (
-    break_record,
-    exception_words,
-    limit_of,
-    mechanism_of,
-    parse_break,
-    parse_chain,
-    parse_stack,
-)
+from graphdoctor.trace.breaks import break_record, limit_of, mechanism_of, parse_break, parse_chain
 from tests.each import for_each
 
 LINK = "\n\n For more details about this graph break, please visit: https://meta-pytorch.github.io/gb/gb{}.html\n"
@@ -127,25 +116,6 @@ def test_a_text_of_another_layout_is_kept_whole() -> None:
     assert (found.stack, found.header) == ((), None)
 
 
-def test_the_last_exception_of_a_traceback_speaks() -> None:
-    trace = (
-        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyError: 1\n\nDuring handling …\n\n'
-        'Traceback (most recent call last):\n  File "a.py", line 2, in g\n'
-        "torch._dynamo.exc.Unsupported: Unsupported thing\n  Explanation: why\n\nfrom user code:\n   File …\n"
-    )
-
-    assert exception_words(trace) == "Unsupported thing\n  Explanation: why"
-
-
-@given(st.text(max_size=400))
-def test_no_text_stops_the_parser(text: str) -> None:
-
-    assert parse_break(text).record.chain
-    assert parse_chain(text)
-    parse_stack(text)
-    exception_words(text)
-
-
 TORCH = "/lib/python3.11/site-packages/torch"
 
 
@@ -207,8 +177,3 @@ def test_a_side_effect_belongs_to_checkpointing_only_inside_it() -> None:
     assert (
         mechanism_of((USER,), words("Failed to trace builtin operator", operator=operator)) is None
     )
-
-
-def test_a_function_of_checkpointing_that_torch_skips_is_named_by_its_module() -> None:
-    context = "module: torch.utils.checkpoint, qualname: checkpoint_sequential, skip reason: file matches MOD_SKIPLIST"
-    assert mechanism_of((USER,), words(context=context)) == "checkpoint"

@@ -15,7 +15,7 @@ from graphdoctor.trace.causes import (
     with_carried,
     with_previous,
 )
-from graphdoctor.trace.guards.forms import read_state, short_dtype, state_changes, state_words
+from graphdoctor.trace.guards.forms import short_dtype, state_changes
 from tests.each import for_each
 
 
@@ -68,11 +68,6 @@ def test_the_nearest_entry_differs_only_in_what_changed_since(
     assert nearest_entry(entries) is entries[nearest]
 
 
-def test_an_entry_with_values_that_were_not_recorded_is_not_compared() -> None:
-    last = entry("0/1", size("x", "1", "9"), FLAG)
-    assert nearest_entry([last, entry("0/0", size("x", "6", "9"), hidden=1)]) is last
-
-
 def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
     last = entry("0/1", change("x.shape[1]", "1", "9"), change("flag", "True", "False", "flag"))
     older = entry("0/0", change("x.shape[1]", "6", "9"))
@@ -84,15 +79,6 @@ def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
     assert also_changed(last, last) == ()
 
 
-def test_the_last_calls_value_is_unknown_where_several_values_pass() -> None:
-    condition = change(
-        "2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 1", "relation", "L['x'].size()[0]"
-    )
-    last = entry("0/0", condition)
-    assert [found.previous for found in with_previous(last.changes, last)] == [None]
-    assert [found.previous for found in with_previous(last.changes, None)] == [None]
-
-
 SCALE = {
     "leaf": "EQUALS_MATCH",
     "source": "L['scale']",
@@ -101,9 +87,11 @@ SCALE = {
 }
 
 
-def old_record(**fields: Any) -> Any:
-    """A record of the time when only the nearest entry was written down."""
-    return {"nearest": "0/0", "entries": 2, "failed": [SCALE], "loops": {}, **fields}
+def changes_of(*failed: Any) -> tuple[GuardChange, ...]:
+    """The changes in a record of guards that failed in one entry."""
+    compared = [{"compile_id": "0/0", "failed": [*failed]}]
+    record: Any = {"entries": 2, "compared": compared}
+    return cause_of_record(record, lambda *_place: None).changes
 
 
 def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
@@ -112,37 +100,9 @@ def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
     kinds = {}
     for was in ("1.5", "2", "True", "'a'", "None"):
         failed = SCALE | {"text": [f"L['scale'] == {was}"], "now": tensor}
-        (found,) = cause_of_record(
-            old_record(failed=[failed]), lambda *_place: None, reasons=("0/0: words",)
-        ).changes
+        (found,) = changes_of(failed)
         kinds[was] = found.kind
     assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
-
-
-def test_a_record_with_one_entry_is_read() -> None:
-    reasons = ("0/0: scale == 1.5", "0/1: scale == 3.5")
-    cause = cause_of_record(old_record(hidden=2), lambda *_place: None, reasons=reasons)
-    (found,) = cause.changes
-    assert (cause.nearest, cause.last_used, cause.hidden_change_count) == ("0/0", "0/0", 2)
-    assert (found.old, found.previous, found.new) == ("1.5", "1.5", "2.5")
-
-
-def test_a_record_with_one_entry_that_the_last_call_did_not_use_gives_way_to_torchs_words() -> None:
-    reasons = (
-        "0/1: tensor 'k' size mismatch at index 1. expected 6, actual 7",
-        "0/0: scale == 1.5",
-    )
-    cause = cause_of_record(old_record(), lambda *_place: None, reasons=reasons)
-    assert (cause.nearest, cause.last_used, cause.is_exact) == ("0/1", "0/1", False)
-    assert [(found.expression, found.old, found.previous) for found in cause.changes] == [
-        ("k.shape[1]", "6", "6")
-    ]
-
-
-def test_a_record_with_one_entry_and_no_words_of_torchs_leaves_the_last_value_unknown() -> None:
-    cause = cause_of_record(old_record(), lambda *_place: None)
-    assert (cause.nearest, cause.last_used) == ("0/0", None)
-    assert [(found.old, found.previous) for found in cause.changes] == [("1.5", None)]
 
 
 def test_without_a_compared_entry_torchs_words_are_the_cause() -> None:
@@ -189,12 +149,6 @@ def test_states_are_compared_setting_by_setting() -> None:
     ]
 
 
-def test_a_state_in_words() -> None:
-    assert state_words(OLD) == "grad mode on, autocast off, default dtype f32, 2 threads"
-    assert read_state("{") is None
-    assert read_state("[1]") is None
-
-
 @for_each(
     "dtype, short",
     [
@@ -221,29 +175,18 @@ def relation(text: str, *sources: str) -> dict[str, Any]:
 
 def test_two_arguments_that_are_one_object_no_more() -> None:
     item = relation("L['x'] is L['y']", "L['x']", "L['y']")
-    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
-    assert [said(change)[:2] for change in cause.changes] == [("aliasing", "x and y")]
+    changes = changes_of(item)
+    assert [said(change)[:2] for change in changes] == [("aliasing", "x and y")]
 
 
 def test_the_value_that_a_dynamic_number_had_to_have_is_its_old_one() -> None:
     item = relation("L['t'] == 3", "L['t']")
     item["sizes"]["L['t']"] = {"text": "4"}
-    cause = cause_of_record({"nearest": "0/0", "failed": [item]}, lambda *_place: None)
-    assert [said(change) for change in cause.changes] == [("number", "t", "3", "4")]
+    changes = changes_of(item)
+    assert [said(change) for change in changes] == [("number", "t", "3", "4")]
     size = relation("L['x'].size()[0] == 3", "L['x'].size()[0]")
-    (change,) = cause_of_record({"nearest": "0/0", "failed": [size]}, lambda *_place: None).changes
+    (change,) = changes_of(size)
     assert change.kind == "relation"
-
-
-def test_an_enums_member_is_no_second_argument() -> None:
-    item = relation("L['mode'] is L['Mode'].SIN", "L['mode']")
-    identity = {
-        "leaf": "ID_MATCH",
-        "source": "L['mode']",
-        "text": ["___check_obj_id(L['mode'], 1), type=<class 'Mode'>"],
-    }
-    cause = cause_of_record({"nearest": "0/0", "failed": [item, identity]}, lambda *_place: None)
-    assert [said(change)[:2] for change in cause.changes] == [("identity", "mode")]
 
 
 def test_a_sets_member_is_not_said_beside_the_set() -> None:
@@ -254,8 +197,8 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
         "text": ["L['s'] == {'a'}"],
         "now": {"text": "{'b'}"},
     }
-    cause = cause_of_record({"nearest": "0/0", "failed": [member, whole]}, lambda *_place: None)
-    assert [said(change) for change in cause.changes] == [("value", "s", "{'a'}", "{'b'}")]
+    changes = changes_of(member, whole)
+    assert [said(change) for change in changes] == [("value", "s", "{'a'}", "{'b'}")]
 
 
 @for_each(

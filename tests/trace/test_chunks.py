@@ -130,25 +130,6 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
         assert facts(read(path, Here())) == whole
 
 
-def test_a_log_that_is_small_or_compressed_is_not_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import gzip
-
-    class Unused:
-        jobs = 2
-
-        def run(self, *_: Any, **__: Any) -> Any:
-            raise AssertionError
-
-    log = LOGS[0]
-    assert read(log, Unused())[1].records > 0
-    monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
-    packed = tmp_path / "dedicated_log_torch_trace_a.log"
-    packed.write_bytes(gzip.compress(log.read_bytes()))
-    assert read(packed, Unused())[1].records > 0
-
-
 def test_a_part_that_a_process_could_not_read_is_read_here(
     cut: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,21 +143,3 @@ def test_a_part_that_a_process_could_not_read_is_read_here(
                 )
 
     assert facts(read(LOGS[0], Failing())) == facts(read(LOGS[0], Local(1)))
-
-
-def test_settings_of_torch_stay_in_the_process_that_read_them(
-    cut: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grammar, "_CHUNK_BYTES", 20_000)
-    log = (
-        RECORDED_LOGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
-    )
-    size = [
-        sum(
-            len(record.payload or str(record.value))
-            for record in read(log, executor)[0]
-            if "metrics" in record.kind
-        )
-        for executor in (Local(1), Here())
-    ]
-    assert size[1] * 5 < size[0]

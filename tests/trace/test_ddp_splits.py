@@ -56,14 +56,3 @@ def test_a_checkpoint_s_body_is_no_part_and_its_operations_are_one() -> None:
 def test_a_dynamic_size_leaves_the_bytes_unknown() -> None:
     split = split_of(seen(FIRST, SECOND), {})
     assert (split.crossing_count, split.crossing_bytes) == (1, None)
-
-
-def test_without_recorded_sources_torch_s_own_names_have_to_do() -> None:
-    split = split_of(seen(FIRST, SECOND), None)
-    assert split.buckets[0].parameters == ("l_self_modules_first_parameters_weight_",)
-
-
-def test_a_print_of_another_shape_says_nothing() -> None:
-    split = split_of(SeenSplit("4/0", "", [("submod_0", "")]), None)
-    assert [bucket.op_count for bucket in split.buckets] == [0]
-    assert split.crossing_count == 0

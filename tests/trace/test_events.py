@@ -53,18 +53,6 @@ def test_a_call_that_was_repeated_counts_as_repeated():
     assert (eager.op_names, eager.op_count, eager.compile_id) == ({"aten::sin": 2}, 2, None)
 
 
-def test_the_probes_graphs_are_found_among_those_that_the_program_compiled_elsewhere():
-    graphs = (_graph(0, "0/0"), _graph(1, "1/0", nodes=()), _graph(2, "2/0", nodes=()))
-    [lane] = read_lanes(
-        Events([_lane(1, ["graph", 0, 1, None, 1], ["graph", 2, 3, None, 7])]),
-        recording(graphs=graphs),
-    )
-    assert [(part.compile_id, part.graph_index) for part in lane.segments] == [
-        ("2/0", 2),
-        (None, None),
-    ]
-
-
 def test_of_too_many_calls_those_that_compile_are_shown_first():
     events = [
         _lane(call, *([["compile", 0, 1, "0/0", None]] if call % 3 == 0 else []))
@@ -75,21 +63,6 @@ def test_of_too_many_calls_those_that_compile_are_shown_first():
     assert calls == sorted(calls)
     assert set(range(3, 401, 3)) < set(calls)
     assert max(call for call in calls if call % 3) < 110
-
-
-@pytest.mark.parametrize(
-    "meta",
-    [
-        {"exit": {"status": 0, "mood": "fine"}},
-        {"target": {"text": 3}},
-        {"target": {"text": "m.py", "size": 1}},
-    ],
-    ids=str,
-)
-def test_a_recording_of_another_shape_is_named(tmp_path: Path, meta: dict[str, object]) -> None:
-    (tmp_path / "recording.json").write_text(json.dumps(meta))
-    with pytest.raises(GraphDoctorError, match="another version"):
-        read_recording(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -7,27 +7,16 @@ import hashlib
 import json
 from pathlib import Path
 
-from graphdoctor.facts.evidence import (
-    CacheAnswer,
-    ExportedProgram,
-    LogEvidence,
-    RuntimeEstimate,
-    TritonKernel,
-)
+from graphdoctor.facts.evidence import ExportedProgram, LogEvidence, RuntimeEstimate
 from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
-from graphdoctor.facts.recording import Environment
-from graphdoctor.trace.evidence import Evidence
-from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.trees import GuardTrees
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.marks import Marks
-from graphdoctor.trace.merge import Part, joined_evidence
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.factories import recording
 
 COMPILE = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 SIZE = "L['x'].size()[0]"
@@ -129,14 +118,6 @@ def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Pa
     assert {found.file for found in evidence.shapes} == {"/project/model.py", None}
 
 
-def test_more_sizes_than_fit_are_counted() -> None:
-    evidence = Evidence(Intake(Environment())._logged_entries)
-    for number in range(2005):
-        evidence.add(Record("create_symbol", False, {"symbol": f"s{number}"}, {}))
-    found = evidence.finish()
-    assert (len(found.shapes), found.hidden_shapes) == (2000, 5)
-
-
 def test_an_export_has_its_programs_and_operators(tmp_path: Path) -> None:
     program = "ExportedProgram:\n    class GraphModule:\nRange constraints: {u0: VR[0, int_oo], s77: VR[4, 64]}"
     evidence = evidence_of(
@@ -185,37 +166,6 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     assert evidence.executions == ("0/0", "1/0")
 
 
-def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -> None:
-    kernels = {
-        "triton_poi_fused_add_0": {"compile_time_us": 1500, "autotune_cache_state": "hit"},
-        "triton_red_1": {},
-    }
-    evidence = evidence_of(tmp_path, artifact("triton_kernel_info", kernels))
-    assert evidence.triton_kernels == (
-        TritonKernel(
-            compile_id="0/0",
-            name="triton_poi_fused_add_0",
-            compile_us=1500,
-            notes={"autotune_cache_state": "hit"},
-        ),
-        TritonKernel(compile_id="0/0", name="triton_red_1"),
-    )
-
-
-def test_a_record_that_is_odd_is_dropped_with_a_gap(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(
-        artifact("inductor_runtime_and_tensor_meta", {"ops": [{"estimated_runtime_ns": None}]})
-        + line(create_symbol=7)
-        + artifact("fx_graph_cache_hit", {"key": 3})
-    )
-    recording = read_recording(tmp_path / "a.log")
-    assert [found.key for found in recording.evidence.cache_answers] == ["3"]
-    assert [gap.code for gap in recording.gaps if gap.kind == "unreadable_record"] == [
-        "GD902",
-        "GD902",
-    ]
-
-
 def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
     evidence = evidence_of(
         tmp_path,
@@ -246,16 +196,3 @@ def test_the_kinds_of_real_logs_are_known(log: Path) -> None:
     unknown = {found.kind for found in records if not is_shown(found.kind)} - TORCH_KINDS
     assert {kind for kind in unknown if not kind.endswith(("_pre_grad", "_post_grad"))} == set()
     assert all(family_of(found.kind) == found.kind for found in records)
-
-
-def test_the_compiles_of_other_processes_have_their_prefix() -> None:
-    one = LogEvidence(
-        cache_answers=(CacheAnswer(compile_id="0/0", cache="fx_graph_cache", state="hit"),),
-        executions=("0/0",),
-        hidden_shapes=2,
-    )
-    whole = recording().replace(evidence=one)
-    both = joined_evidence([Part(whole), Part(whole, "rank1")])
-    assert [found.compile_id for found in both.cache_answers] == ["0/0", "rank1:0/0"]
-    assert both.executions == ("0/0", "rank1:0/0")
-    assert both.hidden_shapes == 4

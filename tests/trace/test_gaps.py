@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
 
-from graphdoctor.facts.guards import Guards, GuardSet
-from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
-from graphdoctor.trace.events import Events
-from graphdoctor.trace.gaps import (
-    guard_gaps,
-    log_gaps,
-    part_gaps,
-    reported_gaps,
-    run_gaps,
-    script_gaps,
-)
+from graphdoctor.facts.recording import CaptureGap, Recording, TargetInfo
+from graphdoctor.trace.gaps import log_gaps, part_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from tests import factories
@@ -26,10 +15,6 @@ from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
 FOLDERS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
-COMPILE_CALL = CompileCall(file="/p/a.py", line=1, function="<module>", compiled="f")
-UNREAD = Guards(
-    sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),)
-)
 DAMAGE = LogDamage(broken_records=2, altered_payloads=1, bad_bytes=1)
 SCRIPT = TargetInfo(kind="script")
 
@@ -106,49 +91,6 @@ def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: l
         kinds(script_gaps(changed(target=SCRIPT, compiles=compiles), is_hooked=is_hooked))
         == expected
     )
-
-
-def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:
-    known = CaptureGap(code="GD900", kind="guard_cost", message="Worded in any way.")
-    assert kinds(guard_gaps(Guards(), [], is_measured=False)) == ["guard_cost"]
-    assert kinds(guard_gaps(Guards(), [known], is_measured=False)) == []
-    assert kinds(guard_gaps(UNREAD, [], is_measured=True)) == ["guards"]
-
-
-def test_what_the_probe_says_keeps_its_kind() -> None:
-    (gap,) = reported_gaps(Events([{"event": "gap", "kind": "lanes", "message": "No time axis."}]))
-    assert (gap.code, gap.kind, gap.message) == ("GD900", "lanes", "No time axis.")
-
-
-def test_no_gap_names_an_option_or_a_command() -> None:
-    recording = changed(target=SCRIPT)
-    empty = [
-        changed(
-            target=TargetInfo(kind=kind),
-            compiles=(),
-            environment=Environment(torch=torch),
-            compile_calls=calls,
-        )
-        for kind, torch, calls in itertools.product(
-            ("script", "block"), (None, "2.13.0"), ((), (COMPILE_CALL,))
-        )
-    ]
-    found = [
-        *log_gaps(DAMAGE, {"str": 1}),
-        *part_gaps([Part(recording), Part(recording, "p2", 1)]),
-        *run_gaps(
-            changed(target=TargetInfo(), coverage=None), ["0/0"], is_ours=False, is_unfinished=True
-        ),
-        *run_gaps(
-            changed(target=TargetInfo(), coverage=None), [], is_ours=True, is_unfinished=True
-        ),
-        *(gap for each in (recording, *empty) for gap in script_gaps(each, is_hooked=True)),
-        *script_gaps(recording, is_hooked=False),
-        *guard_gaps(UNREAD, [], is_measured=False),
-    ]
-    assert len({gap.message for gap in found}) > 12
-    assert all(gap.kind for gap in found)
-    assert not [gap.message for gap in found if re.search(r"--\w|\bgraphdoctor \w", gap.message)]
 
 
 def test_nothing_is_imported_that_was_not_asked_for() -> None:

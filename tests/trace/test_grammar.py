@@ -51,20 +51,6 @@ def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str
     assert record.attempt == context.get("attempt")
 
 
-def test_a_record_that_is_not_wanted_takes_its_payload_with_it() -> None:
-    records, damage = read(
-        header(keep={}),
-        "\tkept",
-        header(drop={}),
-        "\tdropped",
-        header(keep={}),
-        wants=lambda kind: kind == "keep",
-    )
-
-    assert [record.payload for record in records] == ["kept", None]
-    assert damage.records == 3
-
-
 def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None:
     half = header(dynamo_start={"stack": []})[:-5]
 
@@ -75,17 +61,6 @@ def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None
     assert (in_the_middle.broken_records, in_the_middle.is_last_broken) == (1, False)
 
 
-def test_a_payload_that_is_cut_at_the_end_is_no_payload() -> None:
-    whole = header(a={}, has_payload=hashlib.md5(b"one\ntwo").hexdigest())
-
-    assert [record.payload for record in read(whole, "\tone", "\ttwo")[0]] == ["one\ntwo"]
-    assert [record.payload for record in read(whole, "\tone\r\n", "\ttwo\r\n")[0]] == ["one\ntwo"]
-    for payload in ([], ["\tone"], ["\tone", "\ttw"]):
-        records, damage = read(whole, *payload)
-        assert records == []
-        assert (damage.records, damage.broken_records, damage.is_last_broken) == (0, 1, True)
-
-
 def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
 
     records, damage = read(
@@ -94,13 +69,6 @@ def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
 
     assert [record.payload for record in records] == ["two", None]
     assert damage == LogDamage(records=2, altered_payloads=1)
-
-
-def test_a_payload_behind_a_broken_record_belongs_to_none() -> None:
-    records, damage = read(header(a={}), "\tmine", PREFIX + "{broken", "\tnot mine", "")
-
-    assert [record.payload for record in records] == ["mine"]
-    assert damage.broken_records == 1
 
 
 @for_each("line", ["hello", "V1121 nonsense", "W1121 05:41:57.97 1 a.py:1] warning", PREFIX])
@@ -126,14 +94,6 @@ def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None
     _, damage = read(*lines, wants=lambda kind: is_wanted)
 
     assert damage.kinds == {"str": (2, size[0] + size[5]), "mine": (1, size[1] + size[2] + size[4])}
-
-
-@for_each("value", ["[]", "1", '"text"', "null", "{}", '{"frame_id": 0}'])
-def test_json_that_is_no_record_is_broken(value: str) -> None:
-    records, damage = read(PREFIX + "{" + value, PREFIX + value)
-
-    assert records == []
-    assert damage.broken_records + damage.stray_lines == 2
 
 
 @given(

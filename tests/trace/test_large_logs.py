@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.large_log import write_log
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Result
 from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.sections import Details, Text
-from tests.conftest import RECORDED_LOGS
 from tests.recorded import kept_log
 from tests.views.html.made import render_page
 
-RECORDINGS = RECORDED_LOGS / "2.13.0"
 PAGE = Needs(guards=True, picture=True, is_page=True)
 COPIES = 8
 
@@ -43,16 +40,6 @@ def small_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def page_of(result: Result) -> str:
     assert result.picture is not None
     return render_page(result.diagnosis, result.picture, root=Path("/"))
-
-
-def test_a_small_log_is_shown_whole(log: Path) -> None:
-    result = diagnose_recording(log, needs=PAGE)
-    assert result.picture is not None
-    assert (result.picture.shown, result.picture.detailed) == (None, None)
-    assert {graph.compile_id for graph in result.picture.graphs} == {
-        graph.compile_id for graph in result.diagnosis.recording.graphs
-    }
-    assert "on this page" not in page_of(result)
 
 
 @pytest.mark.usefixtures("small_page")
@@ -103,13 +90,6 @@ def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
     assert result.picture.detailed == (last,)
     assert {graph.compile_id for graph in result.picture.graphs} == {last}
     assert f'data-guards="{last}"' in page_of(result)
-
-
-def test_a_compile_that_is_not_there_is_an_error(log: Path) -> None:
-    with pytest.raises(GraphDoctorError, match=r"There is no compile 99/9\.") as raised:
-        diagnose_recording(log, needs=Needs(picture=True, is_page=True, compile_ids=("99/9",)))
-    assert raised.value.hint is not None
-    assert "0/0" in raised.value.hint
 
 
 def test_each_finding_and_each_function_has_a_compile_among_the_first(log: Path) -> None:

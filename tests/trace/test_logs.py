@@ -74,12 +74,6 @@ def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_p
     assert ranks(tmp_path) == [0, 1]
 
 
-def test_logs_further_down_are_of_something_else(tmp_path):
-    write(tmp_path, **{"rank_0.log": log_of(), "before__rank_0.log": log_of()})
-
-    assert names(tmp_path) == ["rank_0.log"]
-
-
 def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(tmp_path):
     log = log_of()
     write(
@@ -103,12 +97,6 @@ def test_links_and_pipes_aren_t_followed(tmp_path):
     (folder / "below").symlink_to(outside)
 
     assert names(folder) == []
-
-
-def test_a_log_that_torch_named_counts_even_if_it_is_empty(tmp_path):
-    write(tmp_path, **{"dedicated_log_torch_trace_rank_1_x.log": b"", "rank_0.log": log_of()})
-
-    assert ranks(tmp_path) == [0, 1]
 
 
 def test_a_damaged_file_is_missed_by_name(tmp_path):
@@ -138,13 +126,6 @@ def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
     assert names(together) == ["console.gz [rank0]", "console.gz [rank1]"]
     assert read_recording(together) == read_recording(apart)
     assert read_recording(together / "console.gz") == read_recording(apart)
-
-
-def test_a_rank_that_begins_late_on_a_console_is_found(tmp_path):
-    late = b"".join(prefixed(log_of(), b"[rank0]:")) + b"[rank0]:step\n" * 100_000
-    write(tmp_path, console=late + b"".join(prefixed(log_of(pid=7), b"[rank1]:")))
-
-    assert ranks(tmp_path) == [0, 1]
 
 
 def refusal(path: Path) -> tuple[str, str | None]:
@@ -187,30 +168,9 @@ def test_archives_are_refused_with_a_hint_and_read_by_their_address(tmp_path):
         assert read_recording(location_of(inside)) == read_recording(tmp_path / "rank_0.log")
 
 
-def test_an_archive_that_is_not_named_is_asked_for(tmp_path):
-    with pytest.raises(GraphDoctorError) as caught:
-        place_named("zip://logs.zip", Settings())
-    assert (caught.value.message, caught.value.hint) == (
-        "zip://logs.zip doesn't say which archive.",
-        "Name it after two colons: zip://::logs.zip",
-    )
-
-
 def test_addresses_are_told_from_paths_and_targets():
     for text in ("model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"):
         assert place_or_target(text, Settings()) is None
         assert not isinstance(location_of(text), Url)
     for text in ("s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"):
         assert isinstance(location_of(text), Url)
-
-
-@pytest.mark.parametrize("name", ["run.txt", "console.py.log", "LOG"])
-def test_guards_and_recompiles_take_what_report_takes(tmp_path, name):
-    write(tmp_path, **{name: log_of()})
-
-    place = place_or_target(str(tmp_path / name), Settings())
-    assert place is not None
-    assert place.kind == "log"
-    address = place_or_target(f"file://{tmp_path / name}", Settings())
-    assert address is not None
-    assert address.location == tmp_path / name

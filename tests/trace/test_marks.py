@@ -2,7 +2,7 @@ import orjson
 import pytest
 
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.marks import Marks, clock_seconds, operations_of, plain_graph, plain_guards
+from graphdoctor.trace.marks import Marks, operations_of, plain_graph, plain_guards
 from tests.sections import texts_beside
 
 GRAPH, GUARDS = texts_beside(__file__)
@@ -86,38 +86,6 @@ def test_texts_are_kept_where_they_are_asked_for():
     assert other.graph_text == plain_graph(GRAPH)
 
 
-def test_estimates_are_compared_without_their_times():
-    def estimates(time_ns, shape):
-        ops = [
-            {
-                "name": "mm",
-                "type": "compute",
-                "estimated_runtime_ns": time_ns,
-                "outputs": [{"shape": shape}],
-            }
-        ]
-        return marked(record("inductor_runtime_and_tensor_meta", {"ops": ops})).marks[0].estimates
-
-    assert estimates(10.0, [8]) == estimates(12.5, [8])
-    assert estimates(10.0, [8]) != estimates(10.0, [9])
-
-
-def test_the_order_in_which_graphs_ran():
-    order = {
-        "graph_execution_order": [
-            {"compile_id": "1/0"},
-            {"compile_id": None},
-            {"compile_id": "0/0"},
-        ]
-    }
-    assert marked(record("graph_execution", order)).executed == ("1/0", "0/0")
-
-
-def test_a_time_that_is_none_is_unknown():
-    assert clock_seconds("V1322 21:40:57.925000 77") is None
-    assert clock_seconds("") is None
-
-
 def test_the_first_difference_that_torch_found_between_ranks():
     from textwrap import dedent
 
@@ -141,10 +109,3 @@ def test_the_first_difference_that_torch_found_between_ranks():
         "rank 0: 3 call_function nodes",
         "rank 1: 4 call_function nodes <--",
     )
-
-
-def test_a_short_address_of_a_class_is_no_difference():
-    line = "| +- TYPE_MATCH: ___check_type_id(L['self'], {address}), type=<class 'net.Block'>  # return self.down(x)"
-    one, other = (line.format(address=address) for address in (1134007792, 965146448))
-    assert plain_guards(one) == plain_guards(other)
-    assert plain_guards(one) != plain_guards(other.replace("net.Block", "net.Other"))

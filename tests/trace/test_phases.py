@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import Phase
 from graphdoctor.facts.recording import Recording
-from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import run_command
 from tests.each import for_each
-from tests.recorded import kept_log
-from tests.sections import texts_beside
 from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -283,22 +280,6 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
     )
 
 
-@for_each("version", VERSIONS)
-def test_every_record_and_every_byte_is_counted(version: str) -> None:
-    recording, _ = picture_of(RECORDINGS / version / "item")
-    log = kept_log(f"{version}/item")
-
-    records = {found.kind: found for found in recording.evidence.records}
-    assert sum(found.size_bytes for found in records.values()) == log.stat().st_size
-    headers = [line for line in log.read_text().splitlines() if line.startswith("V")]
-    assert sum(found.count for found in records.values()) == len(headers)
-    assert (
-        records["chromium_event"].count == sum('"chromium_event"' in line for line in headers) > 0
-    )
-    assert records["chromium_event"].is_shown
-    assert not records["describe_tensor"].is_shown
-
-
 def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path) -> None:
     log = log_of("item")
     later = re.sub(rb'"ts": (\d+)', lambda match: b'"ts": %d' % (int(match[1]) + 10**9), log)
@@ -317,74 +298,6 @@ def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path
     assert [(first.depth, first.notes) for first in phases[:half]] == [
         (p.depth, p.notes) for p in phases[half:]
     ]
-
-
-def test_each_process_has_a_clock_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log_of("item"))
-    (tmp_path / "dedicated_log_torch_trace_y.log").write_bytes(
-        log_of("print_in_helper", pid=77, hour=23)
-    )
-
-    recording, phases = picture_of(tmp_path)
-
-    assert_agrees_with_the_metrics(recording, phases)
-    first = {process: next(p for p in phases if p.process == process) for process in (None, "p2")}
-    assert {phase.start_us for phase in first.values()} == {0}
-    assert [phase.process for phase in phases] == sorted(
-        (p.process for p in phases), key=lambda p: p or ""
-    )
-
-
-def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
-    log = log_of("item")
-    begin = log.index(b'{"chromium_event"')
-    start = log.rindex(b"\n", 0, begin) + 1
-    cut = log[:start] + log[log.index(b"\nV", start) + 1 :]
-    (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(cut)
-
-    recording, phases = picture_of(tmp_path)
-
-    assert len([phase for phase in phases if phase.name == "dynamo"]) == 2
-    (gap,) = [gap for gap in recording.gaps if gap.kind == "unreadable_record"]
-    assert "1 `chromium_event` record " in gap.message
-
-
-(RESETTING,) = texts_beside(__file__)
-
-
-@pytest.mark.slow
-def test_a_program_that_resets_dynamo_in_each_call(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(RESETTING)
-    run_command(
-        "explain",
-        "model.py",
-        "--config",
-        "torch._dynamo.config.accumulated_recompile_limit=9",
-        cwd=tmp_path,
-    )
-    (folder,) = tmp_path.glob(".graphdoctor/*-model")
-
-    recording, phases = picture_of(folder)
-
-    # The repetitions for coverage compile again each time: none of that is here.
-    assert sum(record.kind == "dynamo_start" for record in _records(folder)) > len(
-        recording.compiles
-    )
-    assert_agrees_with_the_metrics(recording, phases)
-    assert [phase.start_us for phase in phases] == sorted(phase.start_us for phase in phases)
-    assert {phase.call_index for phase in phases} == {1, 2}
-    assert recording.picture is not None
-    assert recording.picture.config == {
-        "torch._dynamo.config.accumulated_recompile_limit": "9",
-        "torch._dynamo.config.recompile_limit": "5",
-        "torch._functorch.config.donated_buffer": "False",
-    }
-
-
-def _records(folder: Path) -> list[Record]:
-    (log,) = folder.rglob("*.log")
-    with log.open("rb") as lines:
-        return list(read_records(lines, lambda kind: True, LogDamage()))
 
 
 def test_what_inductor_timed_is_kept_in_whole() -> None:

@@ -3,17 +3,11 @@ on the spot."""
 
 from __future__ import annotations
 
-import math
-import operator
-import random
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import StageNode
-from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph, short_target
+from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph
 from tests.each import for_each
 from tests.sections import texts_beside
 
@@ -184,16 +178,6 @@ def test_what_is_not_known_is_counted_and_the_rest_is_read(line: str) -> None:
     assert [node.name for node in parsed.nodes[2:]] == ["c", "d"]
 
 
-@given(
-    st.text()
-    | st.text(alphabet="xy= +()[]{}'\":;,.#\n    def class return self torch.").map(
-        lambda text: HEAD + text
-    )
-)
-def test_any_text_is_read_without_an_error(text: str) -> None:
-    parse_graph(text)
-
-
 @given(st.data())
 def test_a_graph_that_lost_or_doubled_some_text_is_read_without_an_error(
     data: st.DataObject,
@@ -203,10 +187,6 @@ def test_a_graph_that_lost_or_doubled_some_text_is_read_without_an_error(
     again = data.draw(st.integers(0, 2))
 
     parse_graph(JOINT[:start] + JOINT[start:end] * again + JOINT[end:])
-
-
-def test_deep_nesting_is_no_error() -> None:
-    assert parse("a = " + "(" * 100_000).unread_lines == 1
 
 
 # Graphs that torch prints.
@@ -228,153 +208,3 @@ BINARY = (
     "rshift",
 )
 BINARY += ("eq", "ne", "lt", "le", "gt", "ge", "iadd", "ior")
-
-
-def random_graph(torch: Any, seed: int) -> Any:
-    """A graph of random nodes with values, lines and names that could be taken for something
-    else."""
-    pick = random.Random(seed)
-    root = torch.nn.Module()
-    root.weight = torch.nn.Parameter(torch.ones(2))
-    root.layers = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(torch.nn.ReLU()))
-    root.layers.add_module("0.odd".replace(".", "_"), torch.nn.ReLU())
-    graph = torch.fx.Graph()
-    nodes = [graph.placeholder(name) for name in ("L_x_", "dim", "s77")[: pick.randint(1, 3)]]
-    functions = [
-        torch.relu,
-        torch.ops.aten.mm.default,
-        torch.nn.functional.layer_norm,
-        math.sqrt,
-        len,
-        operator.index,
-    ]
-    binary = [getattr(operator, name) for name in BINARY]
-    unary = [operator.neg, operator.pos, operator.invert]
-    names = ["output", "dim", "view", "a_1", "torch", "self_1", "none", "x", None, None]
-    constants: list[Any] = [
-        1,
-        -1,
-        2.5,
-        1e-05,
-        float("inf"),
-        True,
-        None,
-        "x",
-        "it's",
-        'a "b"',
-        1j,
-        torch.float16,
-    ]
-    constants.append(torch.device("cpu"))
-
-    def some(depth: int = 0) -> Any:
-        kind = pick.random()
-        if kind < 0.5:
-            return pick.choice(nodes)
-        if kind < 0.8 or depth > 1:
-            return pick.choice(constants)
-        items = [some(depth + 1) for _ in range(pick.randint(0, 3))]
-        return (
-            pick.choice([list, tuple])(items)
-            if pick.random() < 0.7
-            else slice(some(2), some(2), None)
-        )
-
-    def call() -> Any:
-        kind = pick.choice(
-            [
-                "function",
-                "binary",
-                "unary",
-                "method",
-                "module",
-                "attr",
-                "item",
-                "setitem",
-                "getattr",
-            ]
-        )
-        if kind == "function":
-            kwargs = {key: some() for key in pick.sample(["dim", "x", "out"], pick.randint(0, 2))}
-            return graph.call_function(
-                pick.choice(functions), tuple(some() for _ in range(pick.randint(0, 3))), kwargs
-            )
-        if kind == "binary":
-            target, both = (
-                pick.choice(binary),
-                [pick.choice(nodes), pick.choice([pick.choice(nodes), 3, -1, 0.5])],
-            )
-            is_first = target in (operator.iadd, operator.ior) or pick.random() < 0.6
-            return graph.call_function(target, tuple(both if is_first else reversed(both)))
-        if kind == "unary":
-            return graph.call_function(pick.choice(unary), (pick.choice(nodes),))
-        if kind == "method":
-            return graph.call_method(
-                pick.choice(["view", "sum", "add_"]), (pick.choice(nodes), some()), {"dim": some()}
-            )
-        if kind == "module":
-            return graph.call_module(pick.choice(["layers.0", "layers.1.0", "layers"]), (some(),))
-        if kind == "attr":
-            return graph.get_attr("weight")
-        if kind == "item":
-            return graph.call_function(operator.getitem, (pick.choice(nodes), some()))
-        if kind == "setitem":
-            return graph.call_function(operator.setitem, (pick.choice(nodes), some(), some()))
-        return graph.call_function(getattr, (pick.choice(nodes), pick.choice(["T", "a b"])))
-
-    for _ in range(pick.randint(0, 25)):
-        node = call()
-        if (name := pick.choice(names)) is not None:
-            node.name = graph._graph_namespace.create_name(name, None)
-        if pick.random() < 0.5:
-            node.meta["example_value"] = torch.empty(
-                pick.choice([(), (2, 3)]), dtype=torch.float16, device="meta"
-            )
-        if pick.random() < 0.5:
-            node.stack_trace = (
-                f'  File "/p/a b.py", line {pick.randint(1, 3)}, in <lambda>\n    x = [File: 1]\n'
-            )
-        nodes.append(node)
-    graph.output(some() if pick.random() < 0.5 else tuple(pick.choices(nodes, k=3)))
-    return torch.fx.GraphModule(root, graph)
-
-
-@pytest.mark.slow
-def test_a_graph_that_torch_prints_is_read_as_it_is() -> None:
-    torch = pytest.importorskip("torch")
-    seen = set()
-    for seed in range(120):
-        module = random_graph(torch, seed)
-        text = module.print_readable(
-            print_output=False,
-            include_stride=seed % 2 > 0,
-            include_device=seed % 4 > 1,
-            expanded_def=seed % 3 > 0,
-        )
-
-        parsed = parse_graph(text)
-
-        assert parsed.unread_lines == 0, text
-        assert len(parsed.nodes) == len(module.graph.nodes), text
-        for read, node in zip(parsed.nodes, module.graph.nodes, strict=True):
-            target = short_target(node._pretty_print_target(node.target))
-            is_math = target == "math.sqrt"
-            assert read.opcode == node.op, text
-            assert read.target == (
-                "" if node.op == "output" else "math_sqrt" if is_math else target
-            ), text
-            assert read.inputs == tuple(taken.name for taken in node.all_input_nodes), text
-            if node.op != "output":
-                assert read.name == node.name, text
-            if "example_value" in node.meta:
-                shape = list(node.meta["example_value"].shape)
-                assert read.value == f"f16{shape}" + (" meta" if seed % 4 > 1 else ""), text
-            if node.op not in ("placeholder", "output"):
-                line = (
-                    int(node.stack_trace.split("line ")[1].split(",")[0])
-                    if node.stack_trace
-                    else None
-                )
-                assert (read.file, read.line) == ("/p/a b.py" if line else None, line), text
-            seen.add((read.opcode, read.target))
-    assert len(seen) > 40

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -120,17 +119,6 @@ def test_a_log_that_is_cut_anywhere_is_read_up_to_there(
     diagnose(recording, RULES, root=DEMO, version="0")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path) -> None:
-    log = log_content(f"{version}/item")
-    start = log.index(b'"dynamo_start"')
-
-    recording = damaged(tmp_path, log[: start + 400])
-
-    assert recording.is_partial
-    assert {gap.kind for gap in recording.gaps} & {"log_cut", "unfinished_compile"}
-
-
 @CUT
 @given(junk=st.binary(min_size=1, max_size=40), where=st.floats(0, 1, exclude_max=True))
 def test_bytes_that_do_not_belong_there_never_stop_the_reader(
@@ -182,16 +170,6 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
     )
 
 
-def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:
-    log = log_content(f"{VERSIONS[0]}/print_in_helper.bare")
-    at = log.index(b', in report\n\t    print("size"')
-
-    recording = damaged(tmp_path, log[: at - 40])
-
-    assert recording.breaks == ()
-    assert recording.is_partial
-
-
 def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None:
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = log.index(b"Developer debug context")
@@ -203,21 +181,3 @@ def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None
     assert len(damage) == 2
     assert "changed after torch wrote" in damage[0]
     assert "invalid UTF-8 in 1 record " in damage[1]
-
-
-@pytest.mark.parametrize(
-    "content_", [b"", b"\n\n", b"hello\n", b"\tpayload of nothing\n", b"\x00\xff\xfe"]
-)
-def test_a_log_without_a_record_is_an_empty_recording(tmp_path: Path, content_: bytes) -> None:
-    recording = damaged(tmp_path, content_)
-
-    assert (recording.calls, recording.compiles, recording.breaks) == ((), (), ())
-
-
-def test_a_folder_of_something_else_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x")
-
-    with pytest.raises(GraphDoctorError, match="neither a recording nor a torch trace log"):
-        read_recording(tmp_path)
-    with pytest.raises(GraphDoctorError, match="no recording"):
-        read_recording(tmp_path / "nowhere")

@@ -5,23 +5,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from graphdoctor.facts.picture import FusedKernel
 from graphdoctor.facts.recording import Environment, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.printed_graph import parse_graph
-from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages, kernels_of
-from tests.conftest import run_command
-from tests.each import for_each
 from tests.factories import recording
-from tests.sections import texts_beside
-from tests.trace.test_recordings import LOGS, RECORDINGS
 
 PRINTED = (
     "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
@@ -136,12 +126,6 @@ def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_
     assert [index for _, _, index, _ in found(again, recorded)] == [0, 0, 1, 1, 2]
 
 
-def test_forward_and_backward_are_not_told_apart_without_their_code() -> None:
-    for stage, of in (("aot_forward_graph", None), ("aot_inference_graph", "inference")):
-        stages = taken(DYNAMO, (stage, "0/0"), ("inductor_post_grad_graph", "0/0"))
-        assert found(stages, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, of)
-
-
 def test_what_our_own_repetitions_make_is_left_out() -> None:
     records = (DYNAMO, ("aot_forward_graph", "0/0"), ("inductor_output_code", "0/0", "0_forward"))
     stages = taken(*records, ("dynamo_output_graph", "1/0"), extra=frozenset({0, 1, 2}))
@@ -157,19 +141,6 @@ def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None
         ("x", "L_x_", (), None),
         ("mm", "aten.mm.default", ("x",), "self.blocks[0].seq[1]"),
         ("output", "", ("mm",), None),
-    ]
-
-
-def test_nodes_without_inputs_are_read_from_the_print() -> None:
-    older = tuple(node.replace(inputs=None) for node in NODES)
-    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(
-        merged(graph(0, "0/0", older, PRINTED)), 0
-    )
-
-    assert [(node.name, node.inputs) for node in stage.nodes] == [
-        ("x", ()),
-        ("a", ("x",)),
-        ("output", ("a",)),
     ]
 
 
@@ -208,62 +179,7 @@ def benchmark_compiled_module(times=10, repeat=10):
 # Real logs.
 
 
-@for_each("name", LOGS)
-def test_every_recorded_graph_is_whole(name: str) -> None:
-    recorded = read_recording(RECORDINGS / name, picture=True)
-    assert recorded.picture is not None
-    graphs = recorded.picture.graphs
-
-    assert [each.graph_index for each in graphs if each.stage == "dynamo"] == [
-        each.index for each in recorded.graphs
-    ]
-    for stage in graphs:
-        assert stage.unread_lines == 0
-        known: set[str] = set()
-        for node in stage.nodes:
-            assert known.issuperset(node.inputs)
-            assert node.name not in known
-            known.add(node.name)
-        assert stage.nodes[-1].opcode == "output"
-
-
 # The probe.
-
-(TARGET,) = texts_beside(__file__)
-
-
-@pytest.fixture(scope="module")
-def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of ``TARGET`` under AOTAutograd."""
-    folder = tmp_path_factory.mktemp("stages")
-    (folder / "target.py").write_text(TARGET)
-    process = run_command(
-        "explain", "target.py:Net", "--backend", "aot_eager", "--format", "json", cwd=folder
-    )
-    assert process.returncode == 0, process.stderr
-    assert json.loads(process.stdout)["summary"]["graphs"] == 1
-    (recorded,) = (each for each in (folder / ".graphdoctor").iterdir() if each.is_dir())
-    return recorded
-
-
-@pytest.mark.slow
-def test_the_probe_records_what_torch_prints(attention: Path) -> None:
-    recorded = read_recording(attention, picture=True, guards=True)
-    assert recorded.picture is not None and recorded.guards is not None
-    stages = {each.stage: each for each in recorded.picture.graphs}
-    assert list(stages) == ["dynamo", "joint", "forward", "backward"]
-    assert sum(each.unread_lines for each in stages.values()) == 0
-    printed = parse_graph(stages["dynamo"].code or "").nodes
-
-    def told(nodes: Any) -> list[tuple[Any, ...]]:
-        return [(node.name, node.opcode, node.target, node.inputs) for node in nodes]
-
-    assert told(stages["dynamo"].nodes) == told(printed)
-    for node, text in zip(stages["dynamo"].nodes, printed, strict=True):
-        assert text.value in (None, node.value)
-        if node.opcode.startswith("call_"):
-            assert (node.file, node.line) == (text.file, text.line)
-    assert sum(node.opcode.startswith("call_") for node in printed) == recorded.graphs[0].op_count
 
 
 def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:
@@ -325,56 +241,3 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
     cached.add(provenance("inductor_provenance_tracking_node_mappings", None))
     (code,) = cached.generated(merged(graph(0, "0/0")), 0)
     assert (code.fused, code.lowered_from) == (None, {})
-
-
-def test_a_call_is_kept_as_torch_printed_it() -> None:
-    text = (
-        "class G(torch.nn.Module):\n    def forward(self, x):\n"
-        '        a: "f32[2]" = torch.ops.aten.mul.Tensor(x, 0.5);  x = None\n'
-        "        b = a[0];  a = None\n        c = torch.f('é', b)\n        d = self.w\n        return (c,)\n"
-    )
-    assert [(node.name, node.text) for node in parse_graph(text).nodes] == [
-        ("x", None),
-        ("a", "aten.mul.Tensor(x, 0.5)"),
-        ("b", "a[0]"),
-        ("c", "torch.f('é', b)"),
-        ("d", None),
-        ("output", None),
-    ]
-
-
-@pytest.mark.slow
-def test_a_node_inside_torchs_own_modules_has_the_users_line_and_the_modules_path(
-    attention: Path,
-) -> None:
-    recorded = read_recording(attention, picture=True, guards=True)
-    assert recorded.picture is not None and recorded.guards is not None
-    nodes = recorded.picture.graphs[0].nodes
-    lines = TARGET.splitlines()
-
-    seen = {
-        (node.target, node.module, lines[(node.line or 0) - 1].strip())
-        for node in nodes
-        if node.file
-    }
-    for number in range(2):
-        block = f"self.blocks[{number}]"
-        assert {
-            ("torch._C._nn.linear", f"{block}.seq[0]", "y = self.seq(x)"),
-            ("torch.nn.functional.relu", f"{block}.seq[1]", "y = self.seq(x)"),
-            (
-                "torch.nn.functional.multi_head_attention_forward",
-                f"{block}.attention",
-                "y, _ = self.attention(y, y, y)",
-            ),
-            ("operator.setitem", block, "y[0] = 1"),
-            ("operator.iadd", block, "y += x"),
-        } <= seen
-    assert ("operator.mul", None, "return x * 2") in seen
-    assert {Path(node.file).name for node in nodes if node.file} == {"target.py"}
-    # The same words as in guards, which come from another source of torch's.
-    paths = {node.path for found in recorded.guards.sets for node in found.nodes if node.path}
-    for module in {node.module for node in nodes if node.module}:
-        assert any(
-            path == module or path.startswith((f"{module}.", f"{module}[")) for path in paths
-        )

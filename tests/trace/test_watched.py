@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.trace.events import WatchedCalls, call_watch
 from graphdoctor.trace.gaps import watch_gaps
-from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 
 Record = dict[str, Any]
@@ -80,15 +77,6 @@ def test_the_last_profiled_call_and_the_median_of_the_last_fifteen_count() -> No
     assert (found.calls, found.watched_calls, found.is_settled) == (40, 30, True)
 
 
-def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> None:
-    unsteady = [call(2, outcome="compiled"), call(3, outcome="raised"), call(4, outcome="profiled")]
-    watch = watch_of((called(9), [*unsteady, call(5, 150.0, ops=(2, 0)), call(6, 100.0)]))
-    (found,) = watch.functions
-    assert (found.steady_us, found.timed_calls, found.watched_calls) == (100.0, 1, 5)
-    # Each took 10 µs beside it, and the profiled one 50 µs longer.
-    assert watch.cost_s == pytest.approx(100e-6)
-
-
 @for_each(
     "counts, calls, reason",
     [
@@ -133,34 +121,3 @@ def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
     nested = watch_of(known, (called(5, compiled="g", unwatched={"nested": 4}), []))
     assert nested.coverage is not None
     assert (nested.coverage.share, nested.steady_us, nested.graph_runs) == (0.75, 100.0, 1)
-
-
-def test_the_first_process_with_functions_speaks_for_the_program() -> None:
-    ranks = [
-        (name, process((called(5), [call(2, ops=(3, 1)), call(3, 100.0)])))
-        for name in ("rank0", "rank1")
-    ]
-    watch = call_watch([(None, {}), *ranks])
-    assert watch is not None
-    assert [found.process for found in watch.functions] == ["rank0", "rank1"]
-    assert (watch.coverage and watch.coverage.graph_ops, watch.steady_us, watch.calls) == (
-        3,
-        100.0,
-        10,
-    )
-    assert call_watch([(None, {})]) is None
-
-
-def test_the_words_for_it() -> None:
-    part = (called(2000), [call(2, ops=(3, 1)), call(3, 1500.0)])
-    assert watched_texts(watch_of(part)) == []
-    assert watching_text(watch_of(part)) == "Watched 2 of 2,000 calls; watching added about 1 ms."
-    assert (
-        watching_text(watch_of((called(5, is_end=False), [call(2)])))
-        == "Watched 1 call; watching added about 1 ms."
-    )
-    layers = (called(10, compiled="Layer"), [call(2, ops=(2, 0)), call(3, 10.0)])
-    assert watched_texts(watch_of(part, layers, layers)) == [
-        "f (train.py:7): 75% of 4 operations compiled · 1 graph per call · 1.50 ms per steady call · 2,000 calls",
-        "Layer (train.py:7), compiled twice: 100% of 4 operations compiled · 20 µs for a call of each · 20 calls",
-    ]

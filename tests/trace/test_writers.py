@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 
 import pytest
 
-from graphdoctor.trace.logs import find_logs, find_processes
+from graphdoctor.trace.logs import find_processes
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import local_log
 from tests.conftest import RECORDED_LOGS
@@ -145,33 +145,3 @@ def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
     }
 
     assert found == {(1, 3), (2, None), (3, 4)}
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b'V1121 09:00:00.0 9 x.py:1] {"artifact": {"name": "x"}}\n']
-)
-def test_a_rank_that_compiled_nothing_is_among_the_processes(tmp_path, content):
-    (tmp_path / "rank_0.log").write_bytes(b"".join(records(rank=0)))
-    (tmp_path / "rank_1.log").write_bytes(content)
-
-    assert [
-        process.rank
-        for process in find_processes(map(local_log, sorted(tmp_path.iterdir())), main_pid=None)
-    ] == [0, 1]
-
-
-def test_its_empty_log_is_found_beside_those_of_others(tmp_path):
-    (tmp_path / "rank_0.log").write_bytes(b"".join(records(rank=0)))
-    (tmp_path / "rank_1.log").write_bytes(b"")
-    (tmp_path / "notes.log").write_bytes(b"")
-
-    assert [process.rank for process in find_processes(find_logs(tmp_path), main_pid=None)] == [
-        0,
-        1,
-    ]
-
-
-def test_an_empty_file_alone_is_no_log(tmp_path):
-    (tmp_path / "rank_1.log").write_bytes(b"")
-
-    assert find_logs(tmp_path) == []

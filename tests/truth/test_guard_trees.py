@@ -12,23 +12,22 @@ from graphdoctor.trace.guards.forms import meaning_of
 from graphdoctor.trace.guards.text import take_apart
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
+from tests.sections import written
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = [
-    HERE / "programs" / f"{name}.py"
-    for name in ("recompiles", "sequential_root", "item", "helper_in_loop")
-]
-MODELS = [HERE / "models" / f"{name}.py" for name in ("gpt2", "bert")]
+PROGRAMS = ("recompiles", "sequential_root", "item", "helper_in_loop")
+MODELS = ("gpt2", "bert")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS + MODELS, ids=lambda path: path.stem)
-def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: Path) -> None:
-    if program in MODELS:
+@pytest.mark.parametrize("name", PROGRAMS + MODELS)
+def test_guards_of_the_log_are_those_of_the_live_tree(name: str, tmp_path: Path) -> None:
+    if name in MODELS:
         pytest.importorskip("transformers")
+    texts = HERE / ("models.txt" if name in MODELS else "programs.txt")
     done = run_script(
         HERE / "live_guards.py",
-        program,
+        written(texts, name, tmp_path),
         cwd=tmp_path,
         env=clean_environment(TORCH_TRACE=str(tmp_path / "trace")),
     )
@@ -51,7 +50,7 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
             for item, (_, source) in zip(parsed, guards, strict=True)
         )
         assert found.unread_lines == ()
-    if program.stem == "gpt2":
+    if name == "gpt2":
         nodes = [node for found in recording.guards.sets for node in found.nodes]
         assert all(
             node.location.file.startswith(("/", "<frozen "))

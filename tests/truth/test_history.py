@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_command, run_script
+from tests.sections import written
 
 pytestmark = pytest.mark.slow
 
-CHANGES = Path(__file__).resolve().parent / "changes"
+CHANGES = Path(__file__).with_name("changes.txt")
 REASON = re.compile(
     r"\[(?P<compile>\d+/\d+)\] \[__recompiles\]\s+- (?P<entry>\d+/\d+): (?P<reason>.*)"
 )
@@ -29,9 +30,10 @@ SIZE = re.compile(
 
 def recorded(target: str, folder: Path, *options: str, **variables: str) -> dict[str, Any]:
     environment = clean_environment(**variables)
+    name, _, callable_ = target.partition(":")
     process = run_command(
         "recompiles",
-        CHANGES / target,
+        f"{written(CHANGES, name, folder)}:{callable_}",
         *options,
         "--format",
         "json",
@@ -49,7 +51,9 @@ def torchs_reasons(
     """Entry and reason of each recompile, in a run without graphdoctor."""
     environment = clean_environment(TORCH_LOGS="recompiles", **variables)
     found: dict[str, list[tuple[str, str]]] = {}
-    for match in REASON.finditer(run_script(CHANGES / program, cwd=folder, env=environment).stderr):
+    for match in REASON.finditer(
+        run_script(written(CHANGES, program, folder), cwd=folder, env=environment).stderr
+    ):
         found.setdefault(match["compile"], []).append((match["entry"], match["reason"]))
     return found
 
@@ -95,13 +99,13 @@ def values_passed(document: dict[str, Any], expression: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return recorded("growing_cache.py:forward", tmp_path_factory.mktemp("growing"))
+    return recorded("growing_cache:forward", tmp_path_factory.mktemp("growing"))
 
 
 def test_a_growing_cache_is_compared_with_the_last_call(
     growing: dict[str, Any], tmp_path: Path
 ) -> None:
-    agrees_with_torch(growing, torchs_reasons("growing_cache.py", tmp_path))
+    agrees_with_torch(growing, torchs_reasons("growing_cache", tmp_path))
     tokens = next(report for report in growing["recompiles"] if report["call_index"] == 3)
     assert tokens["nearest"] == "0/1"
     assert [(change["expression"], change["old"], change["new"]) for change in tokens["cause"]] == [
@@ -133,8 +137,8 @@ def test_an_older_entry_is_named_where_only_values_differ_that_changed(
 
 
 def test_a_mode_that_was_compiled_before_is_no_cause(tmp_path: Path) -> None:
-    document = recorded("alternating.py:forward", tmp_path)
-    agrees_with_torch(document, torchs_reasons("alternating.py", tmp_path))
+    document = recorded("alternating:forward", tmp_path)
+    agrees_with_torch(document, torchs_reasons("alternating", tmp_path))
     flag, size = document["recompiles"]
     assert [change["expression"] for change in flag["cause"]] == ["is_even"]
     assert [(change["expression"], change["old"], change["new"]) for change in size["cause"]] == [
@@ -148,8 +152,8 @@ def test_a_mode_that_was_compiled_before_is_no_cause(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", ["growing", "static"])
 def test_the_caches_of_a_language_model(tmp_path: Path, kept: str) -> None:
     pytest.importorskip("transformers")
-    document = recorded("kept_values.py:model", tmp_path, "--no-grad", CACHE=kept)
-    agrees_with_torch(document, torchs_reasons("kept_values.py", tmp_path, CACHE=kept))
+    document = recorded("kept_values:model", tmp_path, "--no-grad", CACHE=kept)
+    agrees_with_torch(document, torchs_reasons("kept_values", tmp_path, CACHE=kept))
     assert ("input_ids.shape[1]", "6", "1") in sizes_of(document["recompiles"][0])
     if kept == "static":
         assert len(document["recompiles"]) == 1

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_command, run_script
+from tests.sections import sections, written
 
 pytestmark = pytest.mark.slow
 
-CHANGES = Path(__file__).resolve().parent / "changes"
-ONE_VALUE = CHANGES / "one_value.py"
+CHANGES = Path(__file__).with_name("changes.txt")
 EXPECTED: dict[str, list[tuple[str, str, str | None, str | None]]] = {
     "size": [("size", "x.shape[0]", "4", "6")],
     "size_of_second_dim": [("size", "x.shape[1]", "5", "7")],
@@ -113,7 +113,7 @@ TOLD_OTHERWISE = {
 def cases(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The recompile of each case, by the function that makes the calls, or by what is compiled in a
     table of calls."""
-    program = ast.parse(ONE_VALUE.read_text()).body
+    program = ast.parse(sections(CHANGES)["one_value"]).body
     nodes: dict[str, ast.AST] = {
         node.name: node for node in program if isinstance(node, ast.FunctionDef)
     }
@@ -142,7 +142,9 @@ def cases(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All cases, run and recorded in one process."""
     folder = tmp_path_factory.mktemp("changes")
-    process = run_command("run", "--report", "out.json", "-q", ONE_VALUE, cwd=folder)
+    process = run_command(
+        "run", "--report", "out.json", "-q", written(CHANGES, "one_value", folder), cwd=folder
+    )
     assert process.returncode == 0, process.stderr
     return json.loads((folder / "out.json").read_text())
 
@@ -153,7 +155,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
     afterwards."""
     folder = tmp_path_factory.mktemp("bare")
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"), TORCH_LOGS="recompiles")
-    process = run_script(ONE_VALUE, cwd=folder, env=environment)
+    process = run_script(written(CHANGES, "one_value", folder), cwd=folder, env=environment)
     return process.stderr, json.loads(
         run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout
     )

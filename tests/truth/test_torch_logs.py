@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.sections import sections, written
 from tests.truth.compare import HERE, BareRunner, Site, counts_of, marked_lines, sites_of
 
-PROGRAMS = HERE / "programs"
+PROGRAMS = sections(HERE / "programs.txt")
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,11 @@ class Case:
     """How a program is run, and where torch's own words are known to fall short.
 
     Args:
-        program: Its name in ``programs/``.
+        program: Its name in ``programs.txt``.
         backend: Backend of both runs.
         fullgraph: ``fullgraph=True`` in both.
-        torch_lacks: Marked lines that torch's printed stacks leave out, although the exception's
-            stack has them.
         torch_names: A line of torch's own, where torch says it broke; the site is the line that
             makes the object.
-        limit_messages: Recompiles that torch announces before it finds the limit hit.
     """
 
     program: str
@@ -34,15 +32,6 @@ class Case:
     fullgraph: bool = False
     torch_names: str | None = None
     declined: int = 0
-
-    @property
-    def path(self) -> Path:
-        return PROGRAMS / f"{self.program}.py"
-
-    @property
-    def target(self) -> str:
-        has_build = "\ndef build():" in self.path.read_text()
-        return str(self.path) if has_build else f"{self.path}:region"
 
 
 SPECIAL = {
@@ -53,11 +42,11 @@ SPECIAL = {
     # The root is a class of torch's, so is the frame's code; no line of the user's is on any stack.
     "torch_class_root": Case("torch_class_root", torch_names="torch/_dynamo/external_utils.py"),
 }
-CASES = [SPECIAL.get(path.stem, Case(path.stem)) for path in sorted(PROGRAMS.glob("*.py"))]
+CASES = [SPECIAL.get(name, Case(name)) for name in PROGRAMS]
 CASES.append(Case("explicit_graph_break", fullgraph=True))
 
 
-def expected_sites(case: Case, bare: Any) -> set[Site]:
+def expected_sites(case: Case, program: Path, bare: Any) -> set[Site]:
     """What torch printed; for a line of torch's own around a class of torch's own, the line that
     makes the object."""
     if case.torch_names is None:
@@ -65,9 +54,9 @@ def expected_sites(case: Case, bare: Any) -> set[Site]:
     assert not bare.sites
     assert bare.break_headers
     assert all(file.endswith(case.torch_names) for file, _ in bare.break_headers)
-    lines = case.path.read_text().splitlines()
+    lines = program.read_text().splitlines()
     return {
-        (str(case.path), number)
+        (str(program), number)
         for number, line in enumerate(lines, start=1)
         if line.startswith("def build")
     }
@@ -80,12 +69,15 @@ def expected_sites(case: Case, bare: Any) -> set[Site]:
 def test_sites_and_counts_are_torchs_own(
     case: Case, bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
+    program = written(HERE / "programs.txt", case.program, tmp_path)
     bare_folder = tmp_path / "bare"
     bare_folder.mkdir()
-    bare = bare_runner.run(case.path, bare_folder, backend=case.backend, fullgraph=case.fullgraph)
+    bare = bare_runner.run(program, bare_folder, backend=case.backend, fullgraph=case.fullgraph)
 
     options = ["--backend", case.backend, *(["--fullgraph"] if case.fullgraph else [])]
-    document = explain_json(case.target, *options)
+    document = explain_json(
+        program if "\ndef build():" in PROGRAMS[case.program] else f"{program}:region", *options
+    )
 
     summary = document["summary"]
     found = sites_of(document, tmp_path)
@@ -95,9 +87,9 @@ def test_sites_and_counts_are_torchs_own(
         if finding["break_effects"] == ["raised"]
     }
     # torch prints no break for one that it raises; the program marks the line.
-    assert found - raised == expected_sites(case, bare)
+    assert found - raised == expected_sites(case, program, bare)
     if case.torch_names is None:
-        assert found == marked_lines(case.path)
+        assert found == marked_lines(program)
     counts = bare.counts
     counts["skipped_frames"] += case.declined
     assert counts_of(document) == counts

@@ -15,7 +15,8 @@ from graphdoctor.facts.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.gate.baseline import entries_of
 from tests.factories import (

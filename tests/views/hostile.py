@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result
+from graphdoctor.facts.fixes import Reason
 
 CODE_POINTS = (
     *range(0x09),
@@ -63,6 +64,8 @@ def _value(name: str, kind: Any, variant: int, evil: str) -> Any:
         return _value(
             name, next(each for each in arguments if each is not type(None)), variant, evil
         )
+    if origin is tuple and name == "parts" and Reason in arguments:
+        return ()  # A reason is made of reasons.
     if origin is tuple:
         items = arguments[:1] if Ellipsis in arguments else arguments
         return tuple(_value(name, each, variant, evil) for each in items)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix
+from graphdoctor.facts.diagnosis import Cost, Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.rules.diagnosis.diagnose import by_cost
 from graphdoctor.rules.toolkit import WITHIN_CALL

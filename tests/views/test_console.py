@@ -10,7 +10,8 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.diagnosis import Cost, Fix
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection

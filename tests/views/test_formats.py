@@ -17,9 +17,8 @@ import pytest
 from rich.console import Console
 
 from graphdoctor.facts.check import Budget
-from graphdoctor.facts.diagnosis import Result
+from graphdoctor.facts.diagnosis import EditRequest, Result
 from graphdoctor.facts.profile import ProfileResult
-from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
@@ -105,7 +104,7 @@ def test_every_format_of_every_document_renders(
     (name,) = (name for name, found in DOCUMENTS.items() if found is document)
     text = rendered(contents[name], each)
     match each.name:
-        case "json" | "sarif" | "chrome-trace":
+        case "json" | "sarif":
             assert json.loads(text)
         case "html":
             assert text.startswith("<!doctype html>")
@@ -146,7 +145,6 @@ def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) ->
 def test_each_document_is_as_its_published_schema_says_and_is_read_back_whole(
     contents: dict[str, Any],
 ) -> None:
-    # What a proposer is sent has no other format; tests/fixes/test_proposals.py reads it.
     for kind, model in KINDS.items() - {("proposal", EditRequest)}:
         schema = json.loads(schema_text(kind))
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from graphdoctor.facts.check import CheckReport, Ignored
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.views.check import check_view
 from graphdoctor.views.markdown_text import (
     MAX_CHARACTERS,

@@ -40,7 +40,7 @@ def fix(number: int = 1, **values: Any) -> TriedFix:
     return TriedFix(
         **{
             "title": f"Fix {number}", "kind": "code", "is_safe": True, "code": "GD101", "fingerprint": f"f{number}",
-            "place": f"model.py:{number}", "round": 1, "is_on_untouched": True, "verdict": "verified",
+            "finding_place": f"model.py:{number}", "round": 1, "is_on_untouched": True, "verdict": "verified",
             "is_applied": True, "diff": f"-{number}\n", **values,
         }
     )  # fmt: skip
@@ -75,9 +75,7 @@ FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1,
 
 def nothing(*tried: dict[str, Any], left: bool = True) -> Treatment:
     """Fixes of which none was applied."""
-    found = LeftFinding(
-        code="GD101", place="model.py:3", message="broken", reason="no fix is known"
-    )
+    found = LeftFinding(code="GD101", place="model.py:3", message="broken")
     cases = [
         fix(number, **{"is_applied": False, "verdict": "not tried"} | one)
         for number, one in enumerate(tried)
@@ -122,7 +120,7 @@ OUTCOMES: dict[str, tuple[Treatment, str]] = {
     "nothing to fix": (nothing(left=False), "eager"),
     "no fix": (nothing(), "eager"),
     "not tried as unsafe": (nothing(UNSAFE), "eager"),
-    "trials are off": (nothing({"untried_cause": "not_requested", "reason": "trials are off"}, UNSAFE), "eager"),
+    "trials are off": (nothing({"untried_cause": "not_requested"}, UNSAFE), "eager"),
     "one without effect": (nothing({"verdict": "no effect"}), "eager"),
     "none kept": (
         nothing(*({"verdict": verdict} for verdict in ("no effect", "failed", "no effect")), UNSAFE), "eager"

@@ -1,4 +1,4 @@
-"""What people read of a survey, at 80 and at 140 columns and as Markdown."""
+"""A survey as people read it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
-from graphdoctor.views.survey import survey_view
-from graphdoctor.views.survey_words import failures, short_text, verdict
+from graphdoctor.views.survey import survey_view, verdict
+from graphdoctor.views.survey_words import failures, short_text
 from tests.each import for_each
 from tests.studies.survey.reports import cause, export_stop, failed, report, row
 from tests.views.hostile import EVIL
@@ -231,8 +231,8 @@ def nothing() -> SurveyReport:
 
 
 SURVEYS = {
-    found.__name__: found
-    for found in (mixed, passed, all_failed, none_judged, one, four, many, hostile, nothing)
+    make.__name__: make
+    for make in (mixed, passed, all_failed, none_judged, one, four, many, hostile, nothing)
 }
 
 
@@ -244,36 +244,27 @@ def as_markdown(made: SurveyReport) -> str:
     return render_view_markdown(survey_view(made))
 
 
-@pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("name", SURVEYS)
-def test_a_survey_reads_well(snapshot: SnapshotAssertion, name: str, width: int) -> None:
-    text = shown(SURVEYS[name](), width)
+def test_a_survey_on_a_terminal(snapshot: SnapshotAssertion, name: str) -> None:
+    text = shown(SURVEYS[name](), 80)
     assert text == snapshot
     # What is to be copied stays one line.
-    assert max(len(line) for line in text.splitlines() if not line.startswith("Next: ")) <= width
+    assert max(len(line) for line in text.splitlines() if not line.startswith("Next: ")) <= 80
 
 
-@pytest.mark.parametrize("name", ["mixed", "one", "four", "all_failed"])
-def test_a_survey_reads_well_with_everything(snapshot: SnapshotAssertion, name: str) -> None:
-    assert shown(SURVEYS[name](), 100, is_verbose=True) == snapshot
+@pytest.mark.parametrize("name", ["one", "four"])
+def test_a_survey_with_everything(snapshot: SnapshotAssertion, name: str) -> None:
+    assert shown(SURVEYS[name](), 80, is_verbose=True) == snapshot
 
 
-@pytest.mark.parametrize(
-    "name", ["mixed", "passed", "all_failed", "none_judged", "one", "four", "hostile", "nothing"]
-)
-def test_a_survey_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
-    assert as_markdown(SURVEYS[name]()) == snapshot
-
-
-@for_each("width", [80, 140])
-def test_variants_that_there_is_no_room_for_are_named(width: int) -> None:
+def test_variants_that_there_is_no_room_for_are_named() -> None:
     variants = tuple(SurveyVariant(name=f"mode=max-autotune batch={2**n}") for n in range(12))
     rows = [
-        row(f"m{n}", each.name, family=("text", "vision")[n % 2])
+        row(f"m{n}", variant.name, family=("text", "vision")[n % 2])
         for n in range(4)
-        for each in variants
+        for variant in variants
     ]
-    families = shown(made(rows, variants), width).partition("Families")[2]
+    families = shown(made(rows, variants), 80).partition("Families")[2]
     assert variants[0].name in " ".join(families.partition("Hidden columns: ")[2].split())
 
 
@@ -360,7 +351,7 @@ def test_errors_are_the_same_if_only_numbers_and_the_targets_own_names_differ() 
         ]
     )
     assert [(each.error, each.targets) for each in found] == [
-        ("… wants shape [1, …]", ("bert", "lib/clip.py:Clip")),
+        ("… wants shape […, …]", ("bert", "lib/clip.py:Clip")),
         ("'list' object has no attribute 'shape'", ("gpt2",)),
         ("'tuple' object has no attribute 'shape'", ("t5",)),
         ("'tuple' object has no attribute 'shape'", ("t5",)),
@@ -372,4 +363,7 @@ def test_what_says_nothing_about_torch_compile_comes_last() -> None:
     rows = [failed(f"a{n}", "no_inputs", **ABSENT) for n in range(3)] + [
         failed("b", "crashed", stage="call")
     ]
-    assert [each.status for each in failures([*rows, row("c")])] == ["crashed", "no_inputs"]
+    assert [failure.rows[0].status for failure in failures([*rows, row("c")])] == [
+        "crashed",
+        "no_inputs",
+    ]

@@ -56,7 +56,7 @@ class TestDoctor:
         assertions.
         """
         __tracebackhide__ = True
-        from graphdoctor.probe.ways_in.testing import compiled
+        from graphdoctor.probe.ways_in.in_process import compiled
 
         recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
@@ -201,7 +201,7 @@ def _trace_not_captured() -> Iterator[None]:
 def _isolated(arguments: MarkerArguments) -> Iterator[None]:
     try:
         from graphdoctor.probe.record.errors import RequestError
-        from graphdoctor.probe.ways_in.testing import isolated
+        from graphdoctor.probe.ways_in.in_process import isolated
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

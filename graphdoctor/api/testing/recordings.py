@@ -260,7 +260,7 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
         """Call the compiled function."""
         __tracebackhide__ = True
         from graphdoctor.api.explainer import Explainer
-        from graphdoctor.probe.ways_in.testing import is_grad_enabled
+        from graphdoctor.probe.ways_in.in_process import is_grad_enabled
 
         if not self._recording.is_running:
             with failing_by_name(self.context.root):

@@ -43,25 +43,25 @@ class Site:
     values: Values
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The full name that an expression refers to, or None."""
+        """Resolve the full name that an expression refers to, or None."""
         return self.program.dotted(node, self.region.scope)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a tensor."""
+        """Tell if an expression is certainly a tensor."""
         return self.values.is_tensor(node, self.region.scope)
 
     def has_tensor_methods(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a tensor if one of a tensor's methods is called on
+        """Tell if an expression is certainly a tensor once one of a tensor's methods is called on
         it.
         """
         return self.kind(node) in ("tensor", "compared")
 
     def kind(self, node: ast.expr) -> Kind:
-        """What an expression certainly is."""
+        """Tell what an expression certainly is."""
         return self.values.of(node, self.region.scope).kind
 
     def is_of(self, node: ast.expr, dtype: str) -> bool:
-        """Whether an expression is certainly a tensor of integers (``int``), or a boolean one
+        """Tell if an expression is certainly a tensor of integers (``int``), or a boolean one
         (``bool``).
         """
         value = self.values.of(node, self.region.scope)
@@ -193,7 +193,7 @@ _CALLS: dict[str, _Cause] = {
 
 
 def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """Calls that break whatever their arguments are."""
+    """Find calls that break whatever their arguments are."""
     if isinstance(node, ast.ClassDef):
         yield Spot(node, "GD100", "GB8977", "Invalid call to __build_class__")
         return
@@ -240,7 +240,6 @@ def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
 
 
 def _is_entered(node: ast.Call, place: Surrounding) -> bool:
-    """Whether a ``with`` enters the result; then the ``with`` is the break."""
     statement = place.statement
     return isinstance(statement, (ast.With, ast.AsyncWith)) and any(
         item.context_expr is node for item in statement.items
@@ -457,9 +456,6 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
-    """Whether it's ``loss.backward()`` of a local name: other ``backward`` methods take the loss as
-    an argument.
-    """
     is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
     is_own = site.values.owner(receiver, site.region.scope) is not None
     is_defined = any("backward" in info.methods for info in site.program.classes.values())
@@ -467,9 +463,6 @@ def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> b
 
 
 def _is_parameter(node: ast.expr, site: Site) -> bool:
-    """Whether a tensor comes in from outside; for one created in the graph, torch breaks only if
-    it's returned.
-    """
     if not isinstance(node, ast.Name):
         return False
     bindings = site.region.scope.bindings.get(node.id, ())
@@ -524,7 +517,7 @@ def _is_step(op: ast.operator, value: ast.expr) -> bool:
 
 
 def spots_at(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """What torch certainly breaks at, or recompiles for, at one node that certainly runs."""
+    """Find what torch certainly breaks at, or recompiles for, at one node that certainly runs."""
     for check in (calls, branches, reads, shapes):
         yield from check(node, place, site)
     for plain in (managers, gradients, modules):

@@ -67,7 +67,7 @@ class _Finder:
         """Names that are passed to torch.compiler.disable anywhere in the file."""
 
     def compiled(self) -> Iterator[Region]:
-        """The functions passed to torch.compile."""
+        """Find the functions passed to torch.compile."""
         for node, scope in list(self._program.scopes.items()):
             if isinstance(node, ast.Module):
                 continue
@@ -86,7 +86,7 @@ class _Finder:
                     yield Region(method, info, is_fullgraph(options))
 
     def named(self, qualnames: set[str]) -> Iterator[Region]:
-        """The functions with these names, unless two share one."""
+        """Find the functions with these names, unless two share one."""
         by_name = grouped((scope.qualname, scope) for scope in self._program.scopes.values())
         for qualname in sorted(qualnames):
             if qualname != "<module>" and len(found := by_name.get(qualname, [])) == 1:
@@ -141,7 +141,6 @@ class _Finder:
             yield method, info
 
     def _is_run(self, method: Method) -> bool:
-        """Whether it's certain that torch traces it: not a module's own ``__call__``."""
         scope, info = method
         is_call = info is not None and self._program.method(info, "__call__") is scope
         return not (is_call and info is not None and self._program.is_module_class(info))
@@ -149,9 +148,7 @@ class _Finder:
     def _handed(
         self, node: ast.Call, scope: Scope
     ) -> Iterator[tuple[Scope, ClassInfo | None, ast.Call]]:
-        """What a call to torch.compile, or to a module's ``compile``, compiles, with the call that
-        has the options.
-        """
+        """Find what a call to torch.compile, or to a module's ``compile``, compiles."""
         compiled = self._compilers.compiled(node, scope)
         found: Iterable[Method] = ()
         call = node

@@ -60,7 +60,7 @@ _KINDS: dict[type[ast.stmt], str] = {
 def finding_of(
     spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path
 ) -> Finding:
-    """The finding at a spot."""
+    """Make the finding at a spot."""
     entry = _entry(spot, site, file, lines)
     rule = ALL_RULES[spot.code]
     is_lost = (
@@ -123,7 +123,6 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
 
 
 def _characters(text: str, offset: int) -> int:
-    """A column in characters; Python's parser counts UTF-8 bytes."""
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
@@ -177,7 +176,7 @@ class Event:
 def seen_by_torch(
     events: Mapping[Scope, Sequence[Event]], program: Program
 ) -> dict[Scope, list[Event]]:
-    """The events with causes that torch gets to, by function."""
+    """Keep the events with causes that torch gets to, by function."""
     breaking = {scope for scope, found in events.items() if any(map(_is_break, found))}
     while more := {
         scope
@@ -238,7 +237,8 @@ _SETTERS = ("patch", "setattr", "_patch")
 
 
 def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
-    """Which settings the Python files below a folder change, each with the first file that does.
+    """Find the settings that Python files below a folder change, each with the first file that
+    does.
 
     Hidden folders and environments are left out. Values aren't considered: a setting that is
     assigned may be on.
@@ -283,7 +283,6 @@ def _set_in(content: bytes) -> set[str]:
 
 
 def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
-    """The Python files below a folder, without environments, and hidden files and folders."""
     for folder, files in project_folders(root, left_out):
         yield from (
             folder / one for one in files if one.endswith(".py") and not one.startswith(".")
@@ -299,7 +298,7 @@ class Recorded:
 
 
 def recorded_in(recording: Recording) -> Recorded:
-    """What a recording knows about the user's files.
+    """Collect what a recording knows about the user's files.
 
     Names only, because lines may have moved since. An inlined function is known by the line of a
     graph's node, or of a break in it, if the recording has that line's source.
@@ -324,8 +323,8 @@ def recorded_in(recording: Recording) -> Recorded:
 
 
 def python_files(path: Path) -> list[Path]:
-    """The file itself, or the Python files below a folder, without environments, and hidden files
-    and folders.
+    """List the file itself, or the Python files below a folder, without environments and hidden
+    files.
     """
     return sorted(_walked(path)) if path.is_dir() else [path]
 
@@ -420,7 +419,7 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
 def _found_in(
     path: Path, text: str, tree: ast.Module, root: Path, recorded: frozenset[str]
 ) -> tuple[list[Finding], int]:
-    """The findings in a file, and how many functions torch compiles there."""
+    """Find the causes in a file, and count the functions that torch compiles there."""
     program = Program(tree)
     values = Values(program)
     found = regions(program, values, recorded)
@@ -445,7 +444,6 @@ def _events(site: Site, found: Regions) -> Iterator[Event]:
 def _findings_in(
     site: Site, seen: list[Event], path: Path, lines: list[str], root: Path
 ) -> Iterator[Finding]:
-    """The findings in one function. A function that is never compiled doesn't recompile either."""
     found = [
         finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
         for event in seen
@@ -474,9 +472,6 @@ def _silenced(
     known: frozenset[str],
     switches: Callable[[Path, Iterable[str]], Mapping[str, Path]],
 ) -> tuple[list[Finding], tuple[str, ...]]:
-    """The findings that no changed torch setting prevents, and a sentence for each setting that
-    hides others.
-    """
     wanted = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
     where = dict.fromkeys(wanted & known, "the recording")
     where |= {

@@ -569,12 +569,14 @@ def _leaving(place: Place) -> tuple[If, Sequence[BaseStatement]]:
     unclear = "no early `return`, `break` or `continue` depends on the value"
     if isinstance(place.statement, If):
         return place.statement, ()
-    line = need(place.statement, SimpleStatementLine, unclear)
-    block = need(place.source.parent(line), IndentedBlock, unclear)
+    line = need(place.statement, SimpleStatementLine, unclear, "elsewhere")
+    block = need(place.source.parent(line), IndentedBlock, unclear, "elsewhere")
     at = block.body.index(line) + 1
-    choice = need(block.body[at] if at < len(block.body) else None, If, unclear)
+    choice = need(block.body[at] if at < len(block.body) else None, If, unclear, "elsewhere")
     names = set_names(line)
-    decline_if(len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear)
+    decline_if(
+        len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear, "elsewhere"
+    )
     own = Names(place.source, place.scope)
     is_only = all(own.is_only_in(name, [line, choice.test]) for name in names)
     return choice, [line] if is_only else []
@@ -600,7 +602,7 @@ def drop_shortcuts(place: Place) -> Edit:
     for shortcut in shortcuts:
         masks = _asked_whole(source, shortcut.test)
         unclear = "the conditions don't ask about a whole mask that the `else` uses"
-        decline_if(not masks or not masks <= names, unclear)
+        decline_if(not masks or not masks <= names, unclear, "elsewhere")
         is_beside = isinstance(shortcut.body, SimpleStatementSuite)
         decline_if(is_beside, "a branch is on the line of its condition")
     title = f"Keep only the `else` of `if {source.shortened(choice.test)}: …`"

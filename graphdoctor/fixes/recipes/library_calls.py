@@ -351,7 +351,7 @@ def sort_in_graph(place: Place) -> Edit:
         match node:
             case Call(func=Name("sorted") | Attribute(value=Name(), attr=Name("sort"))):
                 sorts.append(node)
-    call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once")
+    call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once", "another_line")
     title = "Sort the tensors in the graph"
     if isinstance(call.func, Attribute):
         line = need(source.parent(call), Expr, "what it sorts isn't a variable")

@@ -244,8 +244,8 @@ def narrow_lock(place: Place) -> Edit:
     into a tensor that the variables hold.
     """
     source, unclear = place.source, "the line doesn't begin a `with`"
-    block = need(place.statement, With, unclear)
-    suite = need(block.body, IndentedBlock, unclear)
+    block = need(place.statement, With, unclear, "another_line")
+    suite = need(block.body, IndentedBlock, unclear, "another_line")
     name = source.part_name(place.function, "with")
     lock = _lock(place, block)
     is_free = [_is_computation(statement) for statement in suite.body]
@@ -423,7 +423,7 @@ def trace_backward(place: Place) -> Edit:
     source = place.source
     line = need(place.statement, SimpleStatementLine, "the line begins a compound statement")
     calls = [call for call in calls_in(line) if called(call) == "backward"]
-    decline_if(not calls, "the line doesn't call `backward()`")
+    decline_if(not calls, "the line doesn't call `backward()`", "another_line")
     is_alone = matchers.matches(
         line, matchers.SimpleStatementLine([matchers.Expr(matchers.Call(args=[]))])
     )
@@ -482,7 +482,7 @@ def loop_outside(place: Place) -> Edit:
     need(function.body, IndentedBlock, _ONE_LINE)
     around = source.path_to(function, place.statement)
     loops = [node for node in around if isinstance(node, _Loop)]
-    decline_if(not loops, "no loop is around the line")
+    decline_if(not loops, "no loop is around the line", "another_line")
     loop = loops[0]
     blocks = [node for node in around[around.index(loop) :] if not isinstance(node, BaseSuite)]
     is_open = all(isinstance(block, _Open) for block in blocks)
@@ -514,7 +514,11 @@ def grad_outside(place: Place) -> Edit:
     source, function, line = place.source, place.function, place.statement
     owner = owner_of(source, function)
     names = map(source.dotted_name, calls_in(line))
-    decline_if("torch.autograd.grad" not in names, "the line doesn't call `torch.autograd.grad`")
+    decline_if(
+        "torch.autograd.grad" not in names,
+        "the line doesn't call `torch.autograd.grad`",
+        "another_line",
+    )
     doc, lines = split_body(function)
     body = [*doc, *lines]
     is_inside = any(one is line for one in body)

@@ -181,8 +181,8 @@ def guard_report(place: Place) -> Edit:
     """
     source = place.source
     unclear = "no block of lines depends on the condition"
-    statement = need(place.tested, If, unclear)
-    decline_if(not isinstance(statement.body, IndentedBlock), unclear)
+    statement = need(place.tested, If, unclear, "elsewhere")
+    decline_if(not isinstance(statement.body, IndentedBlock), unclear, "elsewhere")
     is_only = statement.orelse is None and is_report(source, statement)
     decline_if(not is_only, "more than a report depends on the condition")
     decline_if(is_elif(source, statement), _ELIF)
@@ -511,7 +511,7 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
         title = f"{title} and use `torch.no_grad()`" if changes else title
         return place.edit(title, check, *changes)
     is_about_it = any(change.kind == "inference_mode" for change in place.finding.changes)
-    decline_if(not is_about_it, "inference mode isn't what changed")
+    decline_if(not is_about_it, "inference mode isn't what changed", "another_line")
     decline_if(not changes, "inference mode is entered in another file")
     return place.edit("Use `torch.no_grad()` in place of `torch.inference_mode()`", *changes)
 
@@ -541,11 +541,11 @@ def _without_check(place: Place) -> tuple[Change, str]:
     """
     source, unclear = place.source, "torch doesn't point to a check for inference mode"
     if place.expression is not None:
-        asked = need(place.expression, Call, unclear)
-        decline_if(called(asked) not in _CHECKS, unclear)
+        asked = need(place.expression, Call, unclear, "elsewhere")
+        decline_if(called(asked) not in _CHECKS, unclear, "elsewhere")
     else:
         asks = [call for call in calls_in(place.statement) if called(call) in _CHECKS]
-        asked = only(asks, unclear)
+        asked = only(asks, unclear, "elsewhere")
     title = f"Remove the check `{source.code(asked)}`"
     node: BaseExpression = asked
     is_no = True
@@ -590,7 +590,7 @@ def remove_disable(place: Place) -> Edit:
     name leads to one definition in the same file. Unsafe: somebody disabled it for a reason.
     """
     if place.expression is not None:
-        call = need(place.expression, Call, "torch doesn't point to a call")
+        call = need(place.expression, Call, "torch doesn't point to a call", "elsewhere")
         change, name = _enabled(place.source, call)
     else:
         enabled: list[tuple[Change, str]] = []
@@ -702,7 +702,7 @@ def remove_graph_break(place: Place) -> Edit:
     pointed = place.around_expression(smalls) or (smalls if is_one else ())
     small = pointed[0] if pointed else place.small_statement
     is_break = matchers.matches(small, _BREAKS)
-    decline_if(not is_break, "the line isn't a call that only breaks the graph")
+    decline_if(not is_break, "the line isn't a call that only breaks the graph", "another_line")
     decline_if(place.source.function_of(small) is None, "the call isn't in a function")
     name = place.source.code(need(need(small, Expr).value, Call).func)
     return place.edit(f"Remove `{name}()`", *_without(place.source, small))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from libcst import (
     AnnAssign,
@@ -71,30 +71,34 @@ from libcst.metadata import (
 
 from graphdoctor.fixes.source.torch_names import TENSOR_FUNCTIONS, TENSOR_METHODS
 
+DeclineKind = Literal["unsure", "elsewhere", "another_line"]
+"""Why an edit isn't written. ``elsewhere``: torch points to something that the recipe isn't for;
+``another_line``: the line isn't of the kind that it is for, which says nothing about the line."""
+
 
 class DeclinedError(Exception):
     """The source stays unchanged."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, kind: DeclineKind = "unsure") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.kind = reason, kind
 
 
-def decline_if(condition: object, reason: str) -> None:
+def decline_if(condition: object, reason: str, why: DeclineKind = "unsure") -> None:
     """Leave the source unchanged if a condition holds."""
     if condition:
-        raise DeclinedError(reason)
+        raise DeclinedError(reason, why)
 
 
 _Node = TypeVar("_Node", bound=CSTNode)
 _Item = TypeVar("_Item")
 
 
-def need(node: object, kind: type[_Node], reason: str = "") -> _Node:
+def need(node: object, kind: type[_Node], reason: str = "", why: DeclineKind = "unsure") -> _Node:
     """Return the node, or decline if it is of another kind."""
     if isinstance(node, kind):
         return node
-    raise DeclinedError(reason)
+    raise DeclinedError(reason, why)
 
 
 def known(item: _Item | None, reason: str = "") -> _Item:
@@ -104,9 +108,9 @@ def known(item: _Item | None, reason: str = "") -> _Item:
     return item
 
 
-def only(items: Sequence[_Item], reason: str) -> _Item:
+def only(items: Sequence[_Item], reason: str, why: DeclineKind = "unsure") -> _Item:
     """Return the only item, or decline if there are none or several."""
-    decline_if(len(items) != 1, reason)
+    decline_if(len(items) != 1, reason, why)
     return items[0]
 
 

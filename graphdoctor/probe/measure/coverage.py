@@ -1,28 +1,132 @@
-"""How much of a call runs in compiled graphs, when each graph runs, and the call cut into segments.
+"""How much of a call runs in compiled graphs, when each graph runs, what torch compiles meanwhile,
+and the call cut into segments.
 
 ``torch.profiler`` sees every ``aten::`` operation; each compiled graph runs in a range of its own
 meanwhile. (While a ``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are
 runs of graphs, eager operations, guard checks, compiles and backward passes, by the profiler's
-clock; without it, only runs of graphs and compiles are known.
+clock; without it, only runs of graphs and compiles show.
+
+A compile counts as it does in a recording: metrics that claim guarded code and count its guards.
+Its start and end are those of the ``chromium_event`` records around it.
 """
 
 from __future__ import annotations
 
-import time
+import json
+import re
+import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from time import perf_counter
 from typing import Any
 
-import torch
+from torch.profiler import ProfilerActivity, profile
 
 from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
-from ..torch_private import torch_api
+from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_hooks import GRAPH_RANGE, GraphGlobals, WatchedRun
-from .compile_watch import TimedCompile
+
+# Compiles.
+
+_ENTRY = re.compile(r"^\d+/\d+: ")
+
+
+@dataclass
+class TimedCompile:
+    """One compile, by ``time.perf_counter``; it has no end while it isn't over.
+
+    ``is_frame``: it compiles a frame; False for a backward graph, which a cache can make
+    unnecessary.
+    """
+
+    compile_id: str | None
+    start: float
+    end: float | None
+    is_frame: bool
+
+
+@dataclass
+class Compiled:
+    """What was compiled meanwhile."""
+
+    count: int = 0
+    """Compiles that got guarded code."""
+    seconds: float = 0.0
+    """Time of all compiles as torch measured it, including those without guarded code."""
+    is_over_limit: bool = False
+    """A frame hit its recompile limit, and runs eagerly from then on."""
+    reason: str | None = None
+    """The first guard that failed, in torch's words."""
+    spans: list[TimedCompile] = field(default_factory=list)
+
+
+class CompileWatch(torch_trace.TraceLooker):
+    """A handler on torch's trace logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compiled = Compiled()
+        self._open: dict[tuple[int, str], list[TimedCompile]] = {}
+
+    def taken(self) -> Compiled:
+        """Take what was compiled since the last time."""
+        compiled, self._compiled, self._open = self._compiled, Compiled(), {}
+        return compiled
+
+    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+        """Count a compile, or note where it begins or ends."""
+        compiled = self._compiled
+        if metadata.get("artifact", {}).get("name") == "recompile_reasons":
+            compiled.reason = compiled.reason or _first_reason(str(payload or ""))
+        elif "chromium_event" in metadata:
+            event = json.loads(payload or "{}")
+            if (name := event.get("name")) in (torch_api.FRAME_PHASE, torch_api.BACKWARD_PHASE):
+                self._note(metadata, name, event["ph"])
+        # A backward graph compiled later has metrics of its own.
+        elif (metrics := metadata.get("compilation_metrics", {})) and metrics.get(
+            "is_forward"
+        ) is not False:
+            has_guards = metrics.get("guard_count") is not None
+            compiled.count += bool(metrics.get("has_guarded_code")) and has_guards
+            compiled.is_over_limit |= self.is_over_limit(metadata)
+            compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
+
+    def _note(self, metadata: dict[str, Any], name: str, phase: str) -> None:
+        started = self._open.setdefault((threading.get_ident(), name), [])
+        if phase == "B":
+            compile_id, is_frame = torch_trace.compile_id(metadata), name == torch_api.FRAME_PHASE
+            started.append(TimedCompile(compile_id, perf_counter(), None, is_frame))
+            self._compiled.spans.append(started[-1])
+        elif phase == "E":
+            started.pop().end = perf_counter()
+
+
+def _first_reason(text: str) -> str | None:
+    """The newest cache entry's first failed guard, without its compile id and the place that torch
+    adds.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    first = str(value[0] if isinstance(value, list) and value else value)
+    return _ENTRY.sub("", first.strip()).split("\n")[0].partition("  #")[0].strip() or None
+
+
+@contextmanager
+def watched_compiles() -> Iterator[CompileWatch]:
+    """Count compiles, and write none of torch's records to its log, while the context lasts."""
+    watch = CompileWatch()
+    with torch_trace.trace_files_paused(), watch.listening():
+        yield watch
+
+
+# Coverage.
 
 BACKWARD_RANGE = "graphdoctor_backward"
 """Profiler range of what backward adds to a call."""
@@ -45,7 +149,7 @@ _TIMED_CALLS = 15
 _TIMED_S = 0.3
 
 
-def measure(call: Callable[[], Any], graphs: GraphGlobals) -> Coverage:
+def measure(call: Callable[[], object], graphs: GraphGlobals) -> Coverage:
     """Run one call under the profiler."""
     events, runs = profiled(call, graphs)
     eager = Counter(event.name for event in events if is_eager(event))
@@ -58,41 +162,41 @@ def measure(call: Callable[[], Any], graphs: GraphGlobals) -> Coverage:
     )
 
 
-def profiled(call: Callable[[], Any], graphs: GraphGlobals) -> tuple[list[Any], list[WatchedRun]]:
-    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of
-    their own.
-    """
+def profiled(
+    call: Callable[[], object], graphs: GraphGlobals
+) -> tuple[list[Any], list[WatchedRun]]:
+    """Profile one call, compiled graphs and Dynamo's conversions under ranges of their own."""
     with (
         graphs.watched() as runs,
         torch_api.marked_conversions(CONVERSION_RANGE),
-        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+        profile(activities=[ProfilerActivity.CPU]) as profiler,
     ):
         call()
     return list(profiler.events()), runs
 
 
-def time_runs(call: Callable[[], Any], graphs: GraphGlobals) -> SteadyCall:
-    """When each graph runs in a call, in the call of median length among several."""
+def time_runs(call: Callable[[], object], graphs: GraphGlobals) -> SteadyCall:
+    """Time each graph's run in a call, in the call of median length among several."""
     timed: list[SteadyCall] = []
-    ends = time.perf_counter() + _TIMED_S
-    while not timed or (time.perf_counter() < ends and len(timed) < _TIMED_CALLS):
+    ends = perf_counter() + _TIMED_S
+    while not timed or (perf_counter() < ends and len(timed) < _TIMED_CALLS):
         # The previous call may have left work on the device, which this one would wait for.
         torch_api.synchronize()
-        with graphs.watched() as runs:
-            began = time.perf_counter()
+        with graphs.watched() as watched:
+            began = perf_counter()
             call()
-            took = time.perf_counter() - began
-        ran = (
+            took = perf_counter() - began
+        runs = (
             GraphRun(graph=index, start_us=(start - began) * 1e6, end_us=(end - began) * 1e6)
-            for index, _, start, end, _ in runs
+            for index, _, start, end, _ in watched
         )
-        timed.append(SteadyCall(call_us=took * 1e6, runs=tuple(ran)))
-    return sorted(timed, key=lambda each: each.call_us)[len(timed) // 2]
+        timed.append(SteadyCall(call_us=took * 1e6, runs=tuple(runs)))
+    return sorted(timed, key=lambda timed_call: timed_call.call_us)[len(timed) // 2]
 
 
 def is_eager(event: Any) -> bool:
-    """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's
-    own.
+    """Whether it's an outermost operation, outside every compiled graph, and neither autograd's nor
+    Dynamo's own.
     """
     is_operation: bool = event.name.startswith(_OPERATION)
     return is_operation and _around(event, _NOT_EAGER) is None
@@ -106,8 +210,8 @@ def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:
 
 
 def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
-    """Names of one thread's operations that ``is_eager``; ``ranges``: a name at each beginning,
-    None at each end.
+    """Yield names of one thread's operations that ``is_eager``; ``ranges``: a name at each
+    beginning, None at each end.
     """
     around: list[bool] = []
     for name in ranges:
@@ -145,15 +249,11 @@ class Segment:
     ops: Counter[str] = field(default_factory=Counter)
 
     def row(self) -> list[Any]:
-        """In the form of the ``lane`` event."""
+        """Return the form that it has in the ``lane`` event."""
         times = [round(self.start_us, 3), round(self.end_us, 3)]
         if self.kind == "eager":
-            return [
-                self.kind,
-                *times,
-                dict(self.ops.most_common(_MAX_OPERATIONS)),
-                self.ops.total(),
-            ]
+            operations = dict(self.ops.most_common(_MAX_OPERATIONS))
+            return [self.kind, *times, operations, self.ops.total()]
         return [self.kind, *times, self.compile_id, self.graph]
 
 
@@ -168,14 +268,13 @@ class CutCall:
     @property
     def forward_runs(self) -> tuple[int | None, ...]:
         """Numbers of the graphs that ran, but for backward graphs, which only the profiler sees."""
-        return tuple(
-            part.graph for part in self.segments if part.kind == "graph" and not part.is_backward
-        )
+        graphs = (part for part in self.segments if part.kind == "graph")
+        return tuple(part.graph for part in graphs if not part.is_backward)
 
     def renamed(
         self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]
     ) -> CutCall:
-        """The same call with other compile ids and numbers of graphs; unknown ones become None."""
+        """Replace compile ids and numbers of graphs; unknown ones become None."""
         parts = (
             replace(part, compile_id=compile_ids.get(part.compile_id), graph=graphs.get(part.graph))
             for part in self.segments
@@ -183,13 +282,11 @@ class CutCall:
         return replace(self, segments=tuple(parts))
 
     def fields(self, call: int | None) -> dict[str, object]:
-        """The call, None for the steady one, as a ``lane`` event; of too many segments the shortest
-        are left out.
+        """Return the call, None for the steady one, as a ``lane`` event; of too many segments the
+        shortest are left out.
         """
         parts = self.segments
-        longest = sorted(
-            range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us
-        )
+        longest = sorted(range(len(parts)), key=lambda at: parts[at].start_us - parts[at].end_us)
         shown = sorted(longest[:_MAX_SEGMENTS])
         return {
             "call": call,
@@ -204,20 +301,17 @@ def cut_profile(events: Sequence[Any]) -> CutCall:
     """Cut a profiled call, all of which is under ``CALL_RANGE``, into segments."""
     whole = next(event for event in events if event.name == CALL_RANGE)
     began, ended = whole.time_range.start, whole.time_range.end
-    own = sorted(
-        (event for event in events if event.thread == whole.thread),
-        key=lambda event: event.time_range.start,
-    )
-    found = [*_of_thread(own), *_backward_runs(events, own)]
-    inside = (part for part in found if part.start_us >= began and part.end_us <= ended)
+    of_thread = [event for event in events if event.thread == whole.thread]
+    of_thread.sort(key=lambda event: event.time_range.start)
     moved = (
-        replace(part, start_us=part.start_us - began, end_us=part.end_us - began) for part in inside
+        replace(part, start_us=part.start_us - began, end_us=part.end_us - began)
+        for part in (*_of_thread(of_thread), *_backward_runs(events, of_thread))
+        if part.start_us >= began and part.end_us <= ended
     )
     parts = list(_joined(_in_turns(moved)))
     parts += _backward_passes(events, parts, began, ended)
-    return CutCall(
-        ended - began, tuple(sorted(parts, key=lambda part: part.start_us)), is_profiled=True
-    )
+    parts.sort(key=lambda part: part.start_us)
+    return CutCall(ended - began, tuple(parts), is_profiled=True)
 
 
 def _backward_passes(
@@ -231,11 +325,8 @@ def _backward_passes(
         for event in events
         if event.name.startswith(_AUTOGRAD_NODE)
     )
-    ends = [
-        0.0,
-        *(moment for part in parts for moment in (part.start_us, part.end_us)),
-        ended - began,
-    ]
+    edges = (moment for part in parts for moment in (part.start_us, part.end_us))
+    ends = [0.0, *edges, ended - began]
     for start, end in zip(ends[::2], ends[1::2], strict=True):
         # Nodes follow each other, so all that can reach into a gap begin in it or last before it.
         near = ranges[max(bisect_left(ranges, (start,)) - 1, 0) : bisect_left(ranges, (end,))]
@@ -261,21 +352,18 @@ def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
         yield lookup
 
 
-def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segment]:
+def _backward_runs(events: Iterable[Any], of_thread: Iterable[Any]) -> Iterator[Segment]:
     """Runs of backward graphs, on whichever thread autograd makes them; the call waits for them."""
-    forward = {
-        event.sequence_nr: event for event in own if event.name == torch_api.COMPILED_FORWARD
-    }
+    forwards = (event for event in of_thread if event.name == torch_api.COMPILED_FORWARD)
+    forward = {event.sequence_nr: event for event in forwards}
     for event in events:
         if event.name == torch_api.COMPILED_BACKWARD:
             compile_id = graph = None
             if (of := forward.get(event.sequence_nr)) is not None:
                 compile_id, within = _compile_id(of), _around(of, GRAPH_RANGE)
                 graph = None if within is None else _graph(within)
-            time_range = event.time_range
-            yield Segment(
-                "graph", time_range.start, time_range.end, compile_id, graph, is_backward=True
-            )
+            span = event.time_range
+            yield Segment("graph", span.start, span.end, compile_id, graph, is_backward=True)
 
 
 def _graph(event: Any) -> int | None:
@@ -300,16 +388,12 @@ def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
-    for kind, parts in groupby(segments, key=lambda part: part.kind):
+    for kind, group in groupby(segments, key=lambda part: part.kind):
+        parts = list(group)
         if kind == "eager":
-            first, *others = parts
-            yield replace(
-                first,
-                end_us=[first, *others][-1].end_us,
-                ops=sum((part.ops for part in others), first.ops),
-            )
-        else:
-            yield from parts
+            ops = sum((part.ops for part in parts), Counter[str]())
+            parts = [replace(parts[0], end_us=parts[-1].end_us, ops=ops)]
+        yield from parts
 
 
 def cut_timeline(
@@ -322,10 +406,10 @@ def cut_timeline(
     def since(moment: float) -> float:
         return (moment - began) * 1e6
 
-    found = [
+    parts = [
         Segment("graph", since(start), since(end), graph=graph) for graph, _, start, end, _ in runs
     ]
-    for made in compiles:
-        end = ended if made.end is None else made.end
-        found.append(Segment("compile", since(made.start), since(end), made.compile_id))
-    return CutCall(since(ended), tuple(_in_turns(found)), is_profiled=False)
+    for compile_ in compiles:
+        end = ended if compile_.end is None else compile_.end
+        parts.append(Segment("compile", since(compile_.start), since(end), compile_.compile_id))
+    return CutCall(since(ended), tuple(_in_turns(parts)), is_profiled=False)

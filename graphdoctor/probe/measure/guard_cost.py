@@ -2,10 +2,9 @@
 and in the call.
 
 A function's own code may change its arguments and modes (``kwargs.pop``, ``torch.no_grad``), so a
-check is measured in
-place: a profile function sees the call enter Dynamo's code for the frame, with the very arguments
-    that torch has just
-checked. Meanwhile Dynamo is switched off, as it is during its own checks.
+check is measured in place: a profile function sees the call enter Dynamo's code for the frame, with
+the very arguments that torch has just checked. Meanwhile Dynamo is switched off, as it is during
+its own checks.
 
 A part's cost is the time that a check saves without it: a clone of the tree without the part and a
 whole clone are timed in turns. The difference between two whole clones is the least that can be
@@ -21,16 +20,18 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
+from time import perf_counter, perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
-from ..torch_private import torch_api, torch_guards
+from ..torch_private import torch_guards
+from ..torch_private.torch_api import CACHE_LOOKUP, REGION_PREFIX, region_of
 from ..torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range
 
 _MAX_PARTS = 60
@@ -43,9 +44,11 @@ _ROUNDS = 31
 _BATCH_NS = 100_000
 """The least that a round lasts, so that the clock's own cost doesn't show."""
 
+_Values = Mapping[str, Any]
+
 
 class CompiledCode:
-    """Knows which code Dynamo made of which, until it is closed."""
+    """Which code Dynamo made of which, until it is closed."""
 
     def __init__(self) -> None:
         self.original: dict[CodeType, CodeType] = {}
@@ -56,7 +59,9 @@ class CompiledCode:
 
 
 def spread(name: str, times_us: Iterable[float]) -> dict[str, float]:
-    """Median and quartiles of times, as ``call_us``, ``call_low_us`` and ``call_high_us``."""
+    """Compute median and quartiles of times, as ``call_us``, ``call_low_us`` and
+    ``call_high_us``.
+    """
     low, middle, high = statistics.quantiles(times_us, n=4)
     return {f"{name}_us": middle, f"{name}_low_us": low, f"{name}_high_us": high}
 
@@ -71,7 +76,7 @@ class CheckTimer:
         self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
 
-    def run(self, call: Callable[[], Any]) -> list[dict[str, Any]]:
+    def run(self, call: Callable[[], object]) -> list[dict[str, Any]]:
         """Make the call and measure each compiled frame the first time it is entered.
 
         Returns:
@@ -98,44 +103,39 @@ class CheckTimer:
             except Exception as error:  # noqa: BLE001 - the program's call must go on; troubles become gaps
                 self.troubles.append(f"{code.co_name}: {type(error).__name__}")
 
-    def _measure(self, original: CodeType, code: CodeType, values: Mapping[str, Any]) -> None:
-        found = torch_guards.cache_entry(original, code)
-        if found is None:
+    def _measure(self, original: CodeType, code: CodeType, values: _Values) -> None:
+        cached = torch_guards.cache_entry(original, code)
+        if cached is None:
             self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
             return
-        compile_id, tree = found
+        compile_id, tree = cached
         entry = self._measured[code] = {"compile_id": compile_id}
         if not tree.check(values):
-            self.troubles.append(
-                f"{compile_id}: the check of its own arguments does not hold when it is repeated"
-            )
+            trouble = "the check of its own arguments does not hold when it is repeated"
+            self.troubles.append(f"{compile_id}: {trouble}")
             return
         check = spread("check", _saved_us(tree, torch_guards.empty_guard_tree(), values))
-        start = time.perf_counter()
+        started = perf_counter()
         bill, unbilled = _bill(tree, values, self._bill_left_s)
-        self._bill_left_s -= time.perf_counter() - start
+        self._bill_left_s -= perf_counter() - started
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
-        entry |= {name: max(us, 0.0) for name, us in check.items()} | {
-            "bill": bill,
-            "unbilled_count": unbilled,
-        }
+        entry |= {name: max(us, 0.0) for name, us in check.items()}
+        entry |= {"bill": bill, "unbilled_count": unbilled}
 
 
-def _bill(
-    tree: Any, values: Mapping[str, Any], budget_s: float
-) -> tuple[list[dict[str, Any]], int]:
+def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[dict[str, Any]], int]:
     """What each part of the tree costs, and how many parts were left unmeasured."""
     parts = torch_guards.guard_parts(tree)
-    stop = time.perf_counter() + budget_s
+    stop = perf_counter() + budget_s
     # Leaving nothing out seems to make a difference too: clones differ by where in memory they lie.
     if budget_s <= 0 or (same := _savings(tree, (), values)) is None:
         return [], len(parts)
     floor = max(map(abs, same))
     bill: list[dict[str, Any]] = []
     for part, left_out in parts[:_MAX_PARTS]:
-        if time.perf_counter() > stop:
+        if perf_counter() > stop:
             break
         if (saved := _savings(tree, left_out, values)) is not None:
             low, middle, _high = saved
@@ -143,7 +143,7 @@ def _bill(
     return bill, len(parts) - len(bill)
 
 
-def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) -> list[float] | None:
+def _savings(tree: Any, left_out: Collection[str], values: _Values) -> list[float] | None:
     """Quartiles of the microseconds by which a check is quicker without some sources; None when it
     fails.
 
@@ -154,24 +154,25 @@ def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) ->
     ]
     if not all(clone.check(values) for clone in clones):
         return None
-    return statistics.quantiles(
-        [*_saved_us(whole, rest, values), *_saved_us(later_whole, later_rest, values)], n=4
-    )
+    first, later = _saved_us(whole, rest, values), _saved_us(later_whole, later_rest, values)
+    return statistics.quantiles([*first, *later], n=4)
 
 
-def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:
+def _saved_us(tree: Any, other: Any, values: _Values) -> Iterator[float]:
     count = max(1, _BATCH_NS // max(_batch_ns(tree, values, 1), 1))
     for _ in range(_ROUNDS):
         yield (_batch_ns(tree, values, count) - _batch_ns(other, values, count)) / count / 1e3
 
 
-def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:
+def _batch_ns(tree: Any, values: _Values, count: int) -> int:
     check = tree.check
-    start = time.perf_counter_ns()
+    start = perf_counter_ns()
     for _ in range(count):
         check(values)
-    return time.perf_counter_ns() - start
+    return perf_counter_ns() - start
 
+
+# Searches.
 
 _CALL_RANGE = "graphdoctor_searched_call"
 _EMPTY_RANGE = "graphdoctor_empty"
@@ -202,67 +203,61 @@ class Searches(NamedTuple):
         if whole := _spread("searches", [[sum(us for _, us in call)] for call in self.calls]):
             cost |= whole | {"profiler_us": self.profiler_us}
             for entry in cost["entries"]:
-                own = [
-                    [us for found, us in call if found == entry["compile_id"]]
-                    for call in self.calls
-                ]
-                entry.update(_spread("search", own))
+                compile_id = entry["compile_id"]
+                times = [[us for of, us in call if of == compile_id] for call in self.calls]
+                entry.update(_spread("search", times))
 
 
 def _spread(name: str, calls: list[list[float]]) -> dict[str, float]:
-    times = [statistics.fmean(each) for each in calls if each]
-    return spread(name, times) if len(times) >= _MIN_CALLS else {}
+    means = [statistics.fmean(times) for times in calls if times]
+    return spread(name, means) if len(means) >= _MIN_CALLS else {}
 
 
-def time_searches(call: Callable[[], Any]) -> Searches | None:
-    """The searches in repetitions of a call under the profiler; None if this torch doesn't tell its
-    ranges.
+def time_searches(call: Callable[[], object]) -> Searches | None:
+    """Time the searches in repetitions of a call under the profiler; None if this torch doesn't
+    tell its ranges.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     if not (first := _profiled(call, 1)):
         return None
-    possible = min(
-        _MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_CALLS
-    )
-    return searches_in(
-        _profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS)), skipped=_FIRST_CALLS
-    )
+    in_time = int(_BUDGET_S / (perf_counter() - started))
+    count = max(min(_MAX_EVENTS // len(first), in_time, _MAX_CALLS), _MIN_CALLS)
+    return searches_in(_profiled(call, _FIRST_CALLS + count), skipped=_FIRST_CALLS)
 
 
-def _profiled(call: Callable[[], Any], count: int) -> list[ProfiledEvent]:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+def _profiled(call: Callable[[], object], count: int) -> list[ProfiledEvent]:
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
         for _ in range(count):
             with quick_range(_EMPTY_RANGE):
                 pass
-            with torch.profiler.record_function(_CALL_RANGE):
+            with record_function(_CALL_RANGE):
                 call()
     return profiled_events(profiler)
 
 
 def searches_in(events: Iterable[ProfiledEvent], *, skipped: int = 0) -> Searches:
-    """The searches in a profile."""
-    ordered = sorted(events, key=lambda item: item.start_ns)
-    calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
-    empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
+    """Find the searches in a profile."""
+    ordered = sorted(events, key=lambda event: event.start_ns)
+    calls = [event for event in ordered if event.name == _CALL_RANGE][skipped:]
+    empty = [event.duration_ns for event in ordered if event.name == _EMPTY_RANGE][skipped:]
     profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
-    torchs = [
-        item
-        for item in ordered
-        if item.name.startswith((torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))
-    ]
-    return Searches([list(_searches_of(call, torchs, profiler_us)) for call in calls], profiler_us)
-
-
-def _searches_of(
-    call: ProfiledEvent, torchs: list[ProfiledEvent], profiler_us: float
-) -> Iterator[tuple[str | None, float]]:
-    own = [
-        each
-        for each in torchs
-        if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns
-    ]
-    for item, following in pairwise([*own, None]):
-        if item is not None and item.name == torch_api.CACHE_LOOKUP:
-            # What a search found begins right after it.
-            compile_id = None if following is None else torch_api.region_of(following.name)
-            yield compile_id, max(item.duration_ns / 1e3 - profiler_us, 0.0)
+    of_torch = [event for event in ordered if event.name.startswith((CACHE_LOOKUP, REGION_PREFIX))]
+    searches = []
+    for call in calls:
+        inside = [
+            event
+            for event in of_torch
+            if event.thread == call.thread and call.start_ns <= event.start_ns < call.end_ns
+        ]
+        # What a search found begins right after it.
+        searches.append(
+            [
+                (
+                    None if following is None else region_of(following.name),
+                    max(event.duration_ns / 1e3 - profiler_us, 0.0),
+                )
+                for event, following in pairwise([*inside, None])
+                if event is not None and event.name == CACHE_LOOKUP
+            ]
+        )
+    return Searches(searches, profiler_us)

@@ -8,30 +8,31 @@ are timed. A call that isn't watched runs no Python of ours: a C iterator counts
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 import threading
-import time
-import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from operator import length_hint
+from time import perf_counter
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import torch
+from torch import Tensor
 
 from ...facts.counts import Steps, UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
-from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (
     CompiledCalls,
     Enter,
     GraphGlobals,
+    LatestGraph,
     WatchedRun,
     is_any_profiler_on,
     is_inside_compile,
@@ -57,10 +58,11 @@ since."""
 _MAX_STRETCH = 100_000
 _NEVER = 1 << 60
 
-
 CompiledAt = tuple[str, str | None, int | None]
 """What a program compiles, and file and line of its call of torch.compile; None if it wasn't such a
 call."""
+
+_End = Callable[[], object]
 
 
 class _Watched:
@@ -73,7 +75,7 @@ class _Watched:
         number: int,
         described: CompiledAt,
         context: Any,
-        begin: Callable[[_Watched], Callable[[], None] | None],
+        begin: Callable[[_Watched], _End | None],
         *,
         is_deferred: bool,
     ) -> None:
@@ -85,7 +87,7 @@ class _Watched:
         self.is_fullgraph = bool(getattr(context, "fullgraph", True))
         self._described = described
         self._is_deferred = is_deferred
-        self._context = weakref.ref(context)
+        self._context = ref(context)
         self._begin = begin
         self._hook: Enter | None = None
         self.forget()
@@ -95,20 +97,18 @@ class _Watched:
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
     def counted(self, *, is_end: bool) -> dict[str, Any]:
-        """Of ``WatchedFunction``; ``is_deferred``: its work is done after the call; ``is_end``:
-        counts are final.
+        """Return fields of ``WatchedFunction``; ``is_deferred``: its work is done after the call;
+        ``is_end``: counts are final.
         """
         compiled, file, line = self._described
-        known = {
+        return {
             "function": self.number,
             "compiled": compiled,
             "file": file,
             "line": line,
             "calls": self.calls,
-        }
-        known |= {"last_compile": self.last_compile, "compiling_calls": self._compiling_calls}
-        return {
-            **known,
+            "last_compile": self.last_compile,
+            "compiling_calls": self._compiling_calls,
             "unwatched": self._unwatched,
             "is_deferred": self._is_deferred,
             "is_end": is_end,
@@ -116,11 +116,10 @@ class _Watched:
 
     def forget(self) -> None:
         """Count from 0, and leave the first call unwatched: it compiles, if any does."""
-        self._lock = (
-            threading.RLock()
-        )  # a forked process may have inherited one that nobody releases
+        # A forked process may have inherited one that nobody releases.
+        self._lock = threading.RLock()
         self._counted = self._tries = self._plans = self._armed_at = self._since_armed = 0
-        self._stretches: list[tuple[int, Iterator[Callable[[], object]]]] = []
+        self._stretches: list[tuple[int, Iterator[_End]]] = []
         self.last_compile = self.profiled_call = None
         self._compiling_calls = 0
         """In how many calls in a row, up to the last such one, torch began to compile."""
@@ -141,7 +140,7 @@ class _Watched:
     def refuse(self, reason: UnwatchedReason) -> None:
         self._unwatched[reason] += 1
 
-    def _watch(self) -> Callable[[], object]:
+    def _watch(self) -> _End:
         with self._lock:
             self._counted += 1
             if self._hook != self._watch:  # another thread's call came first
@@ -150,14 +149,14 @@ class _Watched:
             self._since_armed += 1
             stretch = 0 if self._since_armed < _FIRST_CALLS else (self.calls - self._armed_at) // 4
             self._leave_unwatched(max(stretch, self._until_allowed()))
-        with contextlib.suppress(Exception):  # the call must go on
+        with suppress(Exception):  # the call must go on
             return self._begin(self) or bool
         return bool
 
     def _until_allowed(self) -> int:
-        return (
-            0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
-        )
+        if self._tries < _MAX_WATCHED:
+            return 0
+        return max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
 
     def _leave_unwatched(self, count: int) -> None:
         """Watch a call again after so many.
@@ -170,13 +169,12 @@ class _Watched:
             self._replace_hook(self._watch)
             return
         if count == _NEVER:
-            ends: Iterator[Callable[[], object]] = repeat(bool, count)
+            ends: Iterator[_End] = repeat(bool, count)
         else:
             count = min(count, _MAX_STRETCH)
             ends = iter([*[bool] * (count - 1), partial(self._arm, self._plans)])
-        while (
-            len(self._stretches) > 1
-        ):  # in the latest, a call of another thread can be about to begin
+        # In the latest, a call of another thread can be about to begin.
+        while len(self._stretches) > 1:
             planned, old = self._stretches.pop(0)
             self._counted += planned - length_hint(old)
         self._stretches.append((count, ends))
@@ -204,26 +202,24 @@ class DeviceClock:
     """
 
     def __init__(self) -> None:
-        self._events = [_recorded_event(), _recorded_event()]
+        self._events: list[Any] = []
+        self.record()
+        self.record()
 
-    def stop(self) -> None:
-        """Everything to be timed has been launched."""
-        self._events.append(_recorded_event())
+    def record(self) -> None:
+        """Mark that everything to be timed has been launched."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
 
     def elapsed_us(self, *, has_to_wait: bool) -> float | None:
-        """Microseconds that the work took; None while it isn't done."""
+        """Return microseconds that the work took; None while it isn't done."""
         before, start, end = self._events
         if has_to_wait:
             end.synchronize()
         elif not end.query():
             return None
         return float(start.elapsed_time(end) - before.elapsed_time(start)) * 1e3
-
-
-def _recorded_event() -> Any:
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
 
 
 @dataclass
@@ -238,7 +234,7 @@ class _Call:
     outcome: WatchOutcome = "steady"
     profiler: RangeProfiler | None = None
     runs: list[WatchedRun] = field(default_factory=list)
-    marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    marks: ExitStack = field(default_factory=ExitStack)
     clock: DeviceClock | None = None
     started: float = 0.0
 
@@ -264,7 +260,7 @@ class CallWatcher:
         self._write_artifact = write
         self._compiled_calls = CompiledCalls()
         self._functions: list[_Watched] = []
-        self._by_context: weakref.WeakKeyDictionary[Any, _Watched] = weakref.WeakKeyDictionary()
+        self._by_context: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._graphs: GraphGlobals | None = None
         self._reset()
 
@@ -282,32 +278,28 @@ class CallWatcher:
         """
 
         def add(context: Any, function: Any) -> None:
-            if context in self._by_context:
-                return
-            number, is_deferred = len(self._functions), _is_deferred(function)
-            watched = _Watched(
-                number, describe(function), context, self._begin, is_deferred=is_deferred
-            )
-            self._by_context[context] = watched
-            self._functions.append(watched)
+            if context not in self._by_context:
+                number, place = len(self._functions), describe(function)
+                is_deferred = _is_deferred(function)
+                watched = _Watched(number, place, context, self._begin, is_deferred=is_deferred)
+                self._by_context[context] = watched
+                self._functions.append(watched)
 
         self._compiled_calls.install(add)
         watch_profilers(self._give_way)
 
-    def install_graphs(self, latest: Callable[[], tuple[int, int] | None]) -> None:
-        """Know the graphs that are compiled from now on, as ``GraphGlobals`` does."""
+    def install_graphs(self, latest: LatestGraph) -> None:
+        """Find the graphs that are compiled from now on, as ``GraphGlobals`` does."""
         self._graphs = GraphGlobals(latest)
 
     def on_compile(self) -> None:
         """A compile begins in this thread, or a function hits its recompile limit."""
         self._activity += 1
-        if (call := self._own_call()) is not None:
+        if (call := self._call_here()) is not None:
             call.end_profiler()  # what it would see of the compile is much, and of no use
         *_, outermost = (None, *self._compiled_calls.frames())
-        if (
-            outermost is not None
-            and (watched := self._by_context.get(outermost.f_locals.get("self"))) is not None
-        ):
+        context = None if outermost is None else outermost.f_locals.get("self")
+        if context is not None and (watched := self._by_context.get(context)) is not None:
             watched.on_compile()
 
     def begin_in_fork(self) -> None:
@@ -317,10 +309,10 @@ class CallWatcher:
             watched.forget()
 
     def end(self) -> None:
-        """Write what is only known at the end."""
+        """Write what only shows at the end."""
         if self._call is not None:
             self._call.end_profiler()
-        with contextlib.suppress(RuntimeError):  # a device that was lost
+        with suppress(RuntimeError):  # a device that was lost
             self._write_waiting(is_end=True)
         for watched in self._functions:
             if watched.calls:
@@ -328,12 +320,12 @@ class CallWatcher:
 
     # One call.
 
-    def _own_call(self) -> _Call | None:
+    def _call_here(self) -> _Call | None:
         call = self._call
         return call if call is not None and call.thread == threading.get_ident() else None
 
-    def _begin(self, watched: _Watched) -> Callable[[], None] | None:
-        began = time.perf_counter()
+    def _begin(self, watched: _Watched) -> _End | None:
+        began = perf_counter()
         self._first = self._first or began
         frames = list(self._compiled_calls.frames())
         reason = self._reason_not_to(frames)
@@ -354,8 +346,8 @@ class CallWatcher:
             self._lock.release()
             raise
         self._call = call
-        call.started = time.perf_counter()
-        return lambda: self._end(call)
+        call.started = perf_counter()
+        return partial(self._end, call)
 
     def _reason_not_to(self, frames: list[FrameType]) -> UnwatchedReason | None:
         if len(frames) > 1 or is_inside_compile():
@@ -365,7 +357,7 @@ class CallWatcher:
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return "capture"
         # torch forgets to end a call whose check for ``fullgraph`` raises after it.
-        if (left := self._own_call()) is not None and left.frame not in frames:
+        if (left := self._call_here()) is not None and left.frame not in frames:
             self._leave(left)
         return None
 
@@ -375,13 +367,13 @@ class CallWatcher:
             return False  # torch may raise after the call, and forget to end it
         if last is not None and watched.calls < 2 * last and last > (last_compile or 0):
             return False
-        return self._cost_s < _FREE_S + _COST_SHARE * (time.perf_counter() - (self._first or 0.0))
+        return self._cost_s < _FREE_S + _COST_SHARE * (perf_counter() - (self._first or 0.0))
 
     def _give_way(self) -> None:
         """The program begins to profile; only one profiler can run."""
-        if (call := self._own_call()) is not None:
+        if (call := self._call_here()) is not None:
             call.outcome = "profiled"
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 call.end_profiler()
 
     def _leave(self, call: _Call) -> None:
@@ -395,8 +387,8 @@ class CallWatcher:
             self._lock.release()
 
     def _end(self, call: _Call) -> None:
-        ended = time.perf_counter()
-        with contextlib.suppress(Exception):  # the program must go on
+        ended = perf_counter()
+        with suppress(Exception):  # the program must go on
             if call is self._call:
                 try:
                     self._finish(call, ended)
@@ -405,7 +397,7 @@ class CallWatcher:
 
     def _finish(self, call: _Call, ended: float) -> None:
         if call.clock is not None:
-            call.clock.stop()
+            call.clock.record()
         ranges = call.end_profiler()
         if sys.exc_info()[1] is not call.error:
             call.outcome = "raised"
@@ -421,15 +413,13 @@ class CallWatcher:
         if ranges is not None:
             if call.outcome == "steady":
                 eager = Counter(name for thread in ranges for name in eager_operations(thread))
-                runs = [
-                    tensor_ops for _, tensor_ops, _, _, thread in call.runs if thread == call.thread
-                ]
+                runs = [count for _, count, _, _, thread in call.runs if thread == call.thread]
                 artifact["graph_runs"], artifact["graph_ops"] = len(runs), sum(runs)
                 artifact["eager_ops"] = eager.total()
                 artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
                 call.function.profiled_call = call.number
             self._write_artifact("graphdoctor_called", call.function.counted(is_end=False))
-        cost_s = time.perf_counter() - ended + call.started - call.began
+        cost_s = perf_counter() - ended + call.started - call.began
         artifact["cost_us"] = cost_s * 1e6
         self._cost_s += cost_s
         self._waiting.append((artifact, call.clock))
@@ -469,23 +459,22 @@ class BackwardSteps:
         self.has_compiled = False
         """Something was compiled: the step has more to do than others."""
         self._intervals_us: deque[float] = deque(maxlen=_MAX_STEPS)
-        self._losses: list[torch.Tensor] = []
-        look_on(torch.autograd, "backward", before=self._note, is_traced=True)
+        self._losses: list[Tensor] = []
+        torch_api.look_on(torch.autograd, "backward", before=self._note, is_traced=True)
 
     def _note(self, loss: object = None, *_: object) -> None:
-        now = time.perf_counter()
+        now = perf_counter()
         if self._last is not None and not self.has_compiled:
             self._intervals_us.append((now - self._last) * 1e6)
         self._last, self.has_compiled = now, False
         self._count += 1
-        if len(self._losses) < _MAX_LOSSES and isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        if len(self._losses) < _MAX_LOSSES and isinstance(loss, Tensor) and loss.numel() == 1:
             self._losses.append(loss.detach().clone())
 
-    def seen(self) -> Steps:
-        """What was seen."""
+    def steps(self) -> Steps:
+        """Return what was seen."""
         losses = []
-        with contextlib.suppress(Exception):  # the device may be gone
+        with suppress(Exception):  # the device may be gone
             losses = [float(loss) for loss in self._losses]
-        return Steps(
-            count=self._count, intervals_us=tuple(self._intervals_us), losses=tuple(losses)
-        )
+        intervals = tuple(self._intervals_us)
+        return Steps(count=self._count, intervals_us=intervals, losses=tuple(losses))

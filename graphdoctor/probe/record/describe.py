@@ -1,4 +1,4 @@
-"""What a value is, in short: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts
+"""Values in short: ``f32[8, 128]``, ``flag=True``. Never copies a tensor and never trusts
 ``repr``.
 """
 
@@ -7,10 +7,12 @@ from __future__ import annotations
 import enum
 import functools
 from collections import deque
+from itertools import islice
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..torch_private.torch_guards import dispatch_keys
 
@@ -30,8 +32,8 @@ DTYPES = {
 }
 """torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
 _LENGTHS = frozenset(kind.__len__ for kind in (list, tuple, set, frozenset, deque))
-"""What tells a length without running code of the program; subclasses that leave it as it is have
-it too."""
+"""Lengths that run no code of the program; subclasses that leave ``__len__`` as it is have it
+too."""
 
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
@@ -46,29 +48,27 @@ _MAX_BITS = 256
 
 
 def dtype_text(dtype: torch.dtype) -> str:
-    """A dtype's short name, such as ``bf16``."""
+    """Abbreviate a dtype: ``bf16``."""
     return DTYPES.get(dtype, str(dtype).removeprefix("torch."))
 
 
-def tensor_text(value: torch.Tensor) -> str:
-    """A tensor's dtype and shape, such as ``f32[8, 128]``; its device too when that is not the
-    CPU.
-    """
+def tensor_text(value: Tensor) -> str:
+    """Describe a tensor: ``f32[8, 128]``; with its device when that is not the CPU."""
     device = "" if value.device.type == "cpu" else f" {value.device}"
-    return f"{dtype_text(value.dtype)}[{', '.join(str(size) for size in value.shape)}]{device}"
+    return f"{dtype_text(value.dtype)}[{', '.join(map(str, value.shape))}]{device}"
 
 
-def value_text(value: object, *, depth: int = 0) -> str:
-    """Any argument in at most a few dozen characters.
+def value_text(value: Any, *, depth: int = 0) -> str:
+    """Describe any argument in at most a few dozen characters.
 
     Only objects of Python's and torch's own classes are asked for their text: one of the program's
     may raise or print.
     """
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return tensor_text(value)
     kind = type(value)
-    if kind is int and value.bit_length() > _MAX_BITS:  # type: ignore[attr-defined]
-        return f"<int of {value.bit_length()} bits>"  # type: ignore[attr-defined]
+    if kind is int and value.bit_length() > _MAX_BITS:
+        return f"<int of {value.bit_length()} bits>"
     if value is None or kind in (bool, int, float, complex):
         return repr(value)
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
@@ -77,25 +77,23 @@ def value_text(value: object, *, depth: int = 0) -> str:
         # Its name is Python's; its repr may be the program's.
         return f"{_name_of(kind)}.{value._name_}"
     if kind is torch.Size:
-        return f"[{', '.join(map(str, value))}]"  # type: ignore[call-overload]
+        return f"[{', '.join(map(str, value))}]"
     if kind is str:
-        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")  # type: ignore[arg-type,index]
-    if depth < 3 and kind in _BRACKETS:
-        items: Any = value.items() if kind is dict else value  # type: ignore[attr-defined]
-        shown = [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
-        if kind is dict:
-            keys = (key[:40] if type(key) is str else value_text(key, depth=3) for key, _ in shown)
-            texts = [
-                f"{key}: {value_text(item, depth=depth + 1)}"
-                for key, (_, item) in zip(keys, shown, strict=True)
-            ]
-        else:
-            texts = [value_text(item, depth=depth + 1) for item in shown]
-        if len(items) > _MAX_ITEMS:
-            texts.append(f"… {len(items) - _MAX_ITEMS} more")
-        opening, closing = _BRACKETS[kind]
-        return f"{opening}{', '.join(texts)}{closing}"
-    return f"<{_name_of(kind)}>"
+        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")
+    if depth >= 3 or kind not in _BRACKETS:
+        return f"<{_name_of(kind)}>"
+    if kind is dict:
+        texts = [
+            f"{key[:40] if type(key) is str else value_text(key, depth=3)}: "
+            f"{value_text(item, depth=depth + 1)}"
+            for key, item in islice(value.items(), _MAX_ITEMS)
+        ]
+    else:
+        texts = [value_text(item, depth=depth + 1) for item in islice(value, _MAX_ITEMS)]
+    if len(value) > _MAX_ITEMS:
+        texts.append(f"… {len(value) - _MAX_ITEMS} more")
+    opening, closing = _BRACKETS[kind]
+    return f"{opening}{', '.join(texts)}{closing}"
 
 
 def _name_of(kind: type) -> str:
@@ -103,14 +101,13 @@ def _name_of(kind: type) -> str:
 
 
 def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The arguments of a call."""
+    """Describe the arguments of a call."""
     parts = [value_text(value) for value in args]
-    parts += [f"{name}={value_text(value)}" for name, value in kwargs.items()]
-    return ", ".join(parts)
+    return ", ".join(parts + [f"{name}={value_text(value)}" for name, value in kwargs.items()])
 
 
-def value_description(value: object) -> dict[str, Any]:
-    """A guarded value: type, text, and what a guard can be about.
+def value_description(value: Any) -> dict[str, Any]:
+    """Describe a guarded value: type, text, and what a guard can be about.
 
     Of a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and dispatch
     ``keys``; of a dict ``keys`` and ``length``; of another container ``length``; of a function,
@@ -118,7 +115,7 @@ def value_description(value: object) -> dict[str, Any]:
     """
     kind = type(value)
     described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         described |= {
             "dtype": dtype_text(value.dtype),
             "shape": [int(size) for size in value.shape],
@@ -128,17 +125,12 @@ def value_description(value: object) -> dict[str, Any]:
         }
         if value.layout is torch.strided:
             described["stride"] = list(value.stride())
-        return described
-    if kind is dict or (issubclass(kind, dict) and kind.__module__ in ("collections", "builtins")):
-        keys = [value_text(key) for _, key in zip(range(_MAX_KEYS), value, strict=False)]  # type: ignore[call-overload]
-        described["keys"] = keys
-        described["length"] = len(value)  # type: ignore[arg-type]
-        return described
-    if getattr(kind, "__len__", None) in _LENGTHS:
-        described["length"] = len(value)  # type: ignore[arg-type]
-        return described
-    code = _code_of(value)
-    if code is not None:
+    elif issubclass(kind, dict) and kind.__module__ in ("collections", "builtins"):
+        described["keys"] = [value_text(key) for key in islice(value, _MAX_KEYS)]
+        described["length"] = len(value)
+    elif getattr(kind, "__len__", None) in _LENGTHS:
+        described["length"] = len(value)
+    elif (code := _code_of(value)) is not None:
         described["text"] = f"`{code.co_name}`"
         described["place"] = f"{code.co_filename}:{code.co_firstlineno}"
     elif isinstance(value, type):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from traceback import StackSummary, TracebackException
 
 from ...facts.run import HintCode, HintValue
 
@@ -39,7 +39,7 @@ class RequestError(TargetError):
 
 
 def described_error(error: BaseException) -> dict[str, str]:
-    """An exception's type, message and traceback."""
+    """Describe an exception: type, message and traceback."""
     return {
         "type": type_name(error),
         "message": message_of(error),
@@ -47,27 +47,25 @@ def described_error(error: BaseException) -> dict[str, str]:
     }
 
 
-def traceback_text(error: BaseException) -> str:
-    """The program's traceback as Python prints it, without the probe's own lines."""
-    return formatted(without_probe(traceback.TracebackException.from_exception(error)))
-
-
-def own_traceback_text(error: BaseException) -> str:
-    """As ``traceback_text``, without lines of installed packages, unless there are no others."""
-    report = without_probe(traceback.TracebackException.from_exception(error))
-    own = [entry for entry in report.stack if "site-packages" not in entry.filename]
-    if own and report.__cause__ is None and report.__context__ is None:
-        report.stack = traceback.StackSummary.from_list(own)
+def traceback_text(error: BaseException, *, has_packages: bool = True) -> str:
+    """Format the program's traceback as Python does, without the probe's own lines; without
+    ``has_packages`` also without those of installed packages, unless there are no others.
+    """
+    report = without_probe(error)
+    stack = [entry for entry in report.stack if "site-packages" not in entry.filename]
+    if not has_packages and stack and not report.__cause__ and not report.__context__:
+        report.stack = StackSummary.from_list(stack)
     return formatted(report)
 
 
-def formatted(report: traceback.TracebackException) -> str:
-    """A traceback as text; the end of a long one."""
+def formatted(report: TracebackException) -> str:
+    """Format a traceback; of a long one, the end."""
     return "".join(report.format())[-_MAX_MESSAGE:]
 
 
-def without_probe(report: traceback.TracebackException) -> traceback.TracebackException:
-    """A traceback, and those of its causes, without the probe's own lines."""
+def without_probe(error: BaseException) -> TracebackException:
+    """Take the traceback of an exception, and of its causes, without the probe's own lines."""
+    report = TracebackException.from_exception(error)
     for part in _chain(report):
         entries = [entry for entry in part.stack if not entry.filename.startswith(_CHILD)]
         if len(entries) < len(part.stack):
@@ -75,11 +73,11 @@ def without_probe(report: traceback.TracebackException) -> traceback.TracebackEx
             entries = list(
                 itertools.dropwhile(lambda entry: entry.filename.startswith(_IMPORTS), entries)
             )
-        part.stack = traceback.StackSummary.from_list(entries)
+        part.stack = StackSummary.from_list(entries)
     return report
 
 
-def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+def _chain(report: TracebackException | None) -> Iterator[TracebackException]:
     while report is not None:
         yield report
         yield from _chain(report.__cause__)
@@ -87,17 +85,17 @@ def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.Tr
 
 
 def message_of(error: BaseException) -> str:
-    """An exception's message, cut where it is long."""
+    """Return an exception's message, cut where it is long."""
     return text_of(error)[:_MAX_MESSAGE]
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type's name."""
+    """Return the first line of an error's message, or its type's name."""
     return (str(error).splitlines() or [type(error).__qualname__])[0]
 
 
 def text_of(value: object) -> str:
-    """``str()`` of an object that may refuse it."""
+    """Call ``str()`` of an object that may refuse it."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - any __str__ of the program's
@@ -105,10 +103,7 @@ def text_of(value: object) -> str:
 
 
 def type_name(error: BaseException) -> str:
-    """An exception's type, with its module unless that is Python's own."""
+    """Name an exception's type, with its module unless that is Python's own."""
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"

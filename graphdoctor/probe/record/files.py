@@ -1,5 +1,5 @@
-"""The text of the program's files, kept while it runs: they may change or vanish before anyone
-looks.
+"""The program's files: their text, kept while it runs, since they may change or vanish before
+anyone looks; and all that the process reads, for ``reads.json``.
 
 Goes out: once for each file that records point to, a ``graphdoctor_file`` artifact, and for one
 that the program generated, such as torch_geometric's for each layer, a ``graphdoctor_generated``:
@@ -8,49 +8,52 @@ named by what holds its functions, since its path can be another in every run.
 
 from __future__ import annotations
 
-import contextlib
 import gc
+import json
 import linecache
 import os
 import re
+import site
+import stat
 import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import torch
+from torch.nn import Module
 
 from ..torch_private import torch_api
+from ..wire import ReadsRecord, UnseenReads
 
 _MAX_FILE_BYTES = 2**20
 _MAX_BYTES = 8 * 2**20
 """Of all texts that one process keeps, in UTF-8."""
 
 _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
-"""Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython,
+"""Python's own and FX's generated code. ``linecache`` may have it, as it has cells of IPython,
 which are kept."""
-
-
-@cache
-def is_user_file(file: str) -> bool:
-    """Whether a file isn't torch's, Python's own or the probe's."""
-    # The separator: torchvision lies beside torch.
-    roots = (*torch_api.torch_roots(), Path(__file__).resolve().parent.parent)
-    is_stdlib = (
-        file.startswith(f"{Path(linecache.__file__).parent}{os.sep}")
-        and "site-packages" not in file
-    )
-    return not is_stdlib and not file.startswith((*(f"{root}{os.sep}" for root in roots), "<"))
-
 
 _IMPORTED = time.time()
 _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
 """What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a
 notebook."""
+
+
+@cache
+def is_user_file(file: str) -> bool:
+    """Whether a file isn't torch's, Python's own or the probe's."""
+    stdlib = f"{Path(linecache.__file__).parent}{os.sep}"
+    if file.startswith("<") or (file.startswith(stdlib) and "site-packages" not in file):
+        return False
+    # The separator: torchvision lies beside torch.
+    roots = (*torch_api.torch_roots(), Path(__file__).resolve().parent.parent)
+    return not file.startswith(tuple(f"{root}{os.sep}" for root in roots))
 
 
 class ProgramFiles:
@@ -64,28 +67,28 @@ class ProgramFiles:
         self._temporary = Path(tempfile.gettempdir()).resolve()
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
-        self._roots = tuple(roots - {self._temporary})
+        self._roots = roots - {self._temporary}
         self._started = _process_start()
 
     def forget(self) -> None:
-        """Nothing was wanted so far."""
+        """Begin with nothing wanted."""
         self._bytes_left = _MAX_BYTES
         self._seen: set[str] = set()
         self._pending: list[str] = []
 
     def want(self, file: str) -> None:
-        """Have the next ``take`` return what there is to say of a file."""
+        """Have the next ``take`` yield what there is to say of a file."""
         if file not in self._seen:
             self._seen.add(file)
             self._pending.append(file)
 
     def take(self) -> Iterator[tuple[str, dict[str, str | None]]]:
-        """Artifacts for the files wanted since the last time, in the order in which they were
+        """Yield artifacts for the files wanted since the last time, in the order in which they were
         seen.
         """
         pending, self._pending = self._pending, []
         generated = [file for file in pending if self._is_generated(file)]
-        makers = _makers(generated) if generated else {}
+        makers = _makers(set(generated)) if generated else {}
         for file in generated:
             yield "graphdoctor_generated", {"file": file, "maker": makers.get(file)}
         for file in pending if self._has_texts else ():
@@ -95,7 +98,7 @@ class ProgramFiles:
     def _text(self, file: str) -> str | None:
         text = ""
         # A loader of the program's, asked for its source, may raise anything.
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             # As tracebacks and torch read it: cells and edits laid over the import have entries
             # there.
             text = "".join(linecache.getlines(file))
@@ -111,25 +114,20 @@ class ProgramFiles:
             is_whole = file.endswith(">") and file not in ("<stdin>", "<console>")
             return is_whole and not file.startswith(_GENERATED) and not _is_cell(file)
         path = Path(file)
-        is_project = not path.is_absolute() or any(
-            path.is_relative_to(root) for root in self._roots
-        )
+        is_project = not path.is_absolute() or any(map(path.is_relative_to, self._roots))
         if is_project or not is_user_file(file):
             return False
-        is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(
-            self._temporary
-        )
+        is_temporary = any(it.is_relative_to(self._temporary) for it in (path, path.resolve()))
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             # Removed after it was imported; elsewhere it can be in an archive, or a path of another
             # machine.
             return is_temporary and not _is_cell(file)
         # What is imported by name from a folder of packages has the same path the next time.
         is_importable = any(folder and path.is_relative_to(folder) for folder in sys.path)
-        return min(found.st_mtime, found.st_ctime) >= self._started and (
-            is_temporary or not is_importable
-        )
+        is_new = min(status.st_mtime, status.st_ctime) >= self._started
+        return is_new and (is_temporary or not is_importable)
 
 
 def _is_cell(file: str) -> bool:
@@ -141,36 +139,32 @@ def _process_start() -> float:
     """When this process began, in seconds since the epoch; when this module was imported where that
     is unknown.
     """
-    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+    with suppress(OSError, ValueError, IndexError, AttributeError):
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         if ticks:
-            return (
-                time.time()
-                - time.clock_gettime(time.CLOCK_BOOTTIME)
-                + ticks / os.sysconf("SC_CLK_TCK")
-            )
+            booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            return booted + ticks / os.sysconf("SC_CLK_TCK")
     return _IMPORTED
 
 
-# Who made it.
+# Who made a file.
 
 
-def _makers(files: Iterable[str]) -> dict[str, str]:
+def _makers(files: set[str]) -> dict[str, str]:
     """For each file, the name that holds one of its functions: of a class, else of an nn.Module,
     else of a module.
     """
-    wanted = set(files)
-    found: dict[str, str] = {}
+    makers: dict[str, str] = {}
     for holders in (_held_by_classes, _held_by_instances, _held_by_modules):
         names: dict[str, list[str]] = {}
-        for file, name in holders(left) if (left := wanted - found.keys()) else ():
+        for file, name in holders(left) if (left := files - makers.keys()) else ():
             names.setdefault(file, []).append(name)
         # The same in each run, whatever the order of imports; a public name says more.
-        found |= {
+        makers |= {
             file: min(held, key=lambda name: (name.rpartition(".")[2].startswith("_"), name))
             for file, held in names.items()
         }
-    return found
+    return makers
 
 
 def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
@@ -186,26 +180,21 @@ def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
 
 def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
     for instance in gc.get_objects():
-        if issubclass(type(instance), torch.nn.Module):
+        if issubclass(type(instance), Module):
             yield from _held_as(type(instance), vars(instance), files)
 
 
 def _held_as(
     kind: type, attributes: Mapping[str, object], files: set[str]
 ) -> Iterator[tuple[str, str]]:
-    held = [
-        (file, name)
-        for name, value in list(attributes.items())
-        if (file := _code_file(value)) in files
-    ]
+    functions = {name: _function(value) for name, value in list(attributes.items())}
+    held = {name: file for name, it in functions.items() if (file := _file_of(it)) in files}
     # A class that the generated code defines says nothing about who made it.
-    if not held or _is_defined_in(kind, files):
-        return
-    is_one = len({file for file, _ in held}) == 1
-    class_name = f"{kind.__module__}.{kind.__qualname__}"
-    yield from (
-        (str(file), class_name if is_one else f"{class_name}.{name}") for file, name in held
-    )
+    if held and not _is_defined_in(kind, files):
+        is_one = len(set(held.values())) == 1
+        class_name = f"{kind.__module__}.{kind.__qualname__}"
+        for name, file in held.items():
+            yield str(file), class_name if is_one else f"{class_name}.{name}"
 
 
 def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
@@ -216,28 +205,21 @@ def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
             continue
         for name, value in list(vars(module).items()):
             # Dynamo puts names of its own there, which begin like this.
-            for held in () if name.startswith("__") else (value, *_items(value)):
-                if (file := _file_of(held)) in files:
+            for item in () if name.startswith("__") else (value, *_items(value)):
+                members = vars(item).values() if isinstance(item, type) else [item]
+                paths = (_file_of(_function(member)) for member in list(members))
+                file = next((path for path in paths if path is not None), None)
+                if isinstance(item, ModuleType):
+                    file = vars(item).get("__file__")
+                if file in files:
                     yield str(file), f"{module_name}.{name}"
 
 
 def _items(value: object) -> list[Any]:
-    with contextlib.suppress(Exception):  # a container of the program's own
+    with suppress(Exception):  # a container of the program's own
         if type(value) in (dict, list, tuple, set):
             return list(value.values() if isinstance(value, dict) else value)  # type: ignore[call-overload]
     return []
-
-
-def _file_of(value: object) -> str | None:
-    if isinstance(value, ModuleType):
-        return vars(value).get("__file__")
-    held = list(vars(value).values()) if isinstance(value, type) else [value]
-    return next((file for each in held if (file := _code_file(each)) is not None), None)
-
-
-def _code_file(value: object) -> str | None:
-    function = _function(value)
-    return None if function is None else function.__code__.co_filename
 
 
 def _function(value: object) -> FunctionType | None:
@@ -246,6 +228,10 @@ def _function(value: object) -> FunctionType | None:
     elif isinstance(value, property):
         value = value.fget
     return value if isinstance(value, FunctionType) else None
+
+
+def _file_of(function: FunctionType | None) -> str | None:
+    return None if function is None else function.__code__.co_filename
 
 
 def _is_defined_in(kind: type, files: set[str]) -> bool:
@@ -258,3 +244,114 @@ def _is_defined_in(kind: type, files: set[str]) -> bool:
         for name, function in functions
         if function is not None and function.__code__.co_filename in files
     )
+
+
+# Files that the process reads, as Python reports through ``sys.addaudithook``, and mapped ones.
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "PYTHONPYCACHEPREFIX")
+"""Variables that name folders of files made from others; Inductor sets its own."""
+
+_opened: set[str] = set()
+_strange: list[object] = []
+_unseen: set[UnseenReads] = set()
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    # Dynamo compiles every function that Python calls, but for this one: so nothing written in
+    # Python is called here.
+    try:
+        if event == "open":
+            path, _, flags = arguments
+            if type(flags) is not int or flags & os.O_ACCMODE == os.O_WRONLY:
+                return
+            if type(path) is str:
+                _opened.add(path if path[:1] == "/" else f"{os.getcwd()}/{path}")  # noqa: PTH109 - not in Python
+            elif type(path) is not int:
+                _strange.append(path)
+        elif event == "socket.connect":
+            if type(arguments[1]) is tuple:
+                _unseen.add("network")
+        elif event in ("os.fork", "os.forkpty"):
+            _unseen.add("processes")
+    except Exception:  # noqa: BLE001 - what a hook raises would be raised by the program's own call
+        _unseen.add("reads")
+
+
+class Reads:
+    """Notes from now on what the process reads."""
+
+    def __init__(self) -> None:
+        self._since_ns = time.time_ns()
+        self._modules: dict[str, str] = {}
+        if torch_api.keep_from_compiling(_note):
+            sys.addaudithook(_note)
+        else:
+            _unseen.add("reads")
+        # After it, because importing Dynamo names a folder of caches in the environment.
+        self._before, self._environment = set(sys.modules), dict(os.environ)
+
+    def note_imports(self) -> None:
+        """Note what has been imported of installed packages until now."""
+        if dict(os.environ) == self._environment:
+            paths = map(sysconfig.get_path, ("purelib", "platlib"))
+            roots = tuple(f"{path}{os.sep}" for path in paths)
+            self._modules = {
+                name: file
+                for name, file in _module_files()
+                if name not in self._before and file.startswith(roots)
+            }
+
+    def write(self, path: Path) -> None:
+        """Write what was read until now."""
+        absolute: Callable[[str], str] = os.path.abspath  # links stay
+        named = [os.fsdecode(n) for n in _strange if isinstance(n, (str, bytes, os.PathLike))]
+        caches = (f"{os.environ[name]}/" for name in _CACHES if os.environ.get(name))
+        not_read = (*_SYSTEM, *caches)
+
+        def is_original(file: str) -> bool:
+            is_compiled = file.endswith(".pyc") and "/__pycache__/" in file
+            return not is_compiled and not file.startswith(not_read)
+
+        opened = {file for file in (*_opened, *map(absolute, named)) if is_original(file)}
+        loaded = (*(file for _, file in _module_files()), *_mapped_files())
+        files = {*opened, *filter(is_original, loaded)}
+        folders = list(sys.path)
+        with suppress(Exception):  # a user without a home
+            folders.append(site.getusersitepackages())
+        record = ReadsRecord(
+            files=sorted(filter(self._was_there, files)),
+            missing=sorted(file for file in opened if not os.path.lexists(file)),
+            search_path=list(dict.fromkeys(map(absolute, folders))),
+            prefix=[sys.base_prefix, sys.prefix],
+            unseen=sorted(_unseen),
+            modules=self._modules,
+        )
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+    def _was_there(self, file: str) -> bool:
+        """Whether it's a file, and was there before this process, which may have written it."""
+        try:
+            status = Path(file).stat()
+        except (OSError, ValueError):
+            return False
+        changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+        return stat.S_ISREG(status.st_mode) and changed_ns < self._since_ns
+
+
+def _module_files() -> Iterator[tuple[str, str]]:
+    """The names and files of modules, in the order of their imports."""
+    for name, module in list(sys.modules.items()):
+        with suppress(Exception):  # anything can be in there
+            file = vars(module).get("__file__")
+            if isinstance(file, str):
+                yield name, os.path.abspath(file)  # noqa: PTH100 - links stay
+
+
+def _mapped_files() -> Iterator[str]:
+    """Files mapped into memory, such as shared libraries; Linux alone tells."""
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
+            fields = line.split(maxsplit=5)
+            if len(fields) == 6 and fields[5].startswith("/"):
+                yield fields[5]

@@ -4,27 +4,28 @@ torch reports only the first failed guard of each. At that moment the new values
 locals and each cache entry still has its guards, so all of them can be checked one by one, for
 ``graphdoctor_recompile``.
 
-What can only be known while an entry is being compiled (the user's line for each guard, what an
-object was, the sizes that became dynamic) is kept as long as the entry's own guard manager lives.
-Tensors are described, never copied; no object of the program is asked for its ``repr``.
+What only shows while an entry is being compiled (the user's line for each guard, what an object
+was, the sizes that became dynamic) is kept as long as the entry's own guard manager lives. Tensors
+are described, never copied; no object of the program is asked for its ``repr``.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn import Module
 
-from ..torch_private import torch_api, torch_guards
-from ..torch_private.replacing import Undo
+from ..torch_private import torch_guards
+from ..torch_private.torch_api import Undo, frames_above_compile, name_of, stack_of, write_artifact
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
@@ -71,8 +72,8 @@ _Place = tuple[str, int, str]
 """File, line and function."""
 
 
-class _Seen(NamedTuple):
-    """What was known by source when an entry was compiled."""
+class _Compiled(NamedTuple):
+    """Lines and values by source when an entry was compiled."""
 
     lines: dict[str, _Place]
     values: dict[str, dict[str, Any]]
@@ -100,7 +101,7 @@ class RecompileRecorder:
     def __init__(self, listener: TraceListener) -> None:
         self._listener = listener
         self._places: dict[_Place, _Place] = {}
-        self._seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
+        self._compiled: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
         self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
@@ -110,11 +111,10 @@ class RecompileRecorder:
         Raises:
             AttributeError, ImportError: This torch lacks a place of the hooks.
         """
-        ends = contextlib.ExitStack()
-        ends.callback(self._seen.clear)
-        for undo in torch_guards.watch_guards(
-            on_built=self._on_built, on_recompile=self._on_recompile
-        ):
+        ends = ExitStack()
+        ends.callback(self._compiled.clear)
+        hooks = {"on_built": self._on_built, "on_recompile": self._on_recompile}
+        for undo in torch_guards.watch_guards(**hooks):
             ends.callback(undo)
         return ends.close
 
@@ -122,24 +122,24 @@ class RecompileRecorder:
 
     def _on_built(self, guard_manager: Any, output_graph: Any) -> None:
         try:
-            self._seen[guard_manager] = self._look(guard_manager, output_graph)
+            self._compiled[guard_manager] = self._look(guard_manager, output_graph)
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
             self.failures[type(error).__name__] += 1
 
-    def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:
-        seen = _Seen({}, {})
+    def _look(self, guard_manager: Any, output_graph: Any) -> _Compiled:
+        compiled = _Compiled({}, {})
         scope: dict[str, Any] | None = None
         for guard in output_graph.guards:
-            source = torch_api.name_of(guard)
+            source = name_of(guard)
             if not source or source.startswith(_FOREIGN):
                 continue
             if (place := self._user_place(guard.user_stack)) is not None:
-                seen.lines.setdefault(source, place)
+                compiled.lines.setdefault(source, place)
             if _is_worth_keeping(source, torch_guards.guard_kinds(guard)):
                 scope = scope or torch_guards.guard_scope(guard_manager, output_graph.local_scope)
                 if (value := _evaluated(source, scope)) is not _UNKNOWN:
-                    seen.values[source] = value_description(value)
-        return seen
+                    compiled.values[source] = value_description(value)
+        return compiled
 
     def _user_place(self, stack: Any) -> _Place | None:
         """The innermost user line of a guard's stack; without one, the innermost line."""
@@ -154,16 +154,16 @@ class RecompileRecorder:
 
     def _on_recompile(self, entries: list[Any], frame: Any) -> None:
         try:
-            torch_api.write_artifact("graphdoctor_recompile", self._compare(entries, frame))
+            write_artifact("graphdoctor_recompile", self._compare(entries, frame))
         except Exception as error:  # noqa: BLE001 - as above
             self.failures[type(error).__name__] += 1
 
     def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:
         now = _Now(frame.f_locals)
+        code: CodeType = frame.f_code
         failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
         compared = [
-            self._compared(entry, items, now, frame.f_code)
-            for entry, items in _worth_writing(failed)
+            self._compared(entry, items, now, code) for entry, items in _worth_writing(failed)
         ]
         caller, loops = self._caller()
         # The entry that the function's last call used comes first; none if its failed guards are
@@ -173,9 +173,7 @@ class RecompileRecorder:
             "compared": compared,
             "caller": caller,
             "loops": loops,
-            "stack_names": [
-                name for name in frame.f_code.co_varnames if name.startswith("___stack")
-            ],
+            "stack_names": [name for name in code.co_varnames if name.startswith("___stack")],
         }
 
     def _compared(
@@ -183,7 +181,7 @@ class RecompileRecorder:
     ) -> dict[str, Any]:
         shown = failed[:_MAX_FAILED]
         for item in shown:
-            self._complete(item, self._seen.get(entry.guard_manager), now)
+            self._complete(item, self._compiled.get(entry.guard_manager), now)
             if item["leaf"] == "RELATION":
                 item["line"] = _printed_place(item["text"][0], code.co_filename) or item.get("line")
             if (line := item.get("line")) is not None:
@@ -196,50 +194,43 @@ class RecompileRecorder:
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
-            return [
-                _failure(
-                    "ENTRY_GONE",
-                    text=[str(getattr(manager, "invalidation_reason", "its guards are gone"))],
-                )
-            ]
+            reason = getattr(manager, "invalidation_reason", "its guards are gone")
+            return [_failure("ENTRY_GONE", text=[str(reason)])]
         now.scope = torch_guards.guard_scope(manager, now.f_locals)
         failed = [
             _failure(kind, text=text)
             for kind, text in torch_guards.failed_root_guards(root, now.f_locals)
         ]
         failed += _failed_relations(root, now)
-        failed += _without_consequences(list(_failed_below(root, now, self._seen.get(manager))))
+        failed += _without_consequences(list(_failed_below(root, now, self._compiled.get(manager))))
         return failed or ([] if root.check(now.f_locals) else _failed_aliasing(manager, now))
 
-    def _complete(self, item: _Failed, seen: _Seen | None, now: _Now) -> None:
+    def _complete(self, item: _Failed, compiled: _Compiled | None, now: _Now) -> None:
         source = item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
         elif item["leaf"] == "DEFAULT_DEVICE":
             item["now"] = {"text": str(torch.get_default_device())}
         if source is None:
-            if seen is not None and "sizes" in item:
-                old = {name: _old_size(name, seen) for name in item["sizes"]}
-                item["then"] = {name: size for name, size in old.items() if size is not None}
-                lines = (_nearest_source(name, seen.lines) for name in item["sizes"])
-                item["line"] = next((place for place in lines if place), None)
+            if compiled is not None and "sizes" in item:
+                sizes = {name: _old_size(name, compiled) for name in item["sizes"]}
+                item["then"] = {name: size for name, size in sizes.items() if size is not None}
+                lines = (_of_nearest(name, compiled.lines) for name in sizes)
+                item["line"] = next(filter(None, lines), None)
             return
         if (value := now.of(source)) is not _UNKNOWN:
             item["now"] = value_description(value)
             path = source.removeprefix(_OF_CLASS)
-            wholes = (path[: found.start()] for found in re.finditer(r"[.\[)]", path))
-            item["is_of_module"] = any(
-                isinstance(now.of(whole), torch.nn.Module) for whole in wholes
-            )
-        if seen is not None:
+            wholes = (path[: match.start()] for match in re.finditer(r"[.\[)]", path))
+            item["is_of_module"] = any(isinstance(now.of(whole), Module) for whole in wholes)
+        if compiled is not None:
             is_object = item["leaf"] in _OBJECT_GUARDS
-            item["then"] = (
-                _nearest_source(source, seen.values) if is_object else seen.values.get(source)
-            )
-            item["line"] = _nearest_source(source, seen.lines)
+            values = compiled.values
+            item["then"] = _of_nearest(source, values) if is_object else values.get(source)
+            item["line"] = _of_nearest(source, compiled.lines)
 
     def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        frames = list(torch_api.frames_above_compile(self._listener.outside))
+        frames = list(frames_above_compile(self._listener.outside))
         users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
         # The outermost loop first: epoch before step.
@@ -248,19 +239,20 @@ class RecompileRecorder:
             self._listener.want_file(user.f_code.co_filename)
         if users:
             self._listener.want_source(*_place_of(users[0]))
-        return stack_entries(torch_api.stack_of(frames)), loops
+        return stack_entries(stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """The counters of the loops around a frame's line: ``{"step": "17"}``."""
         context = self._listener.sources.context(*_place_of(frame))
         loops = [
-            around
-            for around in (context.enclosing if context else ())
-            if around.kind in ("for", "while")
+            loop for loop in (context.enclosing if context else ()) if loop.kind in ("for", "while")
         ]
-        names = [name for around in reversed(loops) for name in _counted_names(around.text)]
-        found = {name: frame.f_locals.get(name) for name in names}
-        return {name: str(value) for name, value in found.items() if type(value) is int}
+        values = {
+            name: frame.f_locals.get(name)
+            for loop in reversed(loops)
+            for name in _counted_names(loop.text)
+        }
+        return {name: str(value) for name, value in values.items() if type(value) is int}
 
 
 def _place_of(frame: FrameType) -> _Place:
@@ -289,7 +281,7 @@ def _evaluated(text: str, scope: dict[str, Any]) -> Any:
         return _UNKNOWN
 
 
-def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Failed]:
+def _failed_below(manager: Any, now: _Now, compiled: _Compiled | None) -> Iterator[_Failed]:
     for child in torch_guards.guard_children(manager):
         source = child.get_source()
         value = now.of(source)
@@ -306,18 +298,15 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Fail
         if any(item["leaf"] == "TYPE_MATCH" for item in failed):
             # What isn't a list has no length to compare: 2.15 calls that another one.
             failed = [item for item in failed if item["leaf"] != "LENGTH_CHECK"]
-        then = seen.values.get(source) if seen else None
+        then = compiled.values.get(source) if compiled else None
         if not failed and then is not None and torch_guards.is_dict_manager(child):
             described = value_description(value)
-            if (then.get("type"), then.get("keys")) != (
-                described.get("type"),
-                described.get("keys"),
-            ):
+            if any(then.get(part) != described.get(part) for part in ("type", "keys")):
                 failed = [_failure("DICT_KEYS", source)]
         yield from failed
         # Below another type or object there is nothing to compare with.
         if all(item["leaf"] in _COMPARABLE for item in failed):
-            yield from _failed_below(child, now, seen)
+            yield from _failed_below(child, now, compiled)
 
 
 def _is_failed(leaf: Any, value: Any) -> bool:
@@ -332,11 +321,10 @@ def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:
     for part in torch_guards.relation_guards(root):
         # A value of another kind has no such size; its own guard reports it.
         if _evaluated(part, now.scope) is False:
-            values = {source: now.of(source) for source in torch_guards.sources_in(part)}
             sizes = {
                 source: value_description(value)
-                for source, value in values.items()
-                if value is not _UNKNOWN
+                for source in torch_guards.sources_in(part)
+                if (value := now.of(source)) is not _UNKNOWN
             }
             yield _failure("RELATION", text=[part], sizes=sizes)
 
@@ -345,7 +333,7 @@ def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:
     first: dict[int, str] = {}
     for named in getattr(manager, "no_tensor_aliasing_sources", None) or ():
         # Before 2.15, they are names.
-        source = named if isinstance(named, str) else torch_api.name_of(named)
+        source = named if isinstance(named, str) else name_of(named)
         value = now.of(source)
         if value is not _UNKNOWN and (other := first.setdefault(id(value), source)) != source:
             return [_failure("NO_TENSOR_ALIASING", source, other=other)]
@@ -356,27 +344,20 @@ def _printed_place(text: str, file: str) -> _Place | None:
     """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the
     path's front.
     """
-    found = _PLACE.search(text)
-    return (
-        (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
-    )
+    match = _PLACE.search(text)
+    is_here = match is not None and file.endswith(match[1])
+    return (file, int(match[2]), match[3]) if match is not None and is_here else None
 
 
 def _without_consequences(failed: list[_Failed]) -> list[_Failed]:
     """The failed guards without the values that are missing because what held them has changed."""
-    sources = {
-        item["source"]
-        for item in failed
-        if item["leaf"] != "MISSING" and item["source"] is not None
-    }
-    changed = sources | {_owner(source) for source in sources}
+    sources = {item["source"] for item in failed if item["leaf"] != "MISSING" and item["source"]}
+    changed = sources | set(map(_owner, sources))
+    below = tuple(f"{source}{sign}" for source in changed for sign in ".[")
     return [
         item
         for item in failed
-        if item["leaf"] != "MISSING"
-        or not any(
-            (item["source"] or "").startswith((f"{source}.", f"{source}[")) for source in changed
-        )
+        if item["leaf"] != "MISSING" or not (item["source"] or "").startswith(below)
     ]
 
 
@@ -388,9 +369,8 @@ def _owner(source: str) -> str:
 
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
     is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
-    return is_object or (
-        "TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES)
-    )
+    is_of_module = any(part in source for part in _PARTS_OF_MODULES)
+    return is_object or ("TENSOR_MATCH" in kinds and not is_of_module)
 
 
 def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, list[_Failed]]]:
@@ -401,34 +381,31 @@ def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, l
     other.
     """
     living = [
-        item for item in failed if not any(each["leaf"] == "ENTRY_GONE" for each in item[1])
+        item for item in failed if not any(guard["leaf"] == "ENTRY_GONE" for guard in item[1])
     ] or failed[:1]
-    # Without a known difference from the entry used last, torch's own words say more than another
-    # entry.
+    # Without a difference from the entry used last, torch's own words say more than another entry.
     if not living or not living[0][1]:
         return []
     others = [item for item in living[1:] if item[1]]
-    others.sort(key=lambda item: len({each["source"] or tuple(each["text"]) for each in item[1]}))
+    others.sort(key=lambda item: len({it["source"] or tuple(it["text"]) for it in item[1]}))
     kept = {id(entry) for entry, _ in (living[0], *others[: _MAX_WRITTEN - 1])}
     return [item for item in living if id(item[0]) in kept]
 
 
-def _nearest_source(source: str, known: dict[str, Any]) -> Any:
-    """What is known about a source or its owner: torch guards on ``f.__code__`` because of
-    ``f``.
-    """
-    while source not in known and (owner := _owner(source)) != source:
+def _of_nearest(source: str, table: dict[str, Any]) -> Any:
+    """The entry of a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
+    while source not in table and (owner := _owner(source)) != source:
         source = owner
-    return known.get(source)
+    return table.get(source)
 
 
-def _old_size(source: str, seen: _Seen) -> Any:
+def _old_size(source: str, compiled: _Compiled) -> Any:
     """The size that a dynamic dim had at compile time: ``L['x'].size()[0]``."""
     for method, field in ((".size()[", "shape"), (".stride()[", "stride")):
-        tensor, found, index = source.partition(method)
-        if found and index[:-1].isdigit():
-            known: Any = seen.values.get(tensor) or {}
-            return dict(enumerate(known.get(field) or [])).get(int(index[:-1]))
+        tensor, separator, index = source.partition(method)
+        if separator and index[:-1].isdigit():
+            sizes = compiled.values.get(tensor, {}).get(field) or []
+            return dict(enumerate(sizes)).get(int(index[:-1]))
     return None
 
 
@@ -438,8 +415,5 @@ def _counted_names(header: str) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     counted = getattr(statement, "test" if isinstance(statement, ast.While) else "target", None)
-    return (
-        []
-        if counted is None
-        else [node.id for node in ast.walk(counted) if isinstance(node, ast.Name)]
-    )
+    nodes = () if counted is None else ast.walk(counted)
+    return [node.id for node in nodes if isinstance(node, ast.Name)]

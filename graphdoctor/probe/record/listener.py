@@ -1,9 +1,13 @@
-"""Listens to torch's structured trace and adds what only the running process can know.
+"""Listens to torch's structured trace and adds what only the running process can tell.
 
 torch prints a graph break's stack with lines missing; the exception has the whole stack and its
 columns. So after each break or error record goes a ``graphdoctor_stack``, under the same compile
 id; after each ``dynamo_start``, whose stack lacks the frame that made the call, a
 ``graphdoctor_caller``; after each call ``graphdoctor_sources``, and what ``files`` has.
+
+Around a module of torch's own class torch compiles a wrapper, ``inner`` in
+``torch/_dynamo/external_utils.py`` (``wrap_inline``, 2.11 to 2.15), whose values are ``fn`` and
+``args``: ``graphdoctor_root`` names the object that it calls, as the program does.
 """
 
 from __future__ import annotations
@@ -12,36 +16,39 @@ import ast
 import inspect
 import linecache
 import textwrap
-import traceback
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import FrameSummary
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
+from torch.nn import Module
 
+from ...facts.recording import CompileCall
 from ..torch_private import torch_api, torch_trace
-from .compile_calls import Roots, argument_names, is_wrapper
+from ..torch_private.torch_api import write_artifact
+from .describe import value_text
 from .files import ProgramFiles
-from .sources import SourceReader
+from .sources import SourceReader, parsed
 
 _BRANCH = "Data-dependent branch"
 _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
-def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
-    """A traceback's lines as ``StackEntry``, without its file's owner; columns are 1-based and
-    count characters.
+def stack_entries(stack: Iterable[FrameSummary]) -> list[dict[str, Any]]:
+    """Make a ``StackEntry`` of each line of a traceback, without its file's owner; columns are
+    1-based and count characters.
     """
     entries: list[dict[str, Any]] = []
     for summary in stack:
         line = summary.lineno or 0
         text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
         stripped = text.strip()
+        indent = len(text) - len(text.lstrip()) if stripped else None
         entry: dict[str, Any] = {"file": summary.filename, "line": line, "function": summary.name}
-        entry |= {
-            "text": stripped or None,
-            "indent": len(text) - len(text.lstrip()) if stripped else None,
-        }
+        entry |= {"text": stripped or None, "indent": indent}
         column = getattr(summary, "colno", None)
         if column is not None and stripped:
             start = _characters(text, column)
@@ -49,6 +56,11 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any
             entry["end_column"] = _end_column(text, start, getattr(summary, "end_colno", None))
         entries.append(entry)
     return entries
+
+
+def place_entry(file: str, line: int, function: str) -> dict[str, Any]:
+    """Make a ``StackEntry`` of one line."""
+    return stack_entries([FrameSummary(file, line, function, lookup_line=False)])[0]
 
 
 def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
@@ -72,12 +84,8 @@ def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
 
 
 def _characters(text: str, byte_offset: int) -> int:
-    """How many characters the first ``byte_offset`` bytes of a line are; Python counts columns in
-    UTF-8 bytes.
-    """
-    return (
-        byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
-    )
+    """Count the characters of the first bytes of a line; Python counts columns in UTF-8 bytes."""
+    return len(text.encode()[:byte_offset].decode(errors="replace"))
 
 
 class TraceListener(torch_trace.TraceLooker):
@@ -98,21 +106,26 @@ class TraceListener(torch_trace.TraceLooker):
         on_limit: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        self._on_compile = on_compile
-        self._on_limit = on_limit
+        self._on_compile, self._on_limit = on_compile, on_limit
         self._files = files
         self.outside = outside
         self.sources = SourceReader()
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Nothing has been seen so far: in the beginning, and in a forked process."""
+        """Begin with nothing seen: at the start, and in a forked process."""
         self._pending: dict[tuple[str, int], str] = {}
         self.finished_compiles = 0
-        self.roots = Roots()
+        self._roots: dict[int, Root] = {}
         self.failures.clear()
         self._begun.clear()
         self._files.forget()
+
+    def add_root(self, root: Root) -> None:
+        """Remember an object that was handed to torch.compile; it lives as long as this, so that no
+        other object gets its id.
+        """
+        self._roots[id(root.value)] = root
 
     def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
         """Add what torch's record lacks."""
@@ -127,44 +140,54 @@ class TraceListener(torch_trace.TraceLooker):
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
-            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self.outside)))
-            torch_api.write_artifact("graphdoctor_caller", caller)
-            for entry in caller:
-                self.want_file(entry["file"])
-            innermost: dict[str, Any] = (metadata["dynamo_start"].get("stack") or [{}])[-1]
-            file = torch_trace.interned_by_number().get(innermost.get("filename", -1))
-            if file is not None:
-                self.want_source(file, innermost["line"], innermost["name"])
-                if is_wrapper(file, innermost["name"]):
-                    self._write_root()
-                elif (wrapped := _wrapped(file, innermost["line"])) is not None:
-                    torch_api.write_artifact("graphdoctor_wrapped", wrapped)
-                    if (place := wrapped["place"]) is not None:
-                        self.want_file(place["file"])
+            self._write_caller(metadata["dynamo_start"].get("stack") or [{}])
+
+    def _write_caller(self, stack: list[dict[str, Any]]) -> None:
+        caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self.outside)))
+        write_artifact("graphdoctor_caller", caller)
+        for entry in caller:
+            self.want_file(entry["file"])
+        innermost = stack[-1]
+        file = torch_trace.interned_by_number().get(innermost.get("filename", -1))
+        if file is None:
+            return
+        line, name = innermost["line"], innermost["name"]
+        self.want_source(file, line, name)
+        if name == _WRAPPER and file.replace("\\", "/").endswith(_WRAPPER_FILE):
+            self._write_root()
+        elif (wrapped := _wrapped(file, line)) is not None:
+            write_artifact("graphdoctor_wrapped", wrapped)
+            if (place := wrapped["place"]) is not None:
+                self.want_file(place["file"])
 
     def _write_root(self) -> None:
         values = torch_api.compiled_values()
-        root = self.roots.of(values)
+        called = values.get("fn")
+        owner = getattr(called, "__self__", None)
+        root = self._roots.get(id(called)) or self._roots.get(id(owner))
         if root is None:
             return
-        called = values["fn"]
-        summary = traceback.FrameSummary(root.file, root.line, root.function, lookup_line=False)
+        owner = getattr(called, "__self__", called)
         artifact = {
             "expression": root.expression,
-            "class_name": type(getattr(called, "__self__", called)).__qualname__,
+            "class_name": type(owner).__qualname__,
             "arguments": argument_names(called, len(values.get("args", ()))),
-            "place": stack_entries([summary])[0],
-            "container": torch_api.container_inside(getattr(called, "__self__", called)),
+            "place": place_entry(root.file, root.line, root.function),
+            "container": torch_api.container_inside(owner),
         }
-        torch_api.write_artifact("graphdoctor_root", artifact)
+        write_artifact("graphdoctor_root", artifact)
         self.want_source(root.file, root.line, root.function)
 
-    def write_ignored_cache(self, place: traceback.FrameSummary, function: str) -> None:
+    def write_ignored_cache(self, place: FrameSummary, function: str) -> None:
         """Record a call of a function whose cache Dynamo ignores."""
-        torch_api.write_artifact(
-            "graphdoctor_cached", {"function": function, "place": stack_entries([place])[0]}
-        )
+        artifact = {"function": function, "place": stack_entries([place])[0]}
+        write_artifact("graphdoctor_cached", artifact)
         self.want_source(place.filename, place.lineno or 0, place.name)
+
+    def write_compile_call(self, call: CompileCall) -> None:
+        """Record a call of ``torch.compile``."""
+        write_artifact("graphdoctor_compile_call", call)
+        self.want_file(call.file)
 
     def want_file(self, file: str) -> None:
         """Record a file's text with the next ``write_sources``, and whether it is generated."""
@@ -185,20 +208,20 @@ class TraceListener(torch_trace.TraceLooker):
         entries = stack_entries(stack)
         for entry in entries:
             self.want_source(entry["file"], entry["line"], entry["function"])
-        if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
-            self._widen_to_condition(entries[-1])
         gb_type = getattr(error, "gb_type", None)
+        if entries and str(gb_type).startswith(_BRANCH):
+            self._widen_to_condition(entries[-1])
         seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
-        torch_api.write_artifact("graphdoctor_stack", seen)
+        write_artifact("graphdoctor_stack", seen)
 
     def _widen_to_condition(self, entry: dict[str, Any]) -> None:
         if "column" not in entry:
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
         column = len(text[: entry["column"] - 1].encode())
-        found = self.sources.boolean_operation(entry["file"], entry["line"], column)
-        if found is not None:
-            start, end = found
+        operation = self.sources.boolean_operation(entry["file"], entry["line"], column)
+        if operation is not None:
+            start, end = operation
             entry["column"] = _characters(text, start) + 1
             entry["end_column"] = None if end is None else _characters(text, end) + 1
 
@@ -213,9 +236,9 @@ class TraceListener(torch_trace.TraceLooker):
             if (context := self.sources.context(file, line, function))
         ]
         if contexts:
-            torch_api.write_artifact("graphdoctor_sources", contexts)
-        for name, found in self._files.take():
-            torch_api.write_artifact(name, found)
+            write_artifact("graphdoctor_sources", contexts)
+        for name, artifact in self._files.take():
+            write_artifact(name, artifact)
 
 
 def _wrapped(file: str, line: int) -> dict[str, Any] | None:
@@ -227,55 +250,44 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
     doesn't tell.
     """
     values = torch_api.compiled_values()
-    given = values.get("args")
+    args = values.get("args")
     # ``*args`` is a tuple; what else has that name is the program's, such as its options or an
     # iterator.
-    module = values.get("self", given[0] if type(given) is tuple and given else None)
-    forward = (
-        getattr(type(module), "forward", None) if isinstance(module, torch.nn.Module) else None
-    )
+    module = values.get("self", args[0] if type(args) is tuple and args else None)
+    forward = getattr(type(module), "forward", None) if isinstance(module, Module) else None
     if not isinstance(forward, FunctionType):
         return None
     code = forward.__code__
     # ``functools.wraps`` gives the function the name of what it wraps, and not its code.
-    is_wrapper = (code.co_filename, code.co_firstlineno) == (
-        file,
-        line,
-    ) and code.co_qualname != forward.__qualname__
-    if not is_wrapper:
+    is_here = (code.co_filename, code.co_firstlineno) == (file, line)
+    if not is_here or code.co_qualname == forward.__qualname__:
         return None
-    is_open = inspect.getargs(code)[1:] == ("args", "kwargs")
     inner = getattr(forward, "__wrapped__", None)
-    is_same = (
-        is_open and inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code)
-    )
-    names = (
-        argument_names(inner, code.co_argcount + len(given or ()))[code.co_argcount :]
-        if is_same
-        else []
-    )
+    names: list[str] | None = None
+    if inspect.getargs(code)[1:] == ("args", "kwargs"):
+        names = []
+        if inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code):
+            first = code.co_argcount
+            names = argument_names(inner, first + len(args or ()))[first:]
     return {
         "qualname": forward.__qualname__,
-        "arguments": names if is_open else None,
+        "arguments": names,
         "place": None if inner is None else _definition(inspect.unwrap(forward).__code__),
     }
 
 
+_DEF, _MOST_DECORATORS = ("def ", "async def "), 100
+
+
 def _definition(code: CodeType) -> dict[str, Any]:
     """The line with its ``def``, below its decorators."""
-    lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
-    is_def = (
-        number
-        for number in lines
-        if linecache.getline(code.co_filename, number).lstrip().startswith(_DEF)
+    first, file = code.co_firstlineno, code.co_filename
+    lines = (
+        line
+        for line in range(first, first + _MOST_DECORATORS)
+        if linecache.getline(file, line).lstrip().startswith(_DEF)
     )
-    summary = traceback.FrameSummary(
-        code.co_filename, next(is_def, lines[0]), code.co_name, lookup_line=False
-    )
-    return stack_entries([summary])[0]
-
-
-_DEF, _MOST_DECORATORS = ("def ", "async def "), 100
+    return place_entry(file, next(lines, first), code.co_name)
 
 
 def _passes_on(code: CodeType) -> bool:
@@ -286,11 +298,128 @@ def _passes_on(code: CodeType) -> bool:
         nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))))
     except (OSError, SyntaxError):
         return False
-    calls = [list(map(ast.unparse, node.args)) for node in nodes if isinstance(node, ast.Call)]
+    calls = {tuple(map(ast.unparse, node.args)) for node in nodes if isinstance(node, ast.Call)}
     is_set = any(
         isinstance(node, ast.Name) and node.id == "args" and isinstance(node.ctx, ast.Store)
         for node in nodes
     )
-    return not is_set and {tuple(call) for call in calls if "*args" in call} == {
-        (*inspect.getargs(code)[0], "*args")
+    passed_on = {call for call in calls if "*args" in call}
+    return not is_set and passed_on == {(*inspect.getargs(code)[0], "*args")}
+
+
+# What the program asks ``torch.compile`` for, and what it calls the objects that it compiles.
+
+_WRAPPER, _WRAPPER_FILE = "inner", "_dynamo/external_utils.py"
+_MODEL = "model"
+_MAX_EXPRESSION = 60
+
+
+@dataclass(frozen=True)
+class Root:
+    """A compiled object, as the program has it; ``function`` is the one that the line is in."""
+
+    value: object
+    expression: str
+    file: str
+    line: int
+    function: str
+
+    def block(self, path: str, module: object) -> Root:
+        """Make the root of a module inside, which is compiled by itself."""
+        steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+        return replace(self, value=module, expression=self.expression + "".join(steps))
+
+
+def compiled_root(frame: FrameType, call: CompileCall) -> Root:
+    """Find the object that a call of ``torch.compile`` is about."""
+    model = frame.f_locals["model"]
+    expression = _compiled_expression(call.file, call.line)
+    return Root(getattr(model, "__self__", model), expression, call.file, call.line, call.function)
+
+
+def target_root(value: object, name: str, kind: str, file: str | None) -> Root | None:
+    """Find where its file makes the target of a run; None if that isn't clear."""
+    for node in parsed(file).body if file is not None else ():
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
+        if is_definition or any(
+            isinstance(target, ast.Name) and target.id == name for target in targets
+        ):
+            expression = name if kind in ("module", "function") else _MODEL
+            return Root(value, expression, str(file), node.lineno, "<module>")
+    return None
+
+
+def compile_call(frame: FrameType) -> CompileCall:
+    """Describe a call of ``torch.compile``."""
+    values = frame.f_locals
+    parameters = inspect.signature(torch.compile).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    # torch.compile sets these two when both are left out.
+    defaults |= {"mode": "default", "backend": "inductor"}
+    arguments = {
+        name: value.__qualname__ if isinstance(value, (type, FunctionType)) else value_text(value)
+        for name, default in defaults.items()
+        if name != "model" and (value := values.get(name)) is not None and value != default
     }
+    # graphdoctor's: a test's compile() calls torch.compile for it.
+    ours = str(Path(__file__).resolve().parents[2] / "_")[:-1]
+    caller: FrameType = frame
+    while (
+        caller.f_code.co_filename.startswith((str(torch_api.torch_root()), ours))
+        and caller.f_back is not None
+    ):
+        caller = caller.f_back
+    return CompileCall(
+        file=caller.f_code.co_filename,
+        line=caller.f_lineno,
+        function=caller.f_code.co_name,
+        compiled=compiled_name(values["model"]),
+        arguments=arguments,
+    )
+
+
+def compiled_name(model: Any) -> str:
+    """Return the qualified name of a function that is compiled, or of a module's class."""
+    # Module.compile hands over the module's bound method.
+    owner = getattr(model, "__self__", model)
+    if isinstance(owner, Module):
+        return type(owner).__qualname__
+    return str(getattr(model, "__qualname__", type(model).__qualname__))
+
+
+def argument_names(called: Any, count: int) -> list[str]:
+    """List what a callable itself calls its positional arguments: ``x``, or ``inputs[0]`` of
+    ``*inputs``.
+    """
+    try:
+        parameters = list(inspect.signature(getattr(called, "forward", called)).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{index}]" for index in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return names[:count]
+
+
+def _compiled_expression(file: str, line: int) -> str:
+    """The expression that the call of ``compile`` at a line compiles; ``model`` if that isn't
+    clear.
+    """
+    expressions = set()
+    for node in ast.walk(parsed(file)):
+        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or line):
+            continue
+        function = node.func
+        if getattr(function, "attr", getattr(function, "id", None)) == "compile":
+            models = [keyword.value for keyword in node.keywords if keyword.arg == "model"]
+            # The last one: module.compile()
+            owners = [function.value] if isinstance(function, ast.Attribute) else []
+            values = [*node.args[:1], *models, *owners]
+            text = ast.unparse(values[0]) if values else None
+            if text is not None and len(text) <= _MAX_EXPRESSION:
+                expressions.add(text)
+    return expressions.pop() if len(expressions) == 1 else _MODEL

@@ -1,18 +1,19 @@
-"""What every way in reports around the calls: where it runs, torch's config and switches, what
-isn't recorded.
+"""What every way in reports around the calls: where it runs, torch's config and switches, and what
+its hooks on torch can't record.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import platform
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import chain
 
 import torch
 
@@ -20,14 +21,15 @@ from ...facts.recording import Environment, GapKind
 from ...wording import near_names
 from ..events import EventFile
 from ..torch_private import torch_api
+from ..torch_private.torch_api import Undo
 from ..torch_private.torch_config import changed_config, float32_precision
+from ..torch_private.torch_hooks import watch_ignored_caches
 from ..torch_private.torch_kernels import SHOWN_BY
+from ..torch_private.torch_trace import TraceKeeper
 from .errors import RequestError, type_name
-
-if TYPE_CHECKING:
-    from ..torch_private.torch_trace import TraceKeeper
-    from .guards import RecompileRecorder
-    from .listener import TraceListener
+from .graphs import GraphRecorder
+from .guards import RecompileRecorder
+from .listener import TraceListener
 
 _PACKAGES = [
     "accelerate",
@@ -54,20 +56,26 @@ _PACKAGES = [
 """Packages whose version an issue for torch should name, by the names that they are installed
 under."""
 
+Gap = tuple[GapKind, str]
+"""Something that the recording lacks: its kind and a message, as ``EventFile.gap`` takes them."""
+
 
 def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> Environment:
-    """Where the target runs.
+    """Describe where the target runs.
 
-    ``device_name`` is given, since asking for it starts CUDA, after which a process can't fork.
+    ``device_name`` is passed, since asking for it starts CUDA, after which a process can't fork.
     """
     paths = sysconfig.get_paths()
-    builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
+    builds = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip}
+    build = (f"{name} {version}" for name, version in builds.items() if version is not None)
+    packages = {}
+    for name in _PACKAGES:
+        with suppress(Exception):  # not installed, or half of it is missing
+            packages[name] = importlib.metadata.version(name)
     return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),
-        torch_build=next(
-            (f"{name} {version}" for name, version in builds if version is not None), "CPU"
-        ),
+        torch_build=next(build, "CPU"),
         platform=platform.platform(terse=True) + f" {platform.machine()}",
         executable=sys.executable,
         device_name=device_name,
@@ -76,127 +84,9 @@ def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> 
         stdlib_root=paths["stdlib"],
         site_roots=tuple(sorted({paths["purelib"], paths["platlib"]})),
         own_packages=own,
-        packages=_package_versions(),
+        # A package whose metadata lacks the version gives None.
+        packages={name: version for name, version in packages.items() if isinstance(version, str)},
     )
-
-
-def _package_versions() -> dict[str, str]:
-    versions = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(Exception):  # not installed, or half of it is missing
-            versions[name] = importlib.metadata.version(name)
-    # A package whose metadata lacks the version gives None.
-    return {name: version for name, version in versions.items() if isinstance(version, str)}
-
-
-Gap = tuple[GapKind, str]
-"""Something that the recording lacks: its kind and a message, as ``EventFile.gap`` takes them."""
-
-
-def unrecorded_gap(reasons: Sequence[str]) -> Gap:
-    """Torch left a function to eager mode without a record of it."""
-    message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(reasons)}"
-    return "unrecorded_compile", message
-
-
-def hook_gap(what: str, error: Exception) -> Gap:
-    """A hook can't be installed in this torch."""
-    return (
-        "missing_torch_name",
-        f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error}).",
-    )
-
-
-@contextlib.contextmanager
-def hooking(events: EventFile, what: str) -> Iterator[None]:
-    """A hook that can't be installed in this torch becomes a gap; no error of ours may reach the
-    program.
-    """
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - see the docstring
-        events.gap(*hook_gap(what, error))
-
-
-def failure_gaps(
-    listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper
-) -> Iterator[Gap]:
-    """What raised in our own handlers and what never reached them, usually nothing."""
-    if keeper.write_error is not None:
-        reason = keeper.write_error.strerror or str(keeper.write_error)
-        yield (
-            "log_removed",
-            f"The trace log could not be written: {reason}. What torch did afterwards is missing.",
-        )
-    elif lost := keeper.lost_count(listener.finished_compiles):
-        compiles = "1 compile" if lost == 1 else f"{lost} compiles"
-        what = "The program changed torch's trace logger (torch.__trace) while torch compiled"
-        yield "log_removed", f"{what}: records of {compiles} are missing."
-    for name, count in listener.failures.items():
-        yield "stacks", f"{count} of torch's records could not be read during the run ({name})."
-    for name, count in recompiles.failures.items():
-        yield (
-            "recompile_causes",
-            f"{count} of the sets of guards could not be read during the run ({name}).",
-        )
-
-
-class CompileSwitches:
-    """Reports each switch once."""
-
-    def __init__(self, events: EventFile) -> None:
-        self._events = events
-        self._seen: set[tuple[str, str]] = set()
-
-    @property
-    def are_found(self) -> bool:
-        """Whether one was reported."""
-        return bool(self._seen)
-
-    def look(self, call: int | None = None) -> None:
-        """Report those that are in effect now, in this call or outside any, and weren't before."""
-        for kind, value in torch_api.compile_switches():
-            if (kind, value) not in self._seen:
-                self._seen.add((kind, value))
-                self._events.write("compile_switch", kind=kind, value=value, call=call)
-
-
-def device_name(*, may_start: bool = False) -> str | None:
-    """The first CUDA device's name, where the process uses CUDA already or ``may_start`` it."""
-    with contextlib.suppress(
-        Exception
-    ):  # a device that was lost has no name, and a broken driver has none either
-        if torch.cuda.is_available() if may_start else torch.cuda.is_initialized():
-            return str(torch.cuda.get_device_name(0))
-    return None
-
-
-def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
-    """The names that installed packages, given by any of their names, are imported under.
-
-    Raises:
-        RequestError: None has one of the names.
-    """
-    found: set[str] = set()
-    for package in packages:
-        known = importlib.metadata.packages_distributions()
-        provided = {
-            name
-            for name, owners in known.items()
-            if _normal(package) in map(_normal, (name, *owners))
-        }
-        if not provided and not (package.isidentifier() and importlib.util.find_spec(package)):
-            names = sorted({name for owners in known.values() for name in owners})
-            raise RequestError(
-                "unknown_package", own=package, near=near_names(package, names, most=1)
-            )
-        found |= provided or {package}
-    return tuple(sorted(found))
-
-
-def _normal(name: str) -> str:
-    """As package indexes compare names (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def report_environment(events: EventFile, device_name: str | None, own: Iterable[str] = ()) -> None:
@@ -205,6 +95,56 @@ def report_environment(events: EventFile, device_name: str | None, own: Iterable
     events.write("environment", describe_environment(device_name, imported_names(own)))
     for name, purpose in missing.items():
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
+
+
+def device_name(*, may_start: bool = False) -> str | None:
+    """Name the first CUDA device, where the process uses CUDA already or ``may_start`` it."""
+    with suppress(Exception):  # a lost device has no name, and a broken driver has none either
+        if torch.cuda.is_available() if may_start else torch.cuda.is_initialized():
+            return str(torch.cuda.get_device_name(0))
+    return None
+
+
+def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
+    """Find the names that installed packages, listed by any of their names, are imported under.
+
+    Raises:
+        RequestError: None has one of the names.
+    """
+    imported: set[str] = set()
+    for package in packages:
+        distributions = importlib.metadata.packages_distributions()
+        provided = {
+            name
+            for name, owners in distributions.items()
+            if _normal(package) in map(_normal, (name, *owners))
+        }
+        if not provided and not (package.isidentifier() and importlib.util.find_spec(package)):
+            names = sorted({name for owners in distributions.values() for name in owners})
+            near = near_names(package, names, most=1)
+            raise RequestError("unknown_package", own=package, near=near)
+        imported |= provided or {package}
+    return tuple(sorted(imported))
+
+
+def _normal(name: str) -> str:
+    """As package indexes compare names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class CompileSwitches:
+    """Reports each switch once."""
+
+    def __init__(self, events: EventFile) -> None:
+        self._events = events
+        self.seen: set[tuple[str, str]] = set()
+
+    def look(self, call: int | None = None) -> None:
+        """Report those that are in effect now, in this call or outside any, and weren't before."""
+        for kind, value in torch_api.compile_switches():
+            if (kind, value) not in self.seen:
+                self.seen.add((kind, value))
+                self._events.write("compile_switch", kind=kind, value=value, call=call)
 
 
 def report_config(
@@ -221,9 +161,8 @@ def report_config(
     except Exception as error:  # noqa: BLE001 - an extra; its failure must not lose the report
         events.gap("config", f"torch's config could not be read ({type_name(error)}).")
         return {}
-    if has_kernels:
-        for name in SHOWN_BY:
-            values.pop(name, None)
+    for name in SHOWN_BY if has_kernels else ():
+        values.pop(name, None)
     if values != reported:
         events.write("config", values=values)
     return values
@@ -231,6 +170,95 @@ def report_config(
 
 def report_float32_precision(events: EventFile) -> None:
     """Report what float32 computes with on CUDA. Called after the calls, since they may set it."""
-    found = float32_precision()
-    if found is not None:
-        events.write("float32_precision", found)
+    precision = float32_precision()
+    if precision is not None:
+        events.write("float32_precision", precision)
+
+
+def unrecorded_gap(reasons: Sequence[str]) -> Gap:
+    """Say that torch left a function to eager mode without a record of it."""
+    what = "torch.compile left a function to eager mode and wrote no record of it."
+    return "unrecorded_compile", f"{what} {'; '.join(reasons)}"
+
+
+def hook_gap(what: str, error: Exception) -> Gap:
+    """Say that a hook can't be installed in this torch."""
+    reason = f"{type(error).__name__}: {error}"
+    return "missing_torch_name", f"graphdoctor can't record {what} with this torch ({reason})."
+
+
+@contextmanager
+def hooking(events: EventFile, what: str) -> Iterator[None]:
+    """Make a gap of a hook that can't be installed in this torch; no error of ours may reach the
+    program.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        events.gap(*hook_gap(what, error))
+
+
+Install = tuple[str, Callable[[], object]]
+"""What a hook records, and what installs it."""
+
+
+class Hooks:
+    """What listens to torch in every recording: a handler of its trace, which is written to
+    ``folder`` or to where it is written first, what keeps it there, recompiles and graphs.
+    """
+
+    def __init__(
+        self, events: EventFile, listener: TraceListener, folder: str | None = None
+    ) -> None:
+        self._events, self._listener = events, listener
+        self.keeper = TraceKeeper(listener, folder)
+        self._recompiles = RecompileRecorder(listener)
+        self.graphs = GraphRecorder(listener.want_file)
+        caches = partial(watch_ignored_caches, listener.write_ignored_cache)
+        self.by_module: dict[str, list[tuple[str, Callable[[], Undo]]]] = {
+            "torch._dynamo.convert_frame": [
+                ("compiles after a change of torch's trace logger", self.keeper.install),
+                ("the causes of recompiles", self._recompiles.install),
+            ],
+            "torch._dynamo.output_graph": [
+                ("the operations and inputs of graphs", self.graphs.install)
+            ],
+            "torch._dynamo.variables.functions": [("calls of functions with a cache", caches)],
+        }
+        """Hooks that need a module of torch's."""
+        self._ends = ExitStack()
+
+    def install(self) -> None:
+        """Listen until ``close``."""
+        for what, install in chain.from_iterable(self.by_module.values()):
+            with hooking(self._events, what):
+                self._ends.callback(install())
+
+    def report_failures(self) -> None:
+        """Report errors in our handlers, and records they never received."""
+        gap, keeper = self._events.gap, self.keeper
+        if (error := keeper.write_error) is not None:
+            reason = error.strerror or str(error)
+            lost = "What torch did afterwards is missing."
+            gap("log_removed", f"The trace log could not be written: {reason}. {lost}")
+        elif count := keeper.lost_count(self._listener.finished_compiles):
+            compiles = "1 compile" if count == 1 else f"{count} compiles"
+            what = "The program changed torch's trace logger (torch.__trace) while torch compiled"
+            gap("log_removed", f"{what}: records of {compiles} are missing.")
+        for name, count in self._listener.failures.items():
+            gap("stacks", f"{count} of torch's records could not be read during the run ({name}).")
+        for name, count in self._recompiles.failures.items():
+            lost = f"{count} of the sets of guards could not be read during the run ({name})."
+            gap("recompile_causes", lost)
+
+    def begin_in_fork(self) -> None:
+        """Begin with nothing seen in a forked process."""
+        self.graphs.count = 0
+        self._listener.begin_anew()
+        self.keeper.begin_anew()
+        self.keeper.restore()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._ends.close()
+        torch_api.trace_logger().removeHandler(self._listener)

@@ -7,7 +7,6 @@ before ``kept_texts``.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import os
@@ -15,59 +14,9 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
-
-
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """Drop what this process writes to its standard streams, extensions and the profiler's own
-    notices included.
-    """
-    flush()
-    with contextlib.ExitStack() as restoring:
-        nowhere = restoring.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
-        redirects = (
-            (1, sys.stdout, contextlib.redirect_stdout),
-            (2, sys.stderr, contextlib.redirect_stderr),
-        )
-        for descriptor, stream, redirect in redirects:
-            with contextlib.suppress(OSError):  # the program may have closed it
-                restoring.enter_context(_redirected(descriptor, nowhere))
-            # A notebook's or a test's leads elsewhere.
-            if stream is not None and _descriptor(stream) != descriptor:
-                restoring.enter_context(redirect(nowhere))
-        restoring.callback(flush)
-        yield
-
-
-@contextlib.contextmanager
-def _redirected(descriptor: int, file: IO[Any]) -> Iterator[int]:
-    """Have a file get what a stream gets meanwhile; yields where the stream really leads."""
-    copy = os.dup(descriptor)
-    try:
-        os.dup2(file.fileno(), descriptor)
-        yield copy
-    finally:
-        flush()
-        os.dup2(copy, descriptor)
-        os.close(copy)
-
-
-def _descriptor(stream: object) -> int | None:
-    try:
-        return int(stream.fileno())  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001 - closed, without one, or any object of the program's
-        return None
-
-
-def flush() -> None:
-    """Write out what the standard streams hold."""
-    for stream in (sys.stdout, sys.stderr):
-        # The program may have closed, replaced or removed them.
-        with contextlib.suppress(Exception):
-            stream.flush()
-
 
 _MAX_BYTES = 2**22
 """Bytes of each stream that are compared."""
@@ -80,7 +29,54 @@ _ANYWHERE = "the program"
 """The file of every warning that is shown."""
 
 
-@contextlib.contextmanager
+@contextmanager
+def silence() -> Iterator[None]:
+    """Drop what this process writes to its standard streams, extensions and the profiler's own
+    notices included.
+    """
+    flush()
+    redirects = ((1, sys.stdout, redirect_stdout), (2, sys.stderr, redirect_stderr))
+    with ExitStack() as restoring:
+        nowhere = restoring.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
+        for descriptor, stream, redirect in redirects:
+            with suppress(OSError):  # the program may have closed it
+                restoring.enter_context(_redirected(descriptor, nowhere))
+            # A notebook's or a test's leads elsewhere.
+            if stream is not None and _descriptor(stream) != descriptor:
+                restoring.enter_context(redirect(nowhere))
+        restoring.callback(flush)
+        yield
+
+
+@contextmanager
+def _redirected(descriptor: int, file: IO[Any]) -> Iterator[int]:
+    """Have a file get what a stream gets meanwhile; yields where the stream really leads."""
+    copy = os.dup(descriptor)
+    try:
+        os.dup2(file.fileno(), descriptor)
+        yield copy
+    finally:
+        flush()
+        os.dup2(copy, descriptor)
+        os.close(copy)
+
+
+def _descriptor(stream: Any) -> int | None:
+    try:
+        return int(stream.fileno())
+    except Exception:  # noqa: BLE001 - closed, without one, or any object of the program's
+        return None
+
+
+def flush() -> None:
+    """Write out what the standard streams hold."""
+    for stream in (sys.stdout, sys.stderr):
+        # The program may have closed, replaced or removed them.
+        with suppress(Exception):
+            stream.flush()
+
+
+@contextmanager
 def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
     """Keep what is written meanwhile; yields what returns the texts by kind of result, once the
     calls are over.
@@ -94,7 +90,7 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
             _redirected(2, complained) as copy,
             os.fdopen(os.dup(copy), "w", encoding="utf-8", errors="replace") as past,
             _logged(lines),
-            _of_torch(past),
+            _torch_logs_to(past),
         ):
             yield lambda: texts
             flush()
@@ -106,36 +102,39 @@ def _text(file: IO[bytes]) -> str:
     return file.read(_MAX_BYTES).decode("utf-8", "replace")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _logged(lines: list[str]) -> Iterator[None]:
     import torch
 
-    torchs = str(Path(torch.__file__).parent) + os.sep
+    folder = str(Path(torch.__file__).parent) + os.sep
     factory = logging.getLogRecordFactory()
     show = warnings.showwarning
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = factory(*args, **kwargs)
-        is_torch = record.name.partition(".")[0] == "torch" or record.pathname.startswith(torchs)
-        if not is_torch:
-            lines.extend(f"{record.levelname} {record.name}: {_message(record)}".splitlines())
+        if record.name.partition(".")[0] != "torch" and not record.pathname.startswith(folder):
+            try:
+                message = record.getMessage()
+            except Exception:  # noqa: BLE001 - the program's own mistake, which logging only reports
+                message = str(record.msg)
+            lines.extend(f"{record.levelname} {record.name}: {message}".splitlines())
         return record
 
     def warn(
         message: Warning | str,
         category: type[Warning],
         filename: str,
-        lineno: int,  # noqa: ARG001
+        _line: int,
         file: TextIO | None = None,
-        line: str | None = None,  # noqa: ARG001
+        _text: str | None = None,
     ) -> None:
-        if not filename.startswith(torchs) and _BY_TORCH not in str(message):
+        if not filename.startswith(folder) and _BY_TORCH not in str(message):
             lines.extend(f"{category.__name__}: {message}".splitlines())
             # Without its place: an edit moves lines, also those that it doesn't change.
             show(message, category, _ANYWHERE, 0, file, "")
 
     logging.setLogRecordFactory(make)
-    warnings.showwarning = warn
+    warnings.showwarning = warn  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -144,26 +143,19 @@ def _logged(lines: list[str]) -> Iterator[None]:
             warnings.showwarning = show
 
 
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001 - the program's own mistake, which logging only reports
-        return str(record.msg)
-
-
-@contextlib.contextmanager
-def _of_torch(past: io.TextIOWrapper) -> Iterator[None]:
-    found = [
-        (handler, handler.stream)
+@contextmanager
+def _torch_logs_to(past: io.TextIOWrapper) -> Iterator[None]:
+    handlers = {
+        handler: handler.stream
         for name, logger in logging.Logger.manager.loggerDict.items()
         if isinstance(logger, logging.Logger) and name.partition(".")[0] == "torch"
         for handler in logger.handlers
         if type(handler) is logging.StreamHandler
-    ]
-    for handler, _ in found:
+    }
+    for handler in handlers:
         handler.setStream(past)
     try:
         yield
     finally:
-        for handler, stream in found:
+        for handler, stream in handlers.items():
             handler.setStream(stream)

@@ -1,5 +1,4 @@
-"""The tensors in the arguments of calls, changed: one property of one, or the dtype or batch size
-of all.
+"""Calls with all tensors in one dtype, or with one batch size.
 
 The content of a tensor is cut or repeated, never invented, so that indices stay valid. Lists, dicts
 and objects stay the same objects, because torch guards on them and the program may keep them;
@@ -9,97 +8,19 @@ replaced by one tensor, and tensors that share memory still do.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..record.errors import RequestError, first_line
 from ..target.snapshot import dressed_as
 from ..target.targets import Call
 from .leaves import Leaf, Step, leaves_of, replaced_in
-
-_CHANNELS_LAST = "channels last"
-_CONTIGUOUS = "contiguous"
-
-_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-_INTEGERS = (torch.int64, torch.int32, torch.int16)
-
-
-def resized(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    """The tensor with another size in one dim: cut, or its content repeated; dims stay in the same
-    memory order.
-    """
-    before, source = tensor.shape[dim], tensor.detach()
-    if before == 0:
-        values = source.new_zeros(
-            [size if place == dim else extent for place, extent in enumerate(source.shape)]
-        )
-    else:
-        values = source.index_select(dim, torch.arange(size, device=source.device) % before)
-    strides = source.stride()
-    order = sorted(range(values.ndim), key=lambda place: (-strides[place], place))
-    result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
-    return dressed_as(result.copy_(values), tensor)
-
-
-def other_dtypes(dtype: torch.dtype) -> list[torch.dtype]:
-    """The dtypes that a caller might pass instead of this one."""
-    family, most = (_FLOATS, 3) if dtype in _FLOATS else (_INTEGERS, 1)
-    return [other for other in family if other is not dtype][:most] if dtype in family else []
-
-
-def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The tensor in another dtype, its strides kept."""
-    return dressed_as(tensor.detach().to(dtype), tensor)
-
-
-def layout_name(tensor: torch.Tensor) -> str:
-    """A short name for a tensor's memory layout."""
-    if tensor.is_contiguous():
-        return _CONTIGUOUS
-    if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        return _CHANNELS_LAST
-    return f"strides {tuple(tensor.stride())}"
-
-
-def _in_wider(source: torch.Tensor) -> torch.Tensor:
-    wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
-    return wider[..., : source.shape[-1]].copy_(source)
-
-
-_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
-    _CHANNELS_LAST: lambda source: source.clone(memory_format=torch.channels_last),
-    _CONTIGUOUS: lambda source: source.clone(memory_format=torch.contiguous_format),
-    "slice of a wider tensor": _in_wider,
-}
-
-
-def other_layouts(tensor: torch.Tensor) -> list[str]:
-    """Other memory layouts for the same values, without those that have the same strides."""
-    found: dict[tuple[int, ...], str] = {}
-    for name in _LAYOUTS if tensor.ndim and tensor.numel() > 1 else ():
-        with contextlib.suppress(RuntimeError):  # it's for tensors with more dims
-            found.setdefault(laid_out(tensor, name).stride(), name)
-    found.pop(tensor.stride(), None)
-    return list(found.values())
-
-
-def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
-    """The same values in another memory layout."""
-    return dressed_as(_LAYOUTS[layout](tensor.detach()), tensor)
-
-
-def other_device(device: torch.device) -> str | None:
-    """Another device that this process can use, or None."""
-    if device.type != "cpu":
-        return "cpu"
-    return "cuda" if torch.cuda.is_available() else None
-
 
 _CASTS = {
     torch.float32: "float",
@@ -108,14 +29,48 @@ _CASTS = {
     torch.bfloat16: "bfloat16",
 }
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (Tensor, Parameter)
+
+_Make = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
-def cast_module(module: torch.nn.Module, dtype: torch.dtype) -> None:
+def resized(tensor: Tensor, dim: int, size: int) -> Tensor:
+    """Cut a tensor, or repeat its content, to another size of a dim; dims stay in the same memory
+    order.
+    """
+    source = tensor.detach()
+    if source.shape[dim] == 0:
+        shape = [size if at == dim else extent for at, extent in enumerate(source.shape)]
+        values = source.new_zeros(shape)
+    else:
+        index = torch.arange(size, device=source.device) % source.shape[dim]
+        values = source.index_select(dim, index)
+    strides = source.stride()
+    order = sorted(range(values.ndim), key=lambda place: (-strides[place], place))
+    result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
+    return dressed_as(result.copy_(values), tensor)
+
+
+def has_strides(tensor: Tensor) -> bool:
+    """Whether a tensor's values lie in memory by its strides."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a tensor of torch's own class that has strides."""
+    return type(value) in _PLAIN and has_strides(value)
+
+
+def cast_module(module: Module, dtype: torch.dtype) -> None:
     """Convert a module's float parameters and buffers; unlike ``Module.to``, this leaves complex
     ones alone.
     """
     getattr(module, _CASTS[dtype])()
+
+
+def _tensor_leaves(call: Call, function: Any) -> Iterator[Leaf]:
+    leaves = leaves_of(call, function, of_callables=True)
+    return (leaf for leaf in leaves if isinstance(leaf.value, Tensor))
 
 
 class InDtype:
@@ -126,31 +81,31 @@ class InDtype:
         self._replaced = _Replaced()
 
     def __call__(self, call: Call) -> Call:
-        """A call with its tensors, and the modules among its arguments, in this dtype."""
-        leaves = leaves_of(call, self._function, of_callables=True)
-        for leaf in leaves:
-            if isinstance(leaf.value, torch.nn.Module):
+        """Convert the tensors of a call, and the modules among its arguments."""
+        for leaf in leaves_of(call, self._function, of_callables=True):
+            if isinstance(leaf.value, Module):
                 cast_module(leaf.value, self._dtype)
-        tensors = (leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor))
-        floats = (leaf for leaf in tensors if leaf.value.is_floating_point())
-        return self._replaced.put(
-            call, (leaf for leaf in floats if leaf.value.dtype is not self._dtype), self._cast
+        floats = (
+            leaf
+            for leaf in _tensor_leaves(call, self._function)
+            if leaf.value.is_floating_point() and leaf.value.dtype is not self._dtype
         )
+        return self._replaced.put(call, floats, self._cast)
 
-    def _cast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _cast(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         if len(tensors) == 1:
             return [_like(tensors[0], tensors[0].detach().to(self._dtype))]
-        flat = _flat(tensors).to(self._dtype)
+        flat = _flat(tensors[0]).to(self._dtype)
         return [
-            _like(each, flat.as_strided(each.size(), each.stride(), each.storage_offset()))
-            for each in tensors
+            _like(tensor, flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()))
+            for tensor in tensors
         ]
 
 
 class WithBatch:
     """Has calls made with one batch size, whatever their own is.
 
-    Which tensors have a batch dim is found in the first call, by their sizes alone
+    Which tensors have a batch dim shows in the first call, by their sizes alone
     (``batch_size_of``); in later calls the same ones have it. ``on_found`` gets tensors that have
     one, once each time that others are found.
     """
@@ -158,72 +113,66 @@ class WithBatch:
     def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:
         self._size, self._function, self._on_found = size, function, on_found
         self._replaced = _Replaced()
-        self._known: dict[tuple[Step, ...], bool] = {}
+        self._has_batch: dict[tuple[Step, ...], bool] = {}
 
     def __call__(self, call: Call) -> Call:
-        """A call with this batch size: the rows of its own, cut or repeated."""
-        tensors = (
-            leaf
-            for leaf in leaves_of(call, self._function, of_callables=True)
-            if isinstance(leaf.value, torch.Tensor)
-        )
+        """Cut or repeat the rows of a call."""
+        tensors = _tensor_leaves(call, self._function)
         leaves = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.numel()]
-        own = self._own_size(leaves)
-        wanted = [
+        batch = self._batch_of(leaves)
+        batched = [
             leaf
             for leaf in leaves
-            if self._known.get(leaf.path, True) and leaf.value.shape[0] == own != self._size
+            if self._has_batch.get(leaf.path, True) and leaf.value.shape[0] == batch != self._size
         ]
-        return self._replaced.put(call, wanted, functools.partial(self._resize, wanted))
+        return self._replaced.put(call, batched, partial(self._resize, batched))
 
-    def _own_size(self, leaves: list[Leaf]) -> int:
-        known = [leaf.value.shape[0] for leaf in leaves if self._known.get(leaf.path)]
-        own = max(known) if known else batch_size_of([tuple(leaf.value.shape) for leaf in leaves])
-        if own is None:
+    def _batch_of(self, leaves: list[Leaf]) -> int:
+        sizes = [leaf.value.shape[0] for leaf in leaves if self._has_batch.get(leaf.path)]
+        shapes = [tuple(leaf.value.shape) for leaf in leaves]
+        batch = max(sizes) if sizes else batch_size_of(shapes)
+        if batch is None:
             tensors = [f"{leaf.expression} {list(leaf.value.shape)}" for leaf in leaves]
             raise RequestError("no_batch", batch=self._size, tensors=tensors)
-        found = {
-            leaf.path: leaf.value.shape[0] == own for leaf in leaves if leaf.path not in self._known
-        }
-        if any(found.values()):
-            self._on_found([leaf for leaf in leaves if found.get(leaf.path)])
-        self._known |= found
-        return own
+        new = [leaf for leaf in leaves if leaf.path not in self._has_batch]
+        self._has_batch |= {leaf.path: leaf.value.shape[0] == batch for leaf in new}
+        if batched := [leaf for leaf in new if self._has_batch[leaf.path]]:
+            self._on_found(batched)
+        return batch
 
-    def _resize(self, leaves: list[Leaf], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _resize(self, leaves: list[Leaf], tensors: Sequence[Tensor]) -> list[Tensor]:
         try:
-            return self._resized(tensors)
+            rows = _rows(tensors, self._size) if len(tensors) > 1 else None
+            if rows is None:
+                return [self._alone(tensor) for tensor in tensors]
+            made, first = rows
+            return [
+                _like(
+                    tensor,
+                    made.as_strided(
+                        (self._size, *tensor.shape[1:]),
+                        tensor.stride(),
+                        tensor.storage_offset() - first,
+                    ),
+                )
+                for tensor in tensors
+            ]
         except (RuntimeError, TypeError) as error:
             name = next(leaf.expression for leaf in leaves if leaf.value is tensors[0])
             raise RequestError(
                 "unusable_batch", batch=self._size, tensor=name, error=first_line(error)
             ) from None
 
-    def _resized(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        rows = _rows(tensors, self._size) if len(tensors) > 1 else None
-        if rows is None:
-            return [self._alone(tensor) for tensor in tensors]
-        made, first = rows
-        return [
-            _like(
-                each,
-                made.as_strided(
-                    (self._size, *each.shape[1:]), each.stride(), each.storage_offset() - first
-                ),
-            )
-            for each in tensors
-        ]
-
-    def _alone(self, tensor: torch.Tensor) -> torch.Tensor:
-        if _is_plain(tensor):
+    def _alone(self, tensor: Tensor) -> Tensor:
+        if is_plain(tensor):
             return resized(tensor, 0, self._size)
         index = torch.arange(self._size, device=tensor.device) % tensor.shape[0]
         return _like(tensor, tensor.detach().index_select(0, index))
 
 
 def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """The size of the batch dim, the first of those tensors that have one; None if it could be one
-    or another.
+    """Find the size of the batch dim, the first of those tensors that have one; None if it could be
+    one or another.
 
     It explains the first dims of all tensors: each is the batch; or a later dim of a tensor with
     the batch, as that of an attention mask is; or 1, if the first tensor has the batch. Of several
@@ -245,21 +194,16 @@ class _Replaced:
     def __init__(self) -> None:
         self._made = WeakTensorKeyDictionary()
         # A container that we changed has these in the next round.
-        self._own = WeakTensorKeyDictionary()
+        self._ours = WeakTensorKeyDictionary()
 
-    def put(
-        self,
-        call: Call,
-        leaves: Iterable[Leaf],
-        make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
-    ) -> Call:
-        wanted = [leaf for leaf in leaves if leaf.value not in self._own]
-        waiting = {id(leaf.value): leaf.value for leaf in wanted if leaf.value not in self._made}
+    def put(self, call: Call, leaves: Iterable[Leaf], make: _Make) -> Call:
+        leaves = [leaf for leaf in leaves if leaf.value not in self._ours]
+        waiting = {id(leaf.value): leaf.value for leaf in leaves if leaf.value not in self._made}
         for group in _by_memory(waiting.values()):
             for old, new in zip(group, make(group), strict=True):
-                self._made[old], self._own[new] = new, True
+                self._made[old], self._ours[new] = new, True
         whole: Any = (tuple(call[0]), dict(call[1]))
-        for leaf in wanted:
+        for leaf in leaves:
             whole = replaced_in(
                 whole, leaf.path, lambda old: self._made.get(old, old), in_place=True
             )
@@ -267,52 +211,39 @@ class _Replaced:
         return args, kwargs
 
 
-def has_strides(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's values lie in memory by its strides."""
-    return tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in _PLAIN and has_strides(tensor)
-
-
-def _like(original: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+def _like(original: Tensor, tensor: Tensor) -> Tensor:
     if type(original) in _PLAIN:
         return dressed_as(tensor, original)
     # The attributes of a subclass may hold its values.
     return tensor.requires_grad_(original.requires_grad)
 
 
-def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
-    groups: dict[object, list[torch.Tensor]] = {}
+def _by_memory(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    groups: dict[object, list[Tensor]] = {}
     for tensor in tensors:
-        address = tensor.untyped_storage().data_ptr() if _is_plain(tensor) else 0
-        groups.setdefault(
-            (address, tensor.device, tensor.dtype) if address else id(tensor), []
-        ).append(tensor)
+        address = tensor.untyped_storage().data_ptr() if is_plain(tensor) else 0
+        key = (address, tensor.device, tensor.dtype) if address else id(tensor)
+        groups.setdefault(key, []).append(tensor)
     return list(groups.values())
 
 
-def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    first = tensors[0]
-    return torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())
+def _flat(tensor: Tensor) -> Tensor:
+    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return empty.set_(tensor.untyped_storage())
 
 
-def _rows(tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
+def _rows(tensors: Sequence[Tensor], size: int) -> tuple[Tensor, int] | None:
     """Memory that several tensors share, with another number of rows, and where they begin; None if
     it has no rows.
     """
-    flat = _flat(tensors)
-    step, count = tensors[0].stride(0), tensors[0].shape[0]
-    first = min(int(each.storage_offset()) for each in tensors)
-    for each in tensors:
-        last = sum(
-            (extent - 1) * stride
-            for extent, stride in zip(each.shape[1:], each.stride()[1:], strict=True)
-        )
-        if each.stride(0) != step or each.storage_offset() - first + last >= step:
+    flat, step = _flat(tensors[0]), tensors[0].stride(0)
+    first = min(int(tensor.storage_offset()) for tensor in tensors)
+    for tensor in tensors:
+        extents = zip(tensor.shape[1:], tensor.stride()[1:], strict=True)
+        last = sum((extent - 1) * stride for extent, stride in extents)
+        if tensor.stride(0) != step or tensor.storage_offset() - first + last >= step:
             return None
-    places = (torch.arange(size, device=flat.device) % count)[:, None] * step
+    places = (torch.arange(size, device=flat.device) % tensors[0].shape[0])[:, None] * step
     index = first + places + torch.arange(step, device=flat.device)
     # Behind the last row of a slice there may be no more memory.
     return flat[index.clamp(max=flat.numel() - 1).flatten()], first

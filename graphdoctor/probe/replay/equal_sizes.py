@@ -1,7 +1,7 @@
 """Sizes in scope that equal a number that the host reads from a tensor, or the length of a result,
 in each call.
 
-Looked at is the program's own code in eager mode, line by line: just before a line with
+It looks at the program's own code in eager mode, line by line: just before a line with
 ``idx[-1].item() + 1``, ``torch.bincount(x)`` or ``torch.repeat_interleave(x, counts)`` runs, what
 it will give is compared with sizes of the tensors that names there stand for, and with integers.
 """
@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
+from torch import Tensor
+from torch.nn import Module
 
 _LENGTHS = {
     "bincount": ("weights", "minlength"),
@@ -25,8 +26,8 @@ _LENGTHS = {
 """Functions whose result has a length that depends on values, with their parameters after the
 tensor."""
 
-_PURE = frozenset(_LENGTHS) | frozenset(
-    {
+_PURE = frozenset(
+    [
         "item",
         "max",
         "min",
@@ -41,9 +42,14 @@ _PURE = frozenset(_LENGTHS) | frozenset(
         "cpu",
         "detach",
         "abs",
-    }
-    | {"flatten", "view", "reshape", "squeeze", "unsqueeze", "argmax"}
-)
+        "flatten",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "argmax",
+    ]
+) | frozenset(_LENGTHS)
 _PLAIN = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp, ast.BinOp, ast.Call,
     ast.keyword, ast.operator, ast.unaryop, ast.expr_context,
@@ -51,12 +57,14 @@ _PLAIN = (
 _MAX_HITS = 200
 _MAX_ITEMS = 64
 
+_Key = tuple[str, str, str]
+"""File, function, and text of an expression."""
 
-@dataclass(frozen=True)
-class _Site:
-    """An expression; ``length``: what gives its number is the result's size there, rather than the
-    result.
-    """
+_Rank = tuple[bool, int, int, int]
+
+
+class _Site(NamedTuple):
+    """An expression; ``length``: the dim of its result that is the number, None for the result."""
 
     text: str
     code: CodeType
@@ -65,10 +73,9 @@ class _Site:
 
 @dataclass
 class _Equal:
+    names: dict[str, _Rank]
     values: set[int] = field(default_factory=set)
     count: int = 0
-    names: dict[str, tuple[bool, int, int, int]] = field(default_factory=dict)
-    """What equals it, with its rank."""
 
 
 class EqualSizes:
@@ -76,28 +83,26 @@ class EqualSizes:
 
     def __init__(self) -> None:
         self._sites: dict[str, dict[int, list[_Site]]] = {}
-        self._found: dict[tuple[str, str, str], _Equal] = {}
-        self._waiting: list[
-            tuple[tuple[str, str, str], int, dict[str, tuple[bool, int, int, int]]]
-        ] = []
+        self._equal: dict[_Key, _Equal] = {}
+        self._waiting: list[tuple[_Key, int, dict[str, _Rank]]] = []
 
     def has_sites(self, code: CodeType) -> bool:
         """Whether lines of a function are worth looking at."""
         file = code.co_filename
         if file not in self._sites:
             self._sites[file] = _sites_in(file)
-        return any(line in self._sites[file] for _, _, line in code.co_lines() if line is not None)
+        return any(line in self._sites[file] for _, _, line in code.co_lines())
 
     def look(self, frame: FrameType) -> None:
-        """Before a line is run: note what its numbers are, and what equals them."""
+        """Note the numbers of the line that is about to run, and what equals them."""
         code = frame.f_code
         for site in self._sites[code.co_filename].get(frame.f_lineno, ()):
             key = (code.co_filename, code.co_name, site.text)
-            if self._found.get(key, _Equal()).count >= _MAX_HITS:
+            if key in self._equal and self._equal[key].count >= _MAX_HITS:
                 continue
             try:
-                found = eval(site.code, frame.f_globals, frame.f_locals)
-                value = found if site.length is None else found.shape[site.length]
+                value = eval(site.code, frame.f_globals, frame.f_locals)
+                value = value if site.length is None else value.shape[site.length]
             except Exception:  # noqa: BLE001 - the program raises it itself, or doesn't get there
                 continue
             if type(value) is int:
@@ -107,57 +112,52 @@ class EqualSizes:
     def settle(self, *, is_accepted: bool) -> None:
         """After a call: keep what was noted in it, or forget it if the program refused the call."""
         for key, value, names in self._waiting if is_accepted else ():
-            found = self._found.setdefault(key, _Equal(names=names))
-            found.values.add(value)
-            found.count += 1
-            found.names = {name: rank for name, rank in found.names.items() if name in names}
+            equal = self._equal.setdefault(key, _Equal(names))
+            equal.values.add(value)
+            equal.count += 1
+            equal.names = {name: rank for name, rank in equal.names.items() if name in names}
         self._waiting.clear()
 
     def as_json(self) -> list[dict[str, Any]]:
-        """What was found, the best name of each first; ``is_varied``: the number wasn't always the
-        same.
-        """
+        """The equal names of each expression, the best first."""
         return [
             {
                 **dict(zip(("file", "function", "text"), key, strict=True)),
-                "names": sorted(found.names, key=lambda name: found.names[name]),
-                "count": found.count,
-                "is_varied": len(found.values) > 1,
+                "names": sorted(equal.names, key=equal.names.__getitem__),
+                "count": equal.count,
+                "is_varied": len(equal.values) > 1,
             }
-            for key, found in self._found.items()
-            if found.names
+            for key, equal in self._equal.items()
+            if equal.names
         ]
 
 
 def _sites_in(file: str) -> dict[int, list[_Site]]:
+    sites: dict[int, list[_Site]] = {}
     try:
         text = Path(file).read_bytes()
-        tree = (
-            ast.parse(text)
-            if any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS)))
-            else None
-        )
+        if not any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS))):
+            return sites
+        waiting: list[ast.AST] = [ast.parse(text)]
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return {}
-    found: dict[int, list[_Site]] = {}
-    waiting: list[ast.AST] = [tree] if tree is not None else []
+        return sites
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.expr) and _is_pure(node):
             length = _length(node)
             if length is not None or _is_read(node):
                 code = compile(ast.Expression(node), file, "eval")
-                found.setdefault(node.lineno, []).append(_Site(ast.unparse(node), code, length))
+                sites.setdefault(node.lineno, []).append(_Site(ast.unparse(node), code, length))
                 if length is None:
                     continue
         waiting += ast.iter_child_nodes(node)
-    return found
+    return sites
 
 
-def _is_pure(node: ast.expr) -> bool:
+def _is_pure(expression: ast.expr) -> bool:
     return all(
-        isinstance(one, _PLAIN) and (not isinstance(one, ast.Call) or _called(one) in _PURE)
-        for one in ast.walk(node)
+        isinstance(node, _PLAIN) and (not isinstance(node, ast.Call) or _called(node) in _PURE)
+        for node in ast.walk(expression)
     )
 
 
@@ -177,44 +177,41 @@ def _is_read(node: ast.expr) -> bool:
 
 
 def _length(node: ast.expr) -> int | None:
-    """Which size of a call's result depends on values and isn't given; None if none."""
+    """The dim of a call's result whose size depends on values and isn't passed; None if none."""
     if not isinstance(node, ast.Call) or _called(node) not in _LENGTHS:
         return None
-    is_of_torch = (
-        isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "torch"
-    )
-    given = dict(zip(_LENGTHS[_called(node)], node.args[is_of_torch:], strict=False))
-    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-    if given.keys() & {"minlength", "output_size"}:
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    is_of_torch = getattr(owner, "id", "") == "torch"
+    passed = dict(zip(_LENGTHS[_called(node)], node.args[is_of_torch:], strict=False))
+    passed |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    if passed.keys() & {"minlength", "output_size"}:
         return None
     try:
-        dim = ast.literal_eval(given.get("dim", ast.Constant(0)))
+        dim = ast.literal_eval(passed.get("dim", ast.Constant(0)))
     except ValueError:
         return None
     return dim if isinstance(dim, int) else 0
 
 
-def _sizes_in(frame: FrameType) -> Iterator[tuple[str, int, tuple[bool, int, int, int]]]:
+def _sizes_in(frame: FrameType) -> Iterator[tuple[str, int, _Rank]]:
     """Sizes and integers that names stand for, with their ranks: sizes before integers, first dims
     before others.
     """
-    given = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    parameters = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     for name, value in [*frame.f_locals.items()]:
-        inner = {name: value}
+        values = {name: value}
         if isinstance(value, dict):
-            inner = {
-                f"{name}[{json.dumps(key)}]": one
-                for key, one in [*value.items()][:_MAX_ITEMS]
-                if type(key) is str
-            }
-        elif isinstance(value, torch.nn.Module):
+            items = [*value.items()][:_MAX_ITEMS]
+            values = {f"{name}[{json.dumps(k)}]": item for k, item in items if type(k) is str}
+        elif isinstance(value, Module):
             owned = {**vars(value), **value._parameters, **value._buffers}
-            inner = {f"{name}.{key}": one for key, one in owned.items() if key != "_version"}
-        for text, one in inner.items():
-            if isinstance(one, torch.Tensor):
-                for dim, size in enumerate(one.shape):
-                    yield f"{text}.shape[{dim}]", size, (False, dim, name not in given, len(text))
-            elif type(one) is int:
-                yield text, one, (True, 0, name not in given, len(text))
-            elif type(one) in (list, tuple):
-                yield f"len({text})", len(one), (False, 0, name not in given, len(text))
+            values = {f"{name}.{key}": item for key, item in owned.items() if key != "_version"}
+        for text, item in values.items():
+            rank = name not in parameters, len(text)
+            if isinstance(item, Tensor):
+                for dim, size in enumerate(item.shape):
+                    yield f"{text}.shape[{dim}]", size, (False, dim, *rank)
+            elif type(item) is int:
+                yield text, item, (True, 0, *rank)
+            elif type(item) in (list, tuple):
+                yield f"len({text})", len(item), (False, 0, *rank)

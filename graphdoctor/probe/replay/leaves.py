@@ -3,7 +3,7 @@ with one changed.
 
 A changed call copies only containers and objects on the way to the value, so it must be made from
 fresh copies where the rest must stay untouched. Calls are alike if they differ in the values of
-tensors alone, or in their sizes too.
+tensors alone.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import torch
+from torch import Tensor
 
-from ...facts.recording import DifferingDim, ExportCalls
-from ..record.compile_calls import argument_names
+from ...facts.recording import ExportCalls
 from ..record.describe import value_text
+from ..record.listener import argument_names
 from ..target.snapshot import attribute_names
 from ..target.targets import Call, plain_function, signature_of
-from ..torch_private import torch_api
+from ..torch_private.torch_api import tree_leaves, tree_structure
 
 _MAX_DEPTH = 6
 
 Step = tuple[str, Any]
 """``("item", key)`` or ``("attribute", name)``."""
+
+_Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Leaf:
     (``Literal``).
     """
 
-    path: tuple[Step, ...]
+    path: _Path
     expression: str
     value: Any
     choices: tuple[Any, ...] = ()
@@ -43,67 +45,59 @@ class Leaf:
 
 
 def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:
-    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the
-    call omits.
+    """List the leaves of a call's arguments in the order of the signature, then the defaults that
+    the call omits.
     """
     signature = signature_of(function)
-    parameters = [] if signature is None else list(signature.parameters.values())
     choices = _choices(function)
-    passed = list(given(call, function))
+    passed = list(passed_arguments(call, function))
     names = [name for _, name, _ in passed]
     leaves = [
         dataclasses.replace(leaf, choices=choices.get(leaf.expression, ()))
         for path, name, value in passed
         for leaf in _walk(value, path, name, 0, of_callables=of_callables)
     ]
-    for parameter in parameters:
+    for parameter in () if signature is None else signature.parameters.values():
         name, default = parameter.name, parameter.default
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_plain = default is None or type(default) in (int, float, bool, str)
         if can_be_named and is_plain and name not in names:
-            leaves.append(
-                Leaf(
-                    (("item", 1), ("item", name)),
-                    name,
-                    default,
-                    choices.get(name, ()),
-                    is_default=True,
-                )
-            )
+            path = (("item", 1), ("item", name))
+            leaves.append(Leaf(path, name, default, choices.get(name, ()), is_default=True))
     return leaves
 
 
 def _walk(
-    value: Any, path: tuple[Step, ...], expression: str, depth: int, *, of_callables: bool
+    value: Any, path: _Path, expression: str, depth: int, *, of_callables: bool
 ) -> Iterator[Leaf]:
-    if depth >= _MAX_DEPTH:
-        yield Leaf(path, expression, value)
-        return
-    inside: list[tuple[Step, str, Any]]
-    if isinstance(value, (list, tuple)) and (
-        type(value) in (list, tuple) or hasattr(value, "_fields")
-    ):
-        inside = [
-            (("item", index), f"{expression}[{index}]", item) for index, item in enumerate(value)
-        ]
+    inside: list[tuple[Step, str, Any]] = []
+    is_sequence = type(value) in (list, tuple) or (
+        isinstance(value, (list, tuple)) and hasattr(value, "_fields")
+    )
+    is_leaf = depth >= _MAX_DEPTH
+    if is_leaf:
+        pass
+    elif is_sequence:
+        inside = [(("item", at), f"{expression}[{at}]", item) for at, item in enumerate(value)]
     elif isinstance(value, dict):
         inside = [
             (("item", key), f"{expression}[{value_text(key)}]", item) for key, item in value.items()
         ]
     else:
         names = attribute_names(value, is_callable=of_callables)
+        is_leaf = not names
         inside = [
             (("attribute", name), f"{expression}.{name}", getattr(value, name, None))
             for name in names
         ]
-        if not names:
-            yield Leaf(path, expression, value)
+    if is_leaf:
+        yield Leaf(path, expression, value)
     for step, text, item in inside:
         yield from _walk(item, (*path, step), text, depth + 1, of_callables=of_callables)
 
 
-def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Call:
-    """A call with one leaf changed; an omitted default is added."""
+def replaced(call: Call, path: _Path, change: Callable[[Any], Any]) -> Call:
+    """Change one leaf of a call; an omitted default is added."""
     args, kwargs = replaced_in([call[0], call[1]], path, change)
     return tuple(args), dict(kwargs)
 
@@ -111,21 +105,18 @@ def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -
 def replaced_in(
     value: Any, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False
 ) -> Any:
-    """A value with what a path leads to changed; on the way, copies, or the same objects where they
-    can be changed.
+    """Change what a path leads to; on the way are copies, or the same objects where they can be
+    changed ``in_place``.
 
-    The value itself, if the change changes nothing.
+    Returns the value itself, if the change changes nothing.
     """
     if not path:
         return change(value)
     (kind, key), rest = path[0], path[1:]
     is_attribute = kind == "attribute"
     # An omitted argument is None.
-    item = (
-        value.get(key)
-        if isinstance(value, Mapping) and not is_attribute
-        else item_at(value, path[0])
-    )
+    is_mapping = isinstance(value, Mapping) and not is_attribute
+    item = value.get(key) if is_mapping else item_at(value, path[0])
     changed = replaced_in(item, rest, change, in_place=in_place)
     if changed is item:
         return value
@@ -141,14 +132,14 @@ def replaced_in(
 
 
 def item_at(value: Any, step: Step) -> Any:
-    """What a step leads to."""
+    """Follow a step."""
     kind, key = step
     return getattr(value, key) if kind == "attribute" else value[key]
 
 
-def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:
-    """A call's arguments, each with its path from ``[args, kwargs]`` and the name that the function
-    has for it.
+def passed_arguments(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:
+    """Yield a call's arguments, each with its path from ``[args, kwargs]`` and the name that the
+    function has for it.
     """
     args, kwargs = call
     names = argument_names(function, len(args))
@@ -165,86 +156,42 @@ def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
     try:
         hints = get_type_hints(called)
     except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
-        # Those that aren't text are known all the same.
+        # Those that aren't text are there all the same.
         hints = getattr(called, "__annotations__", {})
-    return {
-        name: tuple(
-            one
-            for part in (hint, *get_args(hint))
-            if get_origin(part) is Literal
-            for one in get_args(part)
-        )
-        for name, hint in hints.items()
-    }
-
-
-Alike = Literal["sizes", "kinds"]
-"""``sizes``: tensors of the same sizes; ``kinds``: tensors of the same number of dims."""
-
-
-def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in
-    it.
-    """
-    for _, name, value in given(call, function):
-        for path, leaf in torch_api.tree_leaves_with_path(value):
-            yield f"{name}{path}", leaf
-
-
-def sameness(call: Call, alike: Alike) -> object:
-    """What two calls have in common if they are alike."""
-    leaves = [_kind(leaf, alike) for leaf in torch_api.tree_leaves(call)]
-    return torch_api.tree_structure(call), leaves
-
-
-def _kind(leaf: Any, alike: Alike) -> object:
-    if isinstance(leaf, torch.Tensor):
-        return (
-            str(leaf.dtype),
-            str(leaf.device),
-            tuple(leaf.shape) if alike == "sizes" else leaf.ndim,
-        )
-    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
-    return type(leaf).__qualname__, leaf if is_plain else None
+    choices: dict[str, tuple[Any, ...]] = {}
+    for name, hint in hints.items():
+        literals = (part for part in (hint, *get_args(hint)) if get_origin(part) is Literal)
+        choices[name] = tuple(choice for part in literals for choice in get_args(part))
+    return choices
 
 
 class AlikeCalls:
-    """Keeps the calls that are like the first one, and notes what differs in the others."""
+    """Keeps the calls that are like the first one: of the same structure, with tensors of the same
+    sizes and equal other values.
+    """
 
-    def __init__(self, alike: Alike, function: Any) -> None:
-        self._alike, self._function = alike, function
+    def __init__(self) -> None:
         self._first: object = None
-        self._kinds: object = None
-        self._sizes: dict[str, list[tuple[int, ...]]] = {}
         self._total = 0
-        self._made = 0
         self._other: list[int] = []
 
     def keeps(self, call: Call) -> bool:
         """Whether to make a call; called for each, in order."""
         self._total += 1
-        mine, kinds = sameness(call, self._alike), sameness(call, "kinds")
-        if self._total == 1:
-            self._first, self._kinds = mine, kinds
-        if kinds != self._kinds:
+        kind = tree_structure(call), list(map(_kind, tree_leaves(call)))
+        self._first = self._first or kind
+        if kind != self._first:
             self._other.append(self._total)
-        else:
-            for source, leaf in named_leaves(call, self._function):
-                if isinstance(leaf, torch.Tensor):
-                    self._sizes.setdefault(source, []).append(tuple(leaf.shape))
-        self._made += mine == self._first
-        return mine == self._first
+        return kind == self._first
 
-    def found(self) -> ExportCalls:
-        """How many calls there were, and the dims whose sizes differ between them."""
-        differing = (
-            DifferingDim(
-                source=source, dim=dim, sizes=tuple(dict.fromkeys(shape[dim] for shape in shapes))
-            )
-            for source, shapes in self._sizes.items()
-            for dim in range(len(shapes[0]))
-            if len({shape[dim] for shape in shapes}) > 1
-        )
-        return ExportCalls(
-            total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other)
-        )
+    def calls(self) -> ExportCalls:
+        """Count the calls, and number those that weren't made."""
+        made = self._total - len(self._other)
+        return ExportCalls(total=self._total, made=made, other=tuple(self._other))
+
+
+def _kind(leaf: Any) -> object:
+    if isinstance(leaf, Tensor):
+        return str(leaf.dtype), str(leaf.device), tuple(leaf.shape)
+    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
+    return type(leaf).__qualname__, leaf if is_plain else None

@@ -1,5 +1,4 @@
-"""The results of a replay: outputs, gradients, state, and what it wrote; ``comparing.py`` says how
-they differ.
+"""The results of a replay: outputs, gradients, state, and what it wrote.
 
 Everything is kept under a name that a person understands (``call 2, output['logits']``, ``gradient
 of x in call 1``, ``bn.running_mean after the calls``), tensors as copies on the CPU, other objects
@@ -9,18 +8,20 @@ as text.
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ...facts.trials import ResultKind
 from ..record.describe import value_text
 from ..target.snapshot import is_same
-from ..torch_private import torch_api
+from ..torch_private.torch_api import tree_leaves_with_path, tree_structure
 
 _MAX_BYTES = 2**29
 """Most bytes kept for comparison; later calls aren't compared."""
@@ -34,11 +35,11 @@ _MAX_SAMPLE = 2**15
 _MAX_LEAVES = 1000
 
 _NUMBERS = (bool, int, float, complex, str, type(None))
-_OF_EVERY_MODULE = frozenset({*vars(torch.nn.Module()), "_is_torch_compile"})
+_OF_EVERY_MODULE = frozenset({*vars(Module()), "_is_torch_compile"})
 """Attributes that torch gives a module; what counts in them is among its parameters and buffers.
 The last one marks what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
 
-_CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
+_CONTAINERS = (list, tuple, dict)
 
 AFTER_CALLS = " after the calls"
 STRUCTURE = ", structure"
@@ -46,6 +47,11 @@ TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "stderr")
 COMPUTED: tuple[ResultKind, ...] = ("outputs", "gradients", "state")
 KINDS: tuple[ResultKind, ...] = (*COMPUTED, *TEXTS)
 _GRADIENT_SEED = 20_250
+
+Modules = dict[str, Module]
+"""Modules by the target's names for them."""
+
+Tensors = dict[str, Tensor]
 
 
 @dataclass
@@ -58,7 +64,6 @@ class Results:
     omitted_from: int | None = None
     draws_random: bool = False
     raised: str | None = None
-    """What a call raised."""
     is_refused: bool = False
     """Whether torch or Python raised it, rather than the program on purpose."""
     is_sampled: bool = False
@@ -69,14 +74,14 @@ class Results:
         self.call_count += 1
         call = f"call {self.call_count}"
         self._keep("outputs", dict(_named_leaves(output, f"{call}, output")))
-        self._keep("outputs", {f"{call}{STRUCTURE}": torch_api.tree_structure(output)})
+        self._keep("outputs", {f"{call}{STRUCTURE}": tree_structure(output)})
 
-    def add_gradients(self, gradients: dict[str, torch.Tensor | None]) -> None:
+    def add_gradients(self, gradients: dict[str, Tensor | None]) -> None:
         """Keep the gradients of the last call, by parameter or argument."""
         prefix = f"call {self.call_count}, gradient of "
         self._keep("gradients", {prefix + name: value for name, value in gradients.items()})
 
-    def add_arguments(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def add_arguments(self, before: Tensors, after: Tensors) -> None:
         """Keep the arguments that the last call mutated."""
         prefix = f"call {self.call_count}, argument "
         for name, copy in before.items():
@@ -84,18 +89,16 @@ class Results:
             if not is_same(now, copy):
                 self._keep("state", {f"{prefix}{name} after it": now})
 
-    def add_state(self, modules: dict[str, torch.nn.Module]) -> None:
+    def add_state(self, modules: Modules) -> None:
         """Keep parameters, buffers, gradients and plain attributes of modules after the calls."""
         for prefix, module in modules.items():
             self._keep("state", dict(_state(module, f"{prefix}." if prefix else "")))
-        left = {
-            name: value.grad
+        gradients = {
+            f"gradient of {name}{AFTER_CALLS}": value.grad
             for name, value in parameters_of(modules).items()
             if value.grad is not None
         }
-        self._keep(
-            "gradients", {f"gradient of {name}{AFTER_CALLS}": value for name, value in left.items()}
-        )
+        self._keep("gradients", gradients)
 
     def add_written(self, texts: Mapping[str, str]) -> None:
         """Keep what the program wrote in the calls, by kind."""
@@ -103,17 +106,14 @@ class Results:
             self.values[kind]["text"] = text[:_MAX_TEXT]
 
     def _keep(self, kind: str, values: dict[str, Any]) -> None:
-        size = sum(
-            value.numel() * value.element_size()
-            for value in values.values()
-            if isinstance(value, torch.Tensor)
-        )
+        tensors = [value for value in values.values() if isinstance(value, Tensor)]
+        size = sum(value.numel() * value.element_size() for value in tensors)
         if self.byte_count + size > _MAX_BYTES:
             self.omitted_from = self.omitted_from or self.call_count
             return
         self.byte_count += size
         for name, value in values.items():
-            if self.is_sampled and isinstance(value, torch.Tensor) and value.numel() > _MAX_SAMPLE:
+            if self.is_sampled and isinstance(value, Tensor) and value.numel() > _MAX_SAMPLE:
                 flat = value.detach().flatten()
                 self.values[kind][name] = _kept(flat[:: 1 + flat.numel() // _MAX_SAMPLE])
                 self.values[kind][f"{name}, norm"] = _kept(flat.float().norm())
@@ -131,77 +131,74 @@ class Results:
 
 
 def _kept(leaf: object) -> Any:
-    if isinstance(leaf, torch.Tensor):
+    if isinstance(leaf, Tensor):
         return leaf.detach().clone().cpu()
     return leaf if type(leaf) in _NUMBERS else value_text(leaf)
 
 
 def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    for path, leaf in torch_api.tree_leaves_with_path(value):
+    for path, leaf in tree_leaves_with_path(value):
         yield f"{name}{path}", leaf
-        if isinstance(leaf, (torch.Tensor, *_NUMBERS, type)) or depth > 2:
+        if isinstance(leaf, (Tensor, *_NUMBERS, type)) or depth > 2:
             continue
         members = getattr(leaf, "__dict__", {})
         if is_dataclass(leaf):
             members = {part.name: getattr(leaf, part.name, None) for part in fields(leaf)}
         for key, member in members.items() if isinstance(members, dict) else ():
-            if isinstance(member, (torch.Tensor, list, tuple, dict)):
+            if isinstance(member, (Tensor, *_CONTAINERS)):
                 yield from _named_leaves(member, f"{name}{path}.{key}", depth + 1)
 
 
-def _state(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, Any]]:
+def _state(module: Module, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         yield f"{prefix}{name}{AFTER_CALLS}", value
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if name not in _OF_EVERY_MODULE and isinstance(value, _CONTENT):
-                yield from _attribute(f"{prefix}{path}{'.' if path else ''}{name}", value)
+            if name in _OF_EVERY_MODULE:
+                continue
+            place = f"{prefix}{path}{'.' if path else ''}{name}"
+            if isinstance(value, _CONTAINERS):
+                yield f"{place}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
+            elif not isinstance(value, (Tensor, *_NUMBERS[:-1])):
+                continue
+            for leaf_path, leaf in islice(tree_leaves_with_path(value), _MAX_LEAVES):
+                if isinstance(leaf, (Tensor, *_NUMBERS)):
+                    yield f"{place}{leaf_path}{AFTER_CALLS}", leaf
 
 
-def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (list, tuple, dict)):
-        yield f"{name}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
-    for path, leaf in itertools.islice(torch_api.tree_leaves_with_path(value), _MAX_LEAVES):
-        if isinstance(leaf, (torch.Tensor, *_NUMBERS)):
-            yield f"{name}{path}{AFTER_CALLS}", leaf
-
-
-def modules_of(function: Any) -> dict[str, torch.nn.Module]:
-    """The modules that a target uses, by its names for them."""
-    if isinstance(function, torch.nn.Module):
+def modules_of(function: Any) -> Modules:
+    """Find the modules that a target uses, by its names for them."""
+    if isinstance(function, Module):
         return {"": function}
-    found: dict[str, torch.nn.Module] = {}
+    modules: Modules = {}
+
+    def add(names: Mapping[str, Any]) -> None:
+        for name, value in names.items():
+            if isinstance(value, Module) and all(value is not old for old in modules.values()):
+                modules.setdefault(name, value)
+
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        found["self"] = owner
+    if isinstance(owner, Module):
+        modules["self"] = owner
     elif owner is not None:
-        _add_modules(found, getattr(owner, "__dict__", {}))
-    waiting, known = [function], set[int]()
+        add(getattr(owner, "__dict__", {}))
+    waiting, seen = [function], set[int]()
     while waiting:
         plain = inspect.unwrap(waiting.pop(0))
         plain = getattr(plain, "__func__", plain)
-        if not inspect.isfunction(plain) or id(plain) in known or len(known) > _MAX_FUNCTIONS:
+        if not inspect.isfunction(plain) or id(plain) in seen or len(seen) > _MAX_FUNCTIONS:
             continue
-        known.add(id(plain))
+        seen.add(id(plain))
         names = inspect.getclosurevars(plain)
         around = {**names.globals, **names.nonlocals}
-        _add_modules(found, around)
-        waiting += [
-            value for value in around.values() if callable(value) and not isinstance(value, type)
-        ]
-    return found
+        add(around)
+        values = around.values()
+        waiting += [value for value in values if callable(value) and not isinstance(value, type)]
+    return modules
 
 
-def _add_modules(found: dict[str, torch.nn.Module], names: Mapping[str, Any]) -> None:
-    for name, value in names.items():
-        if isinstance(value, torch.nn.Module) and not any(
-            value is other for other in found.values()
-        ):
-            found.setdefault(name, value)
-
-
-def parameters_of(modules: dict[str, torch.nn.Module]) -> dict[str, torch.Tensor]:
-    """The parameters of several modules, each under the module's name."""
+def parameters_of(modules: Modules) -> Tensors:
+    """List the parameters of several modules, each under the module's name."""
     return {
         f"{prefix}.{name}".lstrip("."): value
         for prefix, module in modules.items()
@@ -209,55 +206,55 @@ def parameters_of(modules: dict[str, torch.nn.Module]) -> dict[str, torch.Tensor
     }
 
 
-def tensors_in(arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """The tensors among a call's arguments, by the argument's name and their path in it."""
+def tensors_in(arguments: dict[str, Any]) -> Tensors:
+    """List the tensors among a call's arguments, by the argument's name and their path in it."""
     return {
         path: leaf
         for name, value in arguments.items()
         for path, leaf in _named_leaves(value, name)
-        if isinstance(leaf, torch.Tensor)
+        if isinstance(leaf, Tensor)
     }
 
 
-def copies_of(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copies that later show whether a call mutated them; those that are too large are left out."""
-    found: dict[str, torch.Tensor] = {}
+def copies_of(tensors: Tensors) -> Tensors:
+    """Copy tensors, to show later whether a call mutated them; those that are too large are left
+    out.
+    """
+    copies: Tensors = {}
     size = 0
     for name, tensor in tensors.items():
         size += tensor.numel() * tensor.element_size()
         if size > _MAX_COPIED:
             break
-        found[name] = tensor.detach().clone()
-    return found
+        copies[name] = tensor.detach().clone()
+    return copies
 
 
-def gradients_of(
-    output: object, modules: dict[str, torch.nn.Module], arguments: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor | None]:
-    """Gradients of all outputs that have one, by parameter and argument; ``.grad`` is left alone.
+def gradients_of(output: object, modules: Modules, arguments: Tensors) -> dict[str, Tensor | None]:
+    """Compute gradients of all outputs that have one, by parameter and argument; ``.grad`` is left
+    alone.
 
     Each output is weighted with fixed random numbers: the gradient of a plain sum hides differences
-    (that of a softmax is zero). ``RuntimeError`` if torch can't run backward, such as through a
-    graph that the program freed.
+    (that of a softmax is zero).
+
+    Raises:
+        RuntimeError: torch can't run backward, such as through a graph that the program freed.
     """
     outputs = [
         leaf
         for _, leaf in _named_leaves(output, "")
-        if isinstance(leaf, torch.Tensor)
+        if isinstance(leaf, Tensor)
         and leaf.requires_grad
         and (leaf.is_floating_point() or leaf.is_complex())
     ]
-    wanted = {
-        name: tensor
-        for name, tensor in (arguments | parameters_of(modules)).items()
-        if tensor.requires_grad
-    }
-    if not outputs or not wanted:
+    tensors = arguments | parameters_of(modules)
+    learnt = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
+    if not outputs or not learnt:
         return {}
     generator = torch.Generator().manual_seed(_GRADIENT_SEED)
     # In a dtype whose values are the same in every other, so that a float64 run has the same
     # weights.
     drawn = [torch.randn(leaf.shape, generator=generator, dtype=torch.float32) for leaf in outputs]
     weights = [weight.bfloat16().to(leaf) for weight, leaf in zip(drawn, outputs, strict=True)]
-    found = torch.autograd.grad(outputs, list(wanted.values()), weights, allow_unused=True)
-    return dict(zip(wanted, found, strict=True))
+    gradients = torch.autograd.grad(outputs, list(learnt.values()), weights, allow_unused=True)
+    return dict(zip(learnt, gradients, strict=True))

@@ -28,7 +28,7 @@ def _begin(recording: str) -> None:
     parent = type(sys)(_PARENT)
     parent.__path__ = [_HERE.rpartition(os.sep)[0].rpartition(os.sep)[0]]
     sys.modules[_PARENT] = parent
-    importlib.import_module(f"{_PARENT}.probe.ways_in.script").begin(recording)
+    importlib.import_module(f"{_PARENT}.probe.ways_in.process").begin(recording)
 
 
 def _import_the_next() -> None:

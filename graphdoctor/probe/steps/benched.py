@@ -14,26 +14,35 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from time import perf_counter
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..events import EventFile
-from ..measure.memory import PeakMemory, peak_resident_bytes
-from ..measure.timing import BLOCK_S, ROW_S, Block, answer, questions, time_block, time_calls
+from ..measure.timing import (
+    BLOCK_S,
+    ROW_S,
+    Block,
+    PeakMemory,
+    answer,
+    peak_resident_bytes,
+    questions,
+    time_block,
+    time_calls,
+)
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
-from ..target.regions import compile_target
+from ..target.options import compile_target
 from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
-from ..torch_private import torch_api
-from ..torch_private.torch_cuda_graphs import awaits_backward
+from ..torch_private.torch_api import cache_counts, on_compile, synchronize, tensors_in
+from ..torch_private.torch_kernels import awaits_backward
 from ..wire import BenchStart, BenchTime, BenchTurn, ProbeRequest
-
-if TYPE_CHECKING:
-    from .workload import Workload
+from .workload import Workload
 
 _QUIET_PASSES = 3
 """Passes without a compile: CUDA graphs run once to warm up, and are recorded in the next run
@@ -61,19 +70,18 @@ class Benched:
         self._request, self._events = request, events
         self._function, self._calls = target.function, calls
         self._trial = Trial(request["trial"] or {}, target.function)
-        self._is_eager = not self._trial.is_compiled
         self._trial.prepare(events)
         self._workload = workload
         self._compiled: Any = None if workload is None else workload.compiled
         self._compiles = 0
         self._last_call: Call | None = None
-        self._kept: dict[int, State] = {}
+        self._states: dict[int, State] = {}
         self._output: object = None
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
-        """The workload's calls, with what they may change in their arguments kept."""
+        """Keep what the workload's calls may change in their arguments."""
         for number, call in enumerate(calls):
-            self._kept[number] = State(None, call)
+            self._states[number] = State(None, call)
             yield call
 
     def run(self, compile_s: float = 0.0) -> None:
@@ -81,32 +89,30 @@ class Benched:
 
         ``compile_s``: seconds that ``torch.compile`` itself took the workload.
         """
+        is_eager = not self._trial.is_compiled
         with socket.socket(fileno=int(self._request["timing"])) as connection:
             if self._workload is None:
-                started = time.perf_counter()
-                self._compiled = self._function if self._is_eager else self._compile()
-                compile_s = time.perf_counter() - started
+                started = perf_counter()
+                self._compiled = self._function if is_eager else self._compile()
+                compile_s = perf_counter() - started
             self._events.phase("making the calls")
             passes, is_steady = self._settle()
             steady = [min(times) for times in zip(*passes[-_QUIET_PASSES:], strict=True)]
-            excess = sum(
-                time - least for times in passes for time, least in zip(times, steady, strict=True)
-            )
             call = self._last_call
-            restore = (
-                restorer(call, lambda: self._make(call)) if call is not None and is_steady else None
-            )
+            restore = None
+            if call is not None and is_steady:
+                restore = restorer(call, partial(self._make, call))
             uses_cuda = torch.cuda.is_initialized()
             answer(
                 connection,
                 BenchStart(
                     is_steady=is_steady,
-                    excess_s=compile_s + excess,
+                    excess_s=compile_s + sum(map(sum, passes)) - len(passes) * sum(steady),
                     passes=len(passes),
                     call_count=len(steady),
                     inputs=None if call is None else arguments_text(*call),
                     items=None if call is None else items_in(call, self._output),
-                    cache=None if self._is_eager else torch_api.cache_counts(),
+                    cache=None if is_eager else cache_counts(),
                     uses_cuda=uses_cuda,
                     peak_memory_bytes=peak_resident_bytes(),
                 ),
@@ -115,35 +121,29 @@ class Benched:
                 return
             self._output = None
             self._events.phase("timing the last call")
+            make = partial(self._make, call)
             block = Block(steady[-1], restore, least_s=ROW_S if uses_cuda else BLOCK_S)
+            alone = Block(steady[-1], restore, least_s=0.0)
             memory = PeakMemory()
-            for question in questions(connection):
-                asked = json.loads(question)
-                if "floor" in asked:
+            for question in map(json.loads, questions(connection)):
+                if "floor" in question:
                     answer(connection, BenchTime(us=_floor_us(call), awaits_backward=False))
-                    continue
-                if "device" in asked:
+                elif "device" in question:
                     from ..measure.kernels import device_us
 
-                    us = device_us(lambda: self._make(call), restore, steady[-1])
+                    us = device_us(make, restore, steady[-1])
                     answer(connection, BenchTime(us=us, awaits_backward=awaits_backward()))
-                    continue
-                seconds = float(asked["seconds"])
-                times = time_block(lambda: self._make(call), block, seconds=seconds)
-                alone = Block(steady[-1], restore, least_s=0.0)
-                is_apart = uses_cuda and block.number > 1
-                each = (
-                    time_block(lambda: self._make(call), alone, seconds=seconds / 4)
-                    if is_apart
-                    else []
-                )
-                peak = memory.bytes()
-                answer(
-                    connection,
-                    BenchTurn(
-                        times_us=times, calls=block.number, alone_us=each, peak_memory_bytes=peak
-                    ),
-                )
+                else:
+                    seconds = float(question["seconds"])
+                    times = time_block(make, block, seconds=seconds)
+                    is_apart = uses_cuda and block.number > 1
+                    turn = BenchTurn(
+                        times_us=times,
+                        calls=block.number,
+                        alone_us=time_block(make, alone, seconds=seconds / 4) if is_apart else [],
+                        peak_memory_bytes=memory.bytes(),
+                    )
+                    answer(connection, turn)
 
     def _compile(self) -> Any:
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's
@@ -154,7 +154,7 @@ class Benched:
         def count() -> None:
             self._compiles += 1
 
-        torch_api.on_compile(count)
+        on_compile(count)
         return function
 
     def _compile_count(self) -> int:
@@ -175,19 +175,19 @@ class Benched:
     def _pass(self) -> list[float]:
         times: list[float] = []
         for _ in range(self._request["calls"]):
-            for given in self._calls.rounds():
+            for original in self._calls.rounds():
                 seed_everything(self._request["seed"])
-                call = self._trial.changed(given)
+                call = self._trial.changed(original)
                 # What an earlier pass changed: ``example_inputs()`` may return what it made before.
-                if (number := len(times)) in self._kept:
-                    self._kept[number].restore()
+                if (number := len(times)) in self._states:
+                    self._states[number].restore()
                 else:
-                    self._kept[number] = State(None, call)
-                torch_api.synchronize()
-                started = time.perf_counter()
+                    self._states[number] = State(None, call)
+                synchronize()
+                started = perf_counter()
                 self._make(call)
-                torch_api.synchronize()
-                times.append(time.perf_counter() - started)
+                synchronize()
+                times.append(perf_counter() - started)
                 self._last_call = call
         return times
 
@@ -196,21 +196,17 @@ class Benched:
         if self._request["backward"]:
             backward(self._output)
             forget_gradients(self._function)
-            for leaf in torch_api.tree_leaves(call):
-                if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+            for leaf in tensors_in(call):
+                if leaf.is_leaf:
                     leaf.grad = None
 
 
 def _floor_us(call: Call) -> float | None:
-    """What a compiled call takes at least: one that adds 1 to a number in a tensor of the call's
+    """The least that a compiled call takes: one that adds 1 to a number in a tensor of the call's
     device.
     """
-    device = next(
-        (leaf.device for leaf in torch_api.tree_leaves(call) if isinstance(leaf, torch.Tensor)),
-        None,
-    )
-    least = torch.zeros(1, device=device)
-
+    tensors: list[Tensor] = tensors_in(call)
+    least = torch.zeros(1, device=tensors[0].device if tensors else None)
     try:
         function = torch.compile(lambda x: x + 1, backend="eager")
         with torch.no_grad():

@@ -9,13 +9,14 @@ import inspect
 import itertools
 import re
 import sys
-import time
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from time import perf_counter
+from traceback import FrameSummary, extract_tb
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn import Module
 
 from ...facts.recording import ExportInput, NamedClass
 from ..record.describe import value_text
@@ -23,18 +24,20 @@ from ..record.errors import message_of, type_name
 from ..record.files import is_user_file
 from ..record.listener import stack_entries
 from ..record.streams import kept_texts
-from ..replay.leaves import given, named_leaves
+from ..replay.leaves import passed_arguments
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call, plain_function, signature_of
-from ..torch_private import torch_api, torch_export
+from ..target.targets import Call, plain_function
+from ..torch_private import torch_export
 from .calls import compare, make_calls
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _MODEL = "model"
-_MAX_CHOICES = 2
+
+_Entries = list[dict[str, Any]]
+"""Lines of a stack, as ``StackEntry``."""
 
 
 def export(workload: Workload) -> bool:
@@ -59,51 +62,46 @@ def export(workload: Workload) -> bool:
 class _Exporting:
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
-        self._is_strict, self._dims, self._hint = plan["is_strict"], plan["dims"], plan["hint"]
+        self._is_strict = plan["is_strict"]
         self._function = function = workload.function
-        self._is_wrapped = not isinstance(function, torch.nn.Module)
-        self._module = torch.nn.Module() if self._is_wrapped else function
+        self._is_wrapped = not isinstance(function, Module)
+        # The modules that a function uses, whose parameters are the wrapper's then, by the names to
+        # give them.
+        self._parts = {
+            _MODEL if name == "self" else name: module
+            for name, module in (modules_of(function) if self._is_wrapped else {}).items()
+        }
+        self._module = Module() if self._is_wrapped else function
+        for name, module in self._parts.items():
+            self._module.add_module(name, module)
         if self._is_wrapped:
-            for name, module in _parts(function).items():
-                self._module.add_module(name, module)
             self._module.forward = function
-        self._signature = signature_of(function)
 
     def run(self, call: Call) -> bool:
         """Export the target with the arguments of a call, and have the calls made with the result;
-        whether it could.
+        returns whether it could.
         """
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
-        shapes = self._dynamic_shapes(call)
-        if shapes is not None:
-            arguments["dynamic_shapes"] = shapes
         state, random = State(self._function, call), RandomState()
         seed_everything(self._workload.request["seed"])
-        watch = torch_export.Specializations(_user_stack)
         program, failure = None, None
-        started = time.perf_counter()
+        has_grad = torch.is_grad_enabled() and not self._workload.request["no_grad"]
+        started = perf_counter()
         try:
-            with (
-                watch.listening(),
-                torch.set_grad_enabled(
-                    torch.is_grad_enabled() and not self._workload.request["no_grad"]
-                ),
-            ):
+            with torch.set_grad_enabled(has_grad):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        found: dict[str, object] = {"op_count": None, "inputs": [], "constraints": [], "dims": []}
-        seconds = time.perf_counter() - started
+        facts: dict[str, object] = {"op_count": None, "inputs": [], "constraints": []}
+        seconds = perf_counter() - started
         if program is not None:
-            nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
-            found = {
-                "op_count": sum(
-                    getattr(node.target, "__name__", "") != "getitem" for node in nodes
-                ),
+            targets = [node.target for node in program.graph.nodes if node.op.startswith("call_")]
+            items = sum(getattr(target, "__name__", "") == "getitem" for target in targets)
+            facts = {
+                "op_count": len(targets) - items,
                 "inputs": _inputs(program),
                 "constraints": torch_export.guards_of(program),
-                "dims": self._described_dims(program, call, watch),
             }
             self._workload.compiled = self._exported = program.module()
         state.restore()
@@ -113,9 +111,9 @@ class _Exporting:
             is_strict=self._is_strict,
             is_wrapped=self._is_wrapped,
             seconds=seconds,
-            line=self._line(call, shapes),
+            line=self._line(call),
             failure=failure,
-            **found,
+            **facts,
         )
         self._workload.listener.write_sources()
         return program is not None
@@ -125,183 +123,43 @@ class _Exporting:
         state is compared.
         """
         module = self._module
-        theirs = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, value in self._exported.named_buffers():
-                own = theirs.get(name)
-                if (
-                    own is not None
-                    and own.shape == value.shape
-                    and own.data_ptr() != value.data_ptr()
-                ):
-                    own.copy_(value)
+                buffer = tensors.get(name)
+                if buffer is None or buffer.shape != value.shape:
+                    continue
+                if buffer.data_ptr() != value.data_ptr():
+                    buffer.copy_(value)
         if self._workload.alike is not None:
-            self._workload.events.write("export_calls", self._workload.alike.found())
-
-    # Dynamic shapes.
-
-    def _wanted(self, source: str, tensor: torch.Tensor) -> list[int]:
-        if self._dims is None:
-            return []
-        if self._dims == "all":
-            return list(range(tensor.ndim))
-        return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
-
-    def _dynamic_shapes(self, call: Call) -> dict[str, Any] | None:
-        if self._dims is None or self._signature is None:
-            return None
-        bound = self._signature.bind(*call[0], **call[1]).arguments
-        found = {name: self._shapes_of(name, value) for name, value in bound.items()}
-        return None if all(value is None for value in found.values()) else found
-
-    def _shapes_of(self, name: str, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return (
-                dict.fromkeys(self._wanted(name, value), getattr(torch.export.Dim, self._hint))
-                or None
-            )
-        if type(value) is dict:
-            return {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
-        if type(value) in (list, tuple):
-            return type(value)(
-                self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)
-            )
-        return None
-
-    def _shown(self, shapes: Any) -> str:
-        if isinstance(shapes, dict):
-            keys = (
-                f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
-                for key in shapes
-            )
-            items = (
-                f"{key}: {self._shown(item)}"
-                for key, item in zip(keys, shapes.values(), strict=True)
-            )
-            return f"{{{', '.join(items)}}}"
-        if isinstance(shapes, (list, tuple)):
-            text = ", ".join(map(self._shown, shapes))
-            return (
-                f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
-            )
-        return "None" if shapes is None else f"Dim.{self._hint}"
-
-    def _described_dims(
-        self, program: ExportedProgram, call: Call, watch: torch_export.Specializations
-    ) -> list[dict[str, object]]:
-        leaves = list(named_leaves(call, self._function))
-        shapes = torch_export.input_shapes(program)
-        if self._dims is None or len(shapes) != len(leaves):
-            return []
-        pairs = [
-            (index, source, leaf, shape)
-            for index, ((source, leaf), shape) in enumerate(
-                zip(leaves, shapes.values(), strict=True)
-            )
-            if isinstance(leaf, torch.Tensor) and len(shape) == leaf.ndim
-        ]
-        sizes = {
-            expression: size
-            for _, _, leaf, shape in pairs
-            for size, found in zip(leaf.shape, shape, strict=True)
-            if (expression := torch_export.expression_of(found)) is not None
-        }
-        choices = self._other_sizes(program, call, list(shapes.values()), sizes)
-        records = []
-        for index, source, leaf, shape in pairs:
-            for dim in self._wanted(source, leaf):
-                found = torch_export.dim_range(program, shape[dim])
-                # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
-                sources = (re.sub(r"^(\w*)", r"L['\1']", source), f"L['flat_args'][{index}]")
-                why = next(
-                    filter(None, (watch.found.get(f"{name}.size()[{dim}]") for name in sources)),
-                    None,
-                )
-                record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
-                record |= {"is_dynamic": found is not None, "stack": []}
-                if found is not None:
-                    record |= {"expression": found.expression, "low": found.low, "high": found.high}
-                    record["other_sizes"] = [
-                        torch_export.size_under(shape[dim], choice) for choice in choices
-                    ]
-                elif why is not None:
-                    record |= {
-                        "stack": self._known(stack_entries(why.stack)),
-                        "is_by_another": why.is_by_another,
-                    }
-                records.append(record)
-        return records
-
-    def _other_sizes(
-        self,
-        program: ExportedProgram,
-        call: Call,
-        shapes: list[tuple[Any, ...]],
-        sizes: Mapping[str, int],
-    ) -> list[torch_export.Sizes]:
-        guards = torch_export.guards_of(program)
-        found = []
-        for choice in torch_export.other_sizes(program, shapes, sizes):
-            leaves = [
-                torch.empty(
-                    [torch_export.size_under(size, choice) for size in shape], device="meta"
-                )
-                if isinstance(leaf, torch.Tensor)
-                else leaf
-                for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
-            ]
-            left = iter(leaves)
-            args, kwargs = torch_api.tree_map(lambda _leaf: next(left), call)  # noqa: B023 - used at once
-            bound = (
-                {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
-            )
-            if torch_export.passes(guards, {**bound, "flat_args": leaves}):
-                found.append(choice)
-        return found[:_MAX_CHOICES]
+            self._workload.events.write("export_calls", self._workload.alike.calls())
 
     # What torch said.
 
     def _failure(self, error: BaseException) -> dict[str, object]:
         # What torch says before it runs the program, or after, is about no line of it.
-        stack = self._stack_of(error)
+        stack = _stack_of(error)
         trace = error.__traceback__
         return {
             "type": type_name(error),
             "message": message_of(error),
-            "stack": self._known(stack or self._definition()),
+            "stack": self._with_sources(stack or self._definition()),
             "is_at_line": bool(stack),
             "is_truth": trace is not None and torch_export.asks_for_truth(trace, is_user_file),
             "classes": self._named_classes(message_of(error)),
         }
 
-    def _stack_of(self, error: BaseException) -> list[dict[str, Any]]:
-        """The stack from the program's first line on; that of what Dynamo was tracing, where
-        Python's has none.
-        """
-        for summaries in (
-            traceback.extract_tb(error.__traceback__),
-            getattr(error, "real_stack", None) or (),
-        ):
-            outside = itertools.dropwhile(
-                lambda entry: not is_user_file(entry["file"]), stack_entries(summaries)
-            )
-            if entries := list(outside):
-                return entries
-        return []
-
-    def _definition(self) -> list[dict[str, Any]]:
+    def _definition(self) -> _Entries:
         """The first line of what is exported; none if it isn't Python of the program's."""
         function = plain_function(self._function)
         if function is None:
             return []
-        # What a decorator wraps is what people know.
+        # What a decorator wraps is what people wrote.
         code = getattr(inspect.unwrap(function), "__code__", function.__code__)
-        summary = traceback.FrameSummary(
-            code.co_filename, code.co_firstlineno, code.co_name, lookup_line=False
-        )
-        return stack_entries([summary])
+        line = code.co_filename, code.co_firstlineno, code.co_name
+        return stack_entries([FrameSummary(*line, lookup_line=False)])
 
-    def _known(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _with_sources(self, entries: _Entries) -> _Entries:
         for entry in entries:
             self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
         return entries
@@ -310,74 +168,64 @@ class _Exporting:
         """Classes that a message names; strict export names those of results without their
         module.
         """
-        found: dict[str, NamedClass] = {}
+        classes: dict[str, NamedClass] = {}
         function = plain_function(self._function)
-        around = {} if function is None else inspect.unwrap(function).__globals__
-        named = [path.rpartition(".") for path in _CLASS.findall(message)]
-        for module, _, name in (*named, *(("", "", name) for name in _VARIABLE.findall(message))):
-            kind = getattr(sys.modules.get(module), name, None) if module else around.get(name)
-            if module.partition(".")[0] in ("torch", "builtins") and module:
+        scope = {} if function is None else inspect.unwrap(function).__globals__
+        paths = [path.rpartition(".") for path in _CLASS.findall(message)]
+        for module, _, name in (*paths, *(("", "", name) for name in _VARIABLE.findall(message))):
+            kind = getattr(sys.modules.get(module), name, None) if module else scope.get(name)
+            if module.partition(".")[0] in ("torch", "builtins"):
                 continue
             is_dataclass = isinstance(kind, type) and dataclasses.is_dataclass(kind)
             home = kind.__module__ if isinstance(kind, type) else module
-            found[name] = NamedClass(name=name, module=home, is_dataclass=is_dataclass)
-        return list(found.values())
+            classes[name] = NamedClass(name=name, module=home, is_dataclass=is_dataclass)
+        return list(classes.values())
 
     # Python that does the same.
 
-    def _line(self, call: Call, shapes: dict[str, Any] | None) -> str:
+    def _line(self, call: Call) -> str:
         args, kwargs = call
-        names = [name for _, name, _ in given(call, self._function)][: len(args)]
+        names = [name for _, name, _ in passed_arguments(call, self._function)][: len(args)]
         name = "wrapper" if self._is_wrapped else _MODEL
         parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
-        if shapes is not None:
-            parts.append(f"dynamic_shapes={self._shown(shapes)}")
         parts.append(f"strict={self._is_strict}")
-        before = "" if shapes is None else "from torch.export import Dim\n"
+        lines: list[str] = []
         if self._is_wrapped:
-            before += "\n".join(_wrapping(self._function)) + "\n"
-        return f"{before}program = torch.export.export({', '.join(parts)})"
+            lines.append("wrapper = torch.nn.Module()")
+            lines += (f"wrapper.{name} = {name}" for name in self._parts)
+            is_method = getattr(self._function, "__self__", None) is not None
+            called = getattr(self._function, "__name__", "function")
+            lines.append(f"wrapper.forward = {f'{_MODEL}.' * is_method}{called}")
+        return "\n".join([*lines, f"program = torch.export.export({', '.join(parts)})"])
 
 
-def _parts(function: Any) -> dict[str, torch.nn.Module]:
-    """The modules that a function uses, whose parameters are the wrapper's then, by the names to
-    give them.
+def _stack_of(error: BaseException) -> _Entries:
+    """The stack from the program's first line on; that of what Dynamo was tracing, where Python's
+    has none.
     """
-    return {
-        _MODEL if name == "self" else name: module for name, module in modules_of(function).items()
-    }
-
-
-def _wrapping(function: Any) -> Iterator[str]:
-    yield "wrapper = torch.nn.Module()"
-    yield from (f"wrapper.{name} = {name}" for name in _parts(function))
-    called = getattr(function, "__name__", "function")
-    owner = getattr(function, "__self__", None)
-    yield (
-        f"wrapper.forward = {_MODEL}.{called}"
-        if owner is not None
-        else f"wrapper.forward = {called}"
-    )
-
-
-def _user_stack() -> list[traceback.FrameSummary]:
-    return torch_api.stack_of(
-        frame for frame in torch_api.frames_outwards() if is_user_file(frame.f_code.co_filename)
-    )
+    for summaries in (extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
+        entries = stack_entries(summaries)
+        while entries and not is_user_file(entries[0]["file"]):
+            del entries[0]
+        if entries:
+            return entries
+    return []
 
 
 def _inputs(program: ExportedProgram) -> list[ExportInput]:
-    values = {
-        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
-    }
-    return [
-        ExportInput(
-            name=str(spec.arg.name),
-            kind=str(spec.kind.name).lower(),
-            target=None if spec.target is None else str(spec.target),
-            value=None if values.get(spec.arg.name) is None else value_text(values[spec.arg.name]),
+    placeholders = (node for node in program.graph.nodes if node.op == "placeholder")
+    values = {node.name: node.meta.get("val") for node in placeholders}
+    inputs = []
+    for spec in program.graph_signature.input_specs:
+        name, value = str(spec.arg.name), values.get(spec.arg.name)
+        inputs.append(
+            ExportInput(
+                name=name,
+                kind=str(spec.kind.name).lower(),
+                target=None if spec.target is None else str(spec.target),
+                value=None if value is None else value_text(value),
+            )
         )
-        for spec in program.graph_signature.input_specs
-    ]
+    return inputs

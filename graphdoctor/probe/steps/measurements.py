@@ -1,25 +1,50 @@
-"""What is measured once all calls came back, by repeating the last one; what the program prints
-then is dropped.
+"""Measurements once all calls came back, by repeating the last one, and where the time of each call
+goes: graphs, eager operations, guard checks and compiles on one time axis (``Lanes``). What the
+program prints then is dropped.
+
+A call that compiles is watched as the program makes it: made again, the same compile takes a
+fraction of the time. A call that compiles nothing is made again under torch.profiler, which also
+shows eager operations and guard checks. For that all calls are repeated from the beginning, with
+Dynamo, state, random numbers and arguments as they were; a repetition counts only where it compiled
+as the call did and ran the same graphs in the same order.
+
+All times of lanes are the CPU's: on a GPU a graph is over when its kernels are launched. In a
+backward pass only AOTAutograd's compiled graphs are segments, and only under the profiler.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 import torch
+from torch import Tensor
+from torch.profiler import record_function
 
 from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.recording import Settling
 from ...facts.run import Phase
+from ...wording import listed
 from ..measure import coverage
 from ..measure.calibration import calibrate
+from ..measure.coverage import (
+    BACKWARD_RANGE,
+    CALL_RANGE,
+    CompileWatch,
+    CutCall,
+    TimedCompile,
+    cut_profile,
+    cut_timeline,
+    profiled,
+)
 from ..measure.guard_cost import CheckTimer, spread, time_searches
 from ..measure.kernels import (
     MeasuredKernels,
@@ -29,25 +54,27 @@ from ..measure.kernels import (
     seen_call,
     with_lines,
 )
-from ..measure.memory import PeakMemory, kept_bytes
-from ..measure.timing import settle, time_calls
+from ..measure.timing import PeakMemory, kept_bytes, settle, time_calls
+from ..record.describe import arguments_text
 from ..record.errors import type_name
 from ..record.files import is_user_file
 from ..record.reports import hook_gap
 from ..record.streams import silence
-from ..target.snapshot import RandomState, restorer
+from ..target.snapshot import FreshCopies, RandomState, State, restorer
 from ..target.targets import Call
-from ..torch_private import torch_api
+from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_codegen import graph_runs_marked
-from ..torch_private.torch_cuda_graphs import launch_one_by_one
-from .lanes import Lanes
+from ..torch_private.torch_hooks import GraphGlobals, WatchedRun
+from ..torch_private.torch_kernels import launch_one_by_one
 from .workload import UnmeasuredError, Workload
 
-_Found = TypeVar("_Found")
+_Measured = TypeVar("_Measured")
 
 _CALL_BUDGET_S = 2.0
 _UNSETTLED = "the last call compiles something each time it is repeated"
 _PROFILED = "the program runs a profiler, and only one can run at a time"
+
+_Kind = Literal["guard_cost", "kernels", "memory"]
 
 
 def measure(workload: Workload, lanes: Lanes | None) -> None:
@@ -55,34 +82,20 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
     request = workload.request
     settling = None
     if request["coverage"]:
-        make_covered = partial(_covered, workload)
-        settling = workload.repeated(
-            "coverage", "measuring coverage", "Coverage was not measured", make_covered
-        )
+        failed = "Coverage was not measured"
+        make = partial(_measure_coverage, workload)
+        settling = workload.repeated("coverage", "measuring coverage", failed, make)
     # Of a call that never is steady, nothing else that is measured would be true of the program.
     is_settled = settling is None or settling.is_settled
-    asked: Sequence[
-        tuple[
-            Literal["guard_cost", "kernels", "memory"], Phase, str, Callable[[Workload, Call], None]
-        ]
-    ] = (
-        (
-            "guard_cost",
-            "measuring guard checks",
-            "The cost of guard checks was not measured",
-            _guards,
-        ),
-        (
-            "kernels",
-            "profiling kernels",
-            "The kernels of a steady call were not measured",
-            _kernels,
-        ),
-        ("memory", "measuring memory", "The memory of a steady call was not measured", _memory),
+    asked: tuple[tuple[_Kind, Phase, str, Callable[[Workload, Call], None]], ...] = (
+        ("guard_cost", "measuring guard checks", "cost of guard checks", _measure_guards),
+        ("kernels", "profiling kernels", "kernels of a steady call", _measure_kernels),
+        ("memory", "measuring memory", "memory of a steady call", _measure_memory),
     )
-    for kind, phase, failed, make in asked:
+    for kind, phase, what, measure_one in asked:
+        failed = f"The {what} {'were' if kind == 'kernels' else 'was'} not measured"
         if request[kind] and is_settled:
-            workload.repeated(kind, phase, failed, partial(make, workload))
+            workload.repeated(kind, phase, failed, partial(measure_one, workload))
         elif request[kind]:
             workload.events.gap(kind, f"{failed}: {_UNSETTLED}.")
     if lanes is not None:
@@ -93,7 +106,7 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
         _calibrate(workload)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
     """Repeat a call until it is steady; it must stay so."""
     if not settle(make, lambda: workload.activity).is_settled:
@@ -104,22 +117,21 @@ def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
         raise UnmeasuredError("the last call compiled something again while it was measured")
 
 
-def _covered(workload: Workload, call: Call) -> Settling:
+def _measure_coverage(workload: Workload, call: Call) -> Settling:
     if (graphs := workload.graphs) is None:
         raise UnmeasuredError("this torch doesn't tell where graphs run")
     counted: list[Coverage] = []
     if torch_api.is_profiling():
         raise UnmeasuredError(_PROFILED)
-
-    def make() -> None:
-        # The first repetition is measured at once: most calls are steady by then.
-        counted.append(coverage.measure(partial(workload.forward, call), graphs))
-
-    settling = settle(make, lambda: workload.activity)
+    make = partial(workload.forward, call)
+    # The first repetition is measured at once: most calls are steady by then.
+    settling = settle(
+        lambda: counted.append(coverage.measure(make, graphs)), lambda: workload.activity
+    )
     before, timed = workload.activity, None
     # Nobody asks what a trial's breaks cost.
     if settling.is_settled and workload.trial is None:
-        timed = coverage.time_runs(partial(workload.forward, call), graphs)
+        timed = coverage.time_runs(make, graphs)
     workload.events.write("settling", settling)
     if not settling.is_settled:
         why = "the last call compiled something each time it was repeated"
@@ -136,27 +148,23 @@ def _covered(workload: Workload, call: Call) -> Settling:
     return settling
 
 
-def _guards(workload: Workload, call: Call) -> None:
-    make = partial(workload.forward, call)
+def _measure_guards(workload: Workload, call: Call) -> None:
+    make, gap = partial(workload.forward, call), partial(workload.events.gap, "guard_cost")
     assert workload.compiled_code is not None
     if sys.getprofile() is not None:
         raise UnmeasuredError(_PROFILED)
     with RandomState(), _steady(workload, make):
-        times_us = [
-            1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)
-        ]
+        times = time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)
         reason, searches = _PROFILED, None
         if not torch_api.is_profiling():
             reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
         if searches is None:
-            workload.events.gap(
-                "guard_cost", f"Guard checks were timed only by repeating them: {reason}."
-            )
+            gap(f"Guard checks were timed only by repeating them: {reason}.")
         timer = CheckTimer(workload.compiled_code)
         entries = timer.run(make)
     cost: dict[str, Any] = {
-        **spread("call", times_us),
-        "call_count": len(times_us),
+        **spread("call", (1e6 * seconds for seconds in times)),
+        "call_count": len(times),
         "entries": entries,
         "is_complete": not timer.troubles,
     }
@@ -164,24 +172,18 @@ def _guards(workload: Workload, call: Call) -> None:
         searches.add_to(cost)
     workload.events.write("guard_cost", **cost)
     for trouble in timer.troubles:
-        workload.events.gap(
-            "guard_cost", f"The guard check of one compile was not measured. {trouble}."
-        )
+        gap(f"The guard check of one compile was not measured. {trouble}.")
 
 
-def _kernels(workload: Workload, call: Call) -> None:
+def _measure_kernels(workload: Workload, call: Call) -> None:
     if torch_api.is_profiling():
         raise UnmeasuredError(_PROFILED)
     is_profile = workload.request["profile"] is not None
     with RandomState():
         compiled = _repeated(workload, call)
         with _steady(workload, compiled):
-            around = (
-                graph_runs_marked
-                if is_profile and workload.codegen is not None
-                else contextlib.nullcontext
-            )
-            measured = measure_kernels(compiled, around)
+            has_codegen = is_profile and workload.codegen is not None
+            measured = measure_kernels(compiled, graph_runs_marked if has_codegen else nullcontext)
             if measured is not None and is_profile and measured.best.graph_launches:
                 one_by_one = _one_by_one(workload, lambda: seen_call(compiled, graph_runs_marked))
                 measured = replace(measured, one_by_one=one_by_one)
@@ -190,40 +192,46 @@ def _kernels(workload: Workload, call: Call) -> None:
         share = measured.share()
         if not workload.is_compiled:
             # A mode of the program's own may not bear another; lines are worth no measurement.
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 share = with_lines(share, compiled, is_user_file)
-        profiled = None
+        profiled_call = None
         if is_profile:
             eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
-            profiled = _profiled(measured, measure_kernels(eager))
+            profiled_call = _profiled_call(measured, measure_kernels(eager))
     workload.events.write("kernels", share)
-    if profiled is not None:
-        workload.events.write("profiled_call", profiled)
-        if profiled.kernels:
-            _report_unknown_lines(workload)
+    gap = partial(workload.events.gap, "kernels")
+    if profiled_call is not None:
+        workload.events.write("profiled_call", profiled_call)
+        codegen, backend = workload.codegen, workload.request["backend"]
+        reason = None
+        if codegen is not None and codegen.failure is not None:
+            reason = f"looking at some raised {codegen.failure}"
+        elif codegen is not None and workload.activity.compiles and not codegen.graphs:
+            reason = f"the backend {backend!r} generated no code"
+        if profiled_call.kernels and reason is not None:
+            gap(f"Which lines kernels compute is unknown: {reason}.")
     if share.launches is None:
-        message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
-        workload.events.gap("kernels", message)
+        gap(
+            "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA "
+            "device."
+        )
     elif is_disturbed(share):
         times = share.call_us / (share.unprofiled_us or 1.0)
-        message = f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
-        workload.events.gap("kernels", message)
+        gap(
+            "Times of kernels are too long: other work made the profiled call take "
+            f"{times:.0f} times as long."
+        )
 
 
-def _report_unknown_lines(workload: Workload) -> None:
-    codegen, backend = workload.codegen, workload.request["backend"]
-    if codegen is not None and (
-        codegen.failure is not None or (workload.activity.compiles and not codegen.graphs)
-    ):
-        reason = f"the backend {backend!r} generated no code"
-        if codegen.failure is not None:
-            reason = f"looking at some raised {codegen.failure}"
-        workload.events.gap("kernels", f"Which lines kernels compute is unknown: {reason}.")
-
-
-def _memory(workload: Workload, call: Call) -> None:
+def _measure_memory(workload: Workload, call: Call) -> None:
     with RandomState():
         compiled = _repeated(workload, call)
+
+        def saved() -> int | None:
+            kept = kept_bytes(lambda: workload.forward(call))
+            compiled.restore()
+            return kept
+
         with _steady(workload, compiled):
             # What earlier calls left behind is none of this one's.
             gc.collect()
@@ -231,34 +239,33 @@ def _memory(workload: Workload, call: Call) -> None:
             compiled.make()
             peak_bytes = peak.bytes()
             compiled.restore()
-            saved_bytes = _kept(workload, compiled, call)
+            # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be
+            # new.
+            has_graphs = workload.cuda_graphs is not None
+            saved_bytes = _one_by_one(workload, saved) if has_graphs else saved()
         eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
         compiled.restore()
-    workload.events.write(
-        "memory",
-        MeasuredMemory(
-            peak_of=peak.peak_of,
-            before_bytes=peak.before_bytes,
-            peak_bytes=peak_bytes,
-            saved_bytes=saved_bytes,
-            eager_saved_bytes=eager_saved_bytes,
-        ),
+    measured = MeasuredMemory(
+        peak_of=peak.peak_of,
+        before_bytes=peak.before_bytes,
+        peak_bytes=peak_bytes,
+        saved_bytes=saved_bytes,
+        eager_saved_bytes=eager_saved_bytes,
     )
+    workload.events.write("memory", measured)
 
 
 def _calibrate(workload: Workload) -> None:
     workload.events.phase("measuring what the device reaches")
     device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
     try:
-        known = [Calibration(**each) for each in workload.request["calibrations"]]
+        kept = [Calibration(**fields) for fields in workload.request["calibrations"]]
         code = workload.code
-        workload.events.write(
-            "calibration", calibrate(device, code.factor_dtypes, code.elementwise, known)
-        )
+        reached = calibrate(device, code.factor_dtypes, code.elementwise, kept)
+        workload.events.write("calibration", reached)
     except (RuntimeError, MemoryError) as error:
-        workload.events.gap(
-            "kernels", f"What the device reaches was not measured: {type_name(error)}."
-        )
+        message = f"What the device reaches was not measured: {type_name(error)}."
+        workload.events.gap("kernels", message)
 
 
 def _repeated(workload: Workload, call: Call) -> Repeated:
@@ -266,17 +273,7 @@ def _repeated(workload: Workload, call: Call) -> Repeated:
     return Repeated(make, restorer(call, make) or (lambda: None))
 
 
-def _kept(workload: Workload, compiled: Repeated, call: Call) -> int | None:
-    def measure() -> int | None:
-        found = kept_bytes(lambda: workload.forward(call))
-        compiled.restore()
-        return found
-
-    # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
-    return _one_by_one(workload, measure) if workload.cuda_graphs is not None else measure()
-
-
-def _one_by_one(workload: Workload, measure: Callable[[], _Found]) -> _Found | None:
+def _one_by_one(workload: Workload, measure: Callable[[], _Measured]) -> _Measured | None:
     """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this
     torch can't.
     """
@@ -291,19 +288,236 @@ def _one_by_one(workload: Workload, measure: Callable[[], _Found]) -> _Found | N
         undo()
 
 
-def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCall:
+def _profiled_call(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCall:
     runs, kernels = measured.runs()
+    eager_call = None
+    if eager is not None:
+        eager_call = EagerCall(
+            times_us=tuple(eager.times_us),
+            kernels_us=eager.share().kernels_us,
+            launches=eager.best.launches,
+        )
     return ProfiledCall(
         device=measured.share().device,
         times_us=tuple(measured.times_us),
         profiled_us=measured.best.us,
         runs=tuple(runs),
         kernels=tuple(kernels),
-        eager=None
-        if eager is None
-        else EagerCall(
-            times_us=tuple(eager.times_us),
-            kernels_us=eager.share().kernels_us,
-            launches=eager.best.launches,
-        ),
+        eager=eager_call,
     )
+
+
+# Lanes.
+
+_MAX_LANES = 200
+_MAX_KEPT_CALLS = 200
+_MAX_KEPT_BYTES = 2**30
+
+_BUDGET_S = 10.0
+"""Seconds for the repetition, beside three times what the calls took."""
+
+_STEADY_CALLS = 5
+_STEADY_S = 2.0
+_COMPILING = "the last call keeps compiling when it is repeated"
+_NOT_PROFILED = "shows no eager operations and no guard checks"
+
+
+@dataclass(frozen=True)
+class _MadeCall:
+    inputs: str
+    has_compiled: bool
+    compile_ids: tuple[str | None, ...]
+    graphs: tuple[int, ...]
+    cut: CutCall
+
+
+class Lanes:
+    """Watches the program's calls, then repeats them under the profiler."""
+
+    def __init__(self, workload: Workload, graphs: GraphGlobals) -> None:
+        self._workload, self._graphs = workload, graphs
+        self._events = events = workload.events
+        self._compiles = CompileWatch()
+        torch_trace.listen(self._compiles)
+        events.phase("keeping the state of the target")
+        self._state = State(workload.function)
+        self._random = RandomState()
+        self._kept: list[Call] = []
+        self._kept_bytes = 0
+        self._is_keeping = not workload.has_fresh_calls
+        self._inputs = ""
+        self._watched: tuple[float, float, int, list[WatchedRun]] = (0.0, 0.0, 0, [])
+        """Start and end of the call that was watched last, how many graphs there were before it,
+        and their runs."""
+        self._made: list[_MadeCall] = []
+        self._written = {True: 0, False: 0}
+        self._graph_of: dict[int | None, int] = {}
+        self._compile_of: dict[str | None, str | None] = {}
+
+    def close(self) -> None:
+        """Stop watching."""
+        torch_api.trace_logger().removeHandler(self._compiles)
+
+    def keep(self, call: Call) -> None:
+        """Remember a call before it is made: it may change its arguments."""
+        self._inputs = arguments_text(*call)
+        leaves = torch_api.tree_leaves(call) if self._is_keeping else ()
+        size = sum(it.numel() * it.element_size() for it in leaves if isinstance(it, Tensor))
+        is_too_large = self._kept_bytes + size > _MAX_KEPT_BYTES
+        self._is_keeping &= len(self._kept) < _MAX_KEPT_CALLS and not is_too_large
+        if self._is_keeping:
+            try:
+                self._kept.append(FreshCopies().call(call))
+            except Exception:  # noqa: BLE001 - out of memory, or a class of the program's that refuses
+                self._is_keeping = False
+            self._kept_bytes += size
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the program's call that is made meanwhile."""
+        self._compiles.taken()
+        count = self._workload.hooks.graphs.count
+        _synchronize()
+        with self._graphs.watched() as runs:
+            began = perf_counter()
+            try:
+                yield
+            finally:
+                _synchronize()
+                self._watched = began, perf_counter(), count, runs
+
+    def write(self) -> None:
+        """Write down the call that was watched last, if it can be among those that are shown."""
+        began, ended, count, runs = self._watched
+        compiles = self._compiles.taken().spans
+        made = _MadeCall(
+            inputs=self._inputs,
+            has_compiled=bool(compiles),
+            compile_ids=_frames(compiles),
+            graphs=self._graphs_since(count),
+            cut=cut_timeline(runs, compiles, began=began, ended=ended),
+        )
+        self._made.append(made)
+        if self._written[made.has_compiled] < _MAX_LANES:
+            self._written[made.has_compiled] += 1
+            self._write(len(self._made), made.cut)
+
+    def repeat(self, *, is_settled: bool) -> None:
+        """Profile the steady call, then the calls that compiled nothing."""
+        if torch_api.is_profiling():
+            self._gap(f"The time axis {_NOT_PROFILED}: the program runs a profiler.")
+            return
+        if is_settled:
+            failed = "The steady call has no time axis"
+            self._workload.repeated(
+                "lanes", "profiling the steady call", failed, self._profile_steady_call
+            )
+        steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
+        if asked := steady[: _MAX_LANES - self._written[True]]:
+            self._repeat_calls(asked)
+        if len(self._made) > _MAX_LANES:
+            shown = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis"
+            self._gap(f"{shown}: calls that compile come first.")
+
+    def _profile_steady_call(self, call: Call) -> None:
+        settling = settle(lambda: self._workload.make_again(call), lambda: self._workload.activity)
+        # Also the compiles of repetitions that other measurements made.
+        if self._compiles.taken().is_over_limit:
+            when = "each time it was repeated, up to the recompile limit"
+            raise UnmeasuredError(f"the last call recompiled {when}")
+        if not settling.is_settled:
+            raise UnmeasuredError(_COMPILING)
+        cuts: list[CutCall] = []
+        ends = perf_counter() + _STEADY_S
+        while not cuts or (len(cuts) < _STEADY_CALLS and perf_counter() < ends):
+            cuts.append(self._profile(call))
+            if self._compiles.taken().spans:
+                raise UnmeasuredError(_COMPILING)
+        self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
+
+    def _repeat_calls(self, asked: list[int]) -> None:
+        differing: list[int] = []
+        done = 0
+        took_s = sum(made.cut.duration_us for made in self._made) / 1e6
+        ends = perf_counter() + _BUDGET_S + 3 * took_s
+        workload = self._workload
+        try:
+            with torch_trace.trace_files_paused():
+                torch.compiler.reset()
+                self._state.restore()
+                self._random.restore()
+                calls = workload.calls() if workload.has_fresh_calls else iter(self._kept)
+                for index, call in enumerate(calls, start=1):
+                    if perf_counter() > ends:
+                        raise UnmeasuredError("time ran out")
+                    self._events.phase("profiling call {index}", index=index)
+                    cut = self._repeat_call(index, call, is_profiled=index in asked)
+                    if cut is not None:
+                        self._write(index, cut)
+                    elif index in asked:
+                        differing.append(index)
+                    done = index
+                    if done == asked[-1]:
+                        break
+                else:
+                    what = f"the arguments of call {done + 1}"
+                    raise UnmeasuredError(f"{what} were no longer available")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+            raised = f"call {done + 1} raised {type(error).__qualname__}"
+            why = str(error) if isinstance(error, UnmeasuredError) else raised
+            self._report_lost(asked[bisect_right(asked, done) :], why)
+        self._report_lost(differing, "they ran other graphs than the first time")
+
+    def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
+        made = self._made[index - 1]
+        if arguments_text(*call) != made.inputs:
+            raise UnmeasuredError(f"call {index} had other arguments")
+        self._compiles.taken()
+        count = self._workload.hooks.graphs.count
+        cut = self._profile(call) if is_profiled else None
+        if not is_profiled:
+            self._workload.make_again(call, backward_range=BACKWARD_RANGE)
+        compiles = self._compiles.taken().spans
+        compile_ids, graphs = _frames(compiles), self._graphs_since(count)
+        if (len(compile_ids), len(graphs)) != (len(made.compile_ids), len(made.graphs)):
+            raise UnmeasuredError(f"call {index} made a different number of compiles or graphs")
+        self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
+        self._graph_of |= zip(graphs, made.graphs, strict=True)
+        if cut is None or compiles:
+            return None
+        cut = cut.renamed(self._compile_of, self._graph_of)
+        return cut if cut.forward_runs == made.cut.forward_runs else None
+
+    def _profile(self, call: Call) -> CutCall:
+        def make() -> None:
+            with record_function(CALL_RANGE):
+                self._workload.make_again(call, backward_range=BACKWARD_RANGE)
+                _synchronize()
+
+        _synchronize()
+        return cut_profile(profiled(make, self._graphs)[0])
+
+    def _graphs_since(self, count: int) -> tuple[int, ...]:
+        return tuple(range(count, self._workload.hooks.graphs.count))
+
+    def _write(self, index: int | None, cut: CutCall) -> None:
+        self._events.write("lane", **cut.fields(index))
+
+    def _report_lost(self, indexes: list[int], why: str) -> None:
+        if indexes:
+            calls = listed([f"call {index}" for index in indexes])
+            when = "when the calls were repeated under the profiler"
+            self._gap(f"The time axis of {calls} {_NOT_PROFILED}: {when}, {why}.")
+
+    def _gap(self, message: str) -> None:
+        self._events.gap("lanes", message)
+
+
+def _synchronize() -> None:
+    # An error of the device is the program's: it is raised where it would be without us.
+    with suppress(RuntimeError):
+        torch_api.synchronize()
+
+
+def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
+    return tuple(compile_.compile_id for compile_ in compiles if compile_.is_frame)

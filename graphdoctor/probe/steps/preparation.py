@@ -1,5 +1,5 @@
-"""What a request names, made ready: the target imported, its calls found, both on their device and
-in their dtype.
+"""What a request names, made ready: the target imported with its edits, its calls found, both on
+their device and in their dtype.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ...facts.recording import BatchedTensor
 from ..events import EventFile
@@ -19,7 +21,8 @@ from ..target.options import device_named, dtype_named, make_input, set_config
 from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
-from ..torch_private import torch_api, torch_guards, torch_inductor
+from ..torch_private import torch_api, torch_config
+from ..torch_private.torch_guards import leave_guards_untimed
 from ..torch_private.torch_kernels import show_generated_kernels
 from ..wire import ProbeRequest
 
@@ -29,25 +32,26 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
-        torch_inductor.generate_anew(request["profile"])
+        torch_config.generate_anew(request["profile"])
     seed_everything(request["seed"])
     device = device_named(request["device"])
     dtype = dtype_named(request["dtype"], device)
     for name, value in request["config"].items():
         set_config(name, value)
     plan = request["trial"] or {}
+    is_start_timed = plan.get("is_start_timed")
     if plan.get("patches"):
         lay_over(plan["patches"])
     if plan.get("compiled"):
         # All that belongs to a start is timed with it.
-        torch_inductor.compile_into(plan["compiled"], shares_checks=not plan.get("is_start_timed"))
-    if plan and request["timing"] is None and not plan.get("is_start_timed"):
-        torch_guards.leave_guards_untimed()
+        torch_config.compile_into(plan["compiled"], shares_checks=not is_start_timed)
+    if plan and request["timing"] is None and not is_start_timed:
+        leave_guards_untimed()
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")
     target = find_target(module, request["name"], is_call=request["is_call"])
-    if isinstance(target.function, torch.nn.Module):
+    if isinstance(target.function, Module):
         if device is not None:
             target.function.to(device)
         if request["train"] is not None:
@@ -72,9 +76,7 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
     if device is not None:
         changes.append(partial(_moved, device))
-    return target, replace(
-        calls, rounds=partial(_changed, calls.rounds, changes)
-    ) if changes else calls
+    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes))
 
 
 def _changed(
@@ -88,13 +90,11 @@ def _changed(
 
 def _moved(device: torch.device, call: Call) -> Call:
     moved: Call = torch_api.tree_map(
-        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, call
+        lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, call
     )
     return moved
 
 
-def _report_batch(events: EventFile, found: list[Leaf]) -> None:
-    events.write(
-        "batch",
-        tensors=[BatchedTensor(expression=leaf.expression, path=repr(leaf.path)) for leaf in found],
-    )
+def _report_batch(events: EventFile, leaves: list[Leaf]) -> None:
+    tensors = [BatchedTensor(expression=it.expression, path=repr(it.path)) for it in leaves]
+    events.write("batch", tensors=tensors)

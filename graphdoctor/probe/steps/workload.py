@@ -6,24 +6,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, TypeVar
 
-import torch
+from torch.nn import Module
+from torch.profiler import record_function
 
 from ...facts.recording import GapKind
 from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.guard_cost import CompiledCode
 from ..measure.timing import Activity
-from ..record.codegen import CodegenRecorder
-from ..record.compile_calls import block_root, target_root
 from ..record.errors import TargetError, type_name
 from ..record.files import ProgramFiles
-from ..record.hooks import Hooks
-from ..record.listener import TraceListener
-from ..record.reports import CompileSwitches, hooking, unrecorded_gap
+from ..record.graphs import CodegenRecorder
+from ..record.listener import TraceListener, target_root
+from ..record.reports import CompileSwitches, Hooks, hooking, unrecorded_gap
 from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
-from ..target.regions import CompiledRegions, compile_target, described, repeated_blocks
+from ..target.options import CompiledRegions, compile_target, described_blocks, repeated_blocks
 from ..target.snapshot import RandomState, State
 from ..target.targets import (
     Call,
@@ -35,13 +34,14 @@ from ..target.targets import (
     lacks_batch,
     parameters_of,
 )
-from ..torch_private import torch_api, torch_inductor
+from ..torch_private.torch_api import unrecorded_breaks, write_artifact
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
-from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
+from ..torch_private.torch_config import miss_caches
 from ..torch_private.torch_hooks import GraphGlobals
+from ..torch_private.torch_kernels import CudaGraphWatch, asks_for_cuda_graphs
 from ..wire import ProbeRequest
 
-_Found = TypeVar("_Found")
+_Measured = TypeVar("_Measured")
 
 Complain = Callable[[str], object]
 """Prints an error of the program's."""
@@ -63,7 +63,7 @@ class Workload:
         calls: Calls,
     ) -> None:
         self.request, self.events, self.complain = request, events, complain
-        self._target, self._calls = target, calls
+        self._calls = calls
         self.function: Any = target.function
         """The target, not compiled."""
         self.activity = Activity(0, 0)
@@ -74,16 +74,35 @@ class Workload:
         """``calls`` makes new arguments each time."""
         self._output: object = None
         self._is_batch_checked = False
-        # Found before any of them is compiled.
-        self._blocks = repeated_blocks(target.function)
-        events.write("target", **self._described())
+        # Before any of them is compiled.
+        blocks = repeated_blocks(target.function)
+        is_module = isinstance(target.function, Module)
+        named = type(target.function) if is_module else target.function
+        events.write(
+            "target",
+            name=target.name,
+            kind=target.kind,
+            class_name=getattr(named, "__qualname__", type(named).__qualname__),
+            file=target.file,
+            **parameters_of(target.function),
+            inputs_from=calls.origin,
+            blocks=described_blocks(blocks) if is_module else None,
+        )
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         # A trial's changes are in its own files; nobody reads its picture.
         files = ProgramFiles(target.file, has_texts=not request["trial"])
         self.listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
         self.hooks = Hooks(events, self.listener)
         self.hooks.install()
-        self._add_roots()
+        # Even if no record points to it: the target file may only make a package's model.
+        if target.file is not None:
+            self.listener.want_file(target.file)
+        root = target_root(target.function, target.name, target.kind, target.file)
+        if root is not None:
+            self.listener.add_root(root)
+            for members in blocks.values() if request["regional"] else ():
+                for block in members:
+                    self.listener.add_root(root.block(block.path, block.module))
         self.compiled_code = CompiledCode() if request["guard_cost"] else None
         self.switches = CompileSwitches(events)
         plan = request["trial"]
@@ -91,8 +110,8 @@ class Workload:
         self.is_compiled = self.trial is None or self.trial.is_compiled
         self.alike: AlikeCalls | None = None
         if self.trial is not None:
-            if (alike := plan.get("alike")) is not None:
-                self.alike = AlikeCalls(alike, target.function)
+            if plan.get("alike") is not None:
+                self.alike = AlikeCalls()
             self.trial.prepare(events)
         self.compiled: Any = self.function
         self._regions: CompiledRegions | None = None
@@ -104,6 +123,27 @@ class Workload:
             self.close()
             raise
 
+    def _watch_compiler(self) -> None:
+        request, events = self.request, self.events
+        self.graphs: GraphGlobals | None = None
+        """Of the compiled graphs, where their runs are to be watched."""
+        if request["coverage"] or request["lanes"]:
+            with hooking(events, "how much of a call runs in graphs"):
+                self.graphs = GraphGlobals(lambda: self.hooks.graphs.latest)
+        self.cuda_graphs: CudaGraphWatch | None = None
+        arguments = request["backend"], request["mode"], request["options"]
+        if asks_for_cuda_graphs(*arguments) and self.is_compiled:
+            self.cuda_graphs = CudaGraphWatch()
+        self._partitions: PartitionWatch | None = None
+        if request["profile"]:
+            with hooking(events, "which tensors are kept for the backward pass"):
+                self._partitions = PartitionWatch()
+        self.code = CodegenRecorder(self.listener.want_file, self._partitions)
+        self.codegen: CodegenWatch | None = None
+        if request["profile"] or request["stages"]:
+            with hooking(events, "which operations are in which kernel"):
+                self.codegen = CodegenWatch(self.code.record)
+
     def close(self) -> None:
         """Remove everything from torch, and release the program's objects.
 
@@ -114,63 +154,10 @@ class Workload:
         if self._regions is not None:
             self._regions.switch_off()
         self.hooks.close()
-        for watch in (
-            self.graphs,
-            self.cuda_graphs,
-            self.compiled_code,
-            self.codegen,
-            self._partitions,
-        ):
+        watches = (self.graphs, self.cuda_graphs, self.compiled_code, self.codegen)
+        for watch in (*watches, self._partitions):
             if watch is not None:
                 watch.close()
-
-    def _described(self) -> dict[str, object]:
-        """What the target turned out to be: fields of ``TargetInfo``."""
-        function = self.function
-        is_module = isinstance(function, torch.nn.Module)
-        named = type(function) if is_module else function
-        return {
-            "name": self._target.name,
-            "kind": self._target.kind,
-            "class_name": getattr(named, "__qualname__", type(named).__qualname__),
-            "file": self._target.file,
-            **parameters_of(function),
-            "inputs_from": self._calls.origin,
-            "blocks": described(self._blocks) if is_module else None,
-        }
-
-    def _add_roots(self) -> None:
-        target, listener = self._target, self.listener
-        # Even if no record points to it: the target file may only make a package's model.
-        if target.file is not None:
-            listener.want_file(target.file)
-        root = target_root(target.function, target.name, target.kind, target.file)
-        if root is not None:
-            listener.roots.add(root)
-            for found in self._blocks.values() if self.request["regional"] else ():
-                for block in found:
-                    listener.roots.add(block_root(root, block.path, block.module))
-
-    def _watch_compiler(self) -> None:
-        request = self.request
-        self.graphs: GraphGlobals | None = None
-        """Of the compiled graphs, where their runs are to be watched."""
-        if request["coverage"] or request["lanes"]:
-            with hooking(self.events, "how much of a call runs in graphs"):
-                self.graphs = GraphGlobals(lambda: self.hooks.graphs.latest)
-        has_cuda_graphs = asks_for_cuda_graphs(
-            request["backend"], request["mode"], request["options"]
-        )
-        self.cuda_graphs = CudaGraphWatch() if self.is_compiled and has_cuda_graphs else None
-        self._partitions: PartitionWatch | None = None
-        if request["profile"]:
-            with hooking(self.events, "which tensors are kept for the backward pass"):
-                self._partitions = PartitionWatch()
-        self.code = CodegenRecorder(self.listener.want_file, self._partitions)
-        self.codegen: CodegenWatch | None = None
-        if request["profile"] or request["stages"]:
-            with hooking(self.events, "which operations are in which kernel"):
-                self.codegen = CodegenWatch(self.code.record)
 
     def _on_compile(self, compile_id: str | None) -> None:
         if compile_id is None:
@@ -179,15 +166,15 @@ class Workload:
         self.activity = self.activity._replace(compiles=self.activity.compiles + 1)
         if self.request["stages"]:
             # Each time, because the second of two equal graphs would come from the cache too.
-            torch_inductor.miss_caches()
+            miss_caches()
         self.events.step(f"compiling {compile_id}")
 
     def _on_limit(self) -> None:
         self.activity = self.activity._replace(limits=self.activity.limits + 1)
 
     def calls(self) -> Iterator[Call]:
-        """The calls in order, each prepared just before its turn: a generator may change state in
-        between.
+        """Yield the calls in order, each prepared just before its turn: a generator may change
+        state in between.
         """
         for _ in range(self.request["calls"]):
             for call in self._calls.rounds():
@@ -214,8 +201,8 @@ class Workload:
         if (size := self.request["batch"]) is not None and not self._is_batch_checked:
             self._is_batch_checked = True
             if lacks_batch(self._output, size):
-                message = f"Whether the calls have a batch of {size}: nothing that the first returned has such a size."
-                self.events.gap("batch", message)
+                what = "nothing that the first returned has such a size."
+                self.events.gap("batch", f"Whether the calls have a batch of {size}: {what}")
         if self.request["backward"]:
             backward(self._output)
             if self.trial is None:
@@ -242,8 +229,8 @@ class Workload:
         state.restore()
 
     def forward(self, call: Call, *, is_eager: bool = False) -> Any:
-        """Make a call, or the same without torch.compile, without its backward pass; what it
-        returns.
+        """Make a call, or the same without torch.compile, without its backward pass; returns what
+        it returned.
         """
         no_grad = self.request["no_grad"]
         if not is_eager:
@@ -258,16 +245,12 @@ class Workload:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
         output = self.forward(call, is_eager=is_eager)
         if self.request["backward"]:
-            with (
-                nullcontext()
-                if backward_range is None
-                else torch.profiler.record_function(backward_range)
-            ):
+            with nullcontext() if backward_range is None else record_function(backward_range):
                 backward(output)
             forget_gradients(self.function)
 
     def error_of(self, call: Call, *, is_eager: bool = False) -> BaseException | None:
-        """What a call raises, or None when it works."""
+        """Repeat a call; returns what it raises, or None when it works."""
         try:
             self.make_again(call, is_eager=is_eager)
         except KeyboardInterrupt:
@@ -280,23 +263,20 @@ class Workload:
         """Report what torch left to eager mode without a record of it."""
         if not self.is_compiled:
             return
-        if reasons := torch_api.unrecorded_breaks():
+        is_quiet = not self.activity.compiles and not self.switches.seen
+        if reasons := unrecorded_breaks():
             self.events.gap(*unrecorded_gap(reasons))
-        elif (
-            not self.activity.compiles
-            and self.last_call is not None
-            and not self.switches.are_found
-        ):
+        elif is_quiet and self.last_call is not None:
             self.events.gap(
                 "nothing_compiled",
-                "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
-                "torch.compiler.disable, and code made by exec().",
+                "torch.compile compiled nothing and gave no reason: it skips calls without a "
+                "tensor, functions under torch.compiler.disable, and code made by exec().",
             )
 
     def repeated(
-        self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], _Found]
-    ) -> _Found | None:
-        """What is made of repeating the last call; a gap and None where that can't be done.
+        self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], _Measured]
+    ) -> _Measured | None:
+        """Repeat the last call for a measurement; a gap and None where that can't be done.
 
         It is an extra, whose failure must not lose the report.
         """
@@ -323,9 +303,9 @@ class Workload:
         finally:
             self.mark("end", None)
 
-    def mark(self, event: Literal["start", "end"], index: int | None, **known: object) -> None:
+    def mark(self, event: Literal["start", "end"], index: int | None, **facts: object) -> None:
         """Write into the trace where a call starts or ends; without a number, a repetition of
         ours.
         """
         self.hooks.keeper.restore()
-        torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **known})
+        write_artifact("graphdoctor_call", {"event": event, "index": index, **facts})

@@ -22,9 +22,9 @@ def lay_over(patches: Mapping[str, str]) -> None:
     bytes.
     """
     texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
-    for path, content in texts.items():
-        for name in {path, *(asked for asked in patches if os.path.realpath(asked) == path)}:
-            _show(name, content)
+    for path in patches:
+        for name in (path, os.path.realpath(path)):
+            _show(name, texts[os.path.realpath(path)])
     read: Any = SourceFileLoader.get_code
 
     def get_code(loader: Any, name: str) -> CodeType | None:

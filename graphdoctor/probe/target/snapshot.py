@@ -6,7 +6,6 @@ containers and tensors that can be reached from the target is kept, and restored
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import enum
@@ -15,11 +14,14 @@ import random
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
 
 from ...wording import counted
 from ..events import EventFile
@@ -41,8 +43,10 @@ _LEFT_ALONE = (
 """Modules of classes whose objects are torch's own, or hold no state."""
 
 _WITHOUT_STATE = (type, ModuleType, CodeType, enum.Enum, logging.Logger, torch._ops.OpOverload)
-_USED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, deque)
+_USED = (Module, Tensor, torch.optim.Optimizer, list, dict, set, deque)
 """Of the globals that a function uses, those that it may change."""
+
+_NUMBERS = (int, float, bool, str)
 
 
 class FreshCopies:
@@ -55,26 +59,24 @@ class FreshCopies:
         self._storages: dict[int, torch.UntypedStorage] = {}
 
     def call(self, call: Call) -> Call:
-        """A fresh copy of a call's arguments."""
+        """Copy a call's arguments."""
         args, kwargs = call
-        return tuple(self.of(value) for value in args), {
-            name: self.of(value) for name, value in kwargs.items()
-        }
+        return tuple(map(self.of, args)), {name: self.of(value) for name, value in kwargs.items()}
 
     def of(self, value: Any) -> Any:
-        """A fresh copy; an object in two places stays one object."""
+        """Copy a value; an object in two places stays one object."""
         if id(value) not in self._copies:
             self._copies[id(value)] = self._copied(value)
         return self._copies[id(value)]
 
     def _copied(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             return self._tensor(value)
         kind = type(value)
         if kind in (list, tuple):
-            return kind(self.of(item) for item in value)
+            return kind(map(self.of, value))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return kind(*(self.of(item) for item in value))
+            return kind(*map(self.of, value))
         names, items = attribute_names(value), [*value.items()] if isinstance(value, dict) else []
         if not names and not items and kind is not dict:
             return value
@@ -88,11 +90,8 @@ class FreshCopies:
             return value
         return copied
 
-    def _tensor(self, value: torch.Tensor) -> torch.Tensor:
-        if value.layout is not torch.strided or type(value) not in (
-            torch.Tensor,
-            torch.nn.Parameter,
-        ):
+    def _tensor(self, value: Tensor) -> Tensor:
+        if value.layout is not torch.strided or type(value) not in (Tensor, Parameter):
             return value.detach().clone().requires_grad_(value.requires_grad)
         storage = value.untyped_storage()
         key = storage.data_ptr() or id(value)
@@ -122,8 +121,8 @@ class RandomState:
             return False
         if self._numpy is None or now._numpy is None:
             return True
-        (_, one, *rest), (_, other, *others) = self._numpy, now._numpy
-        return rest == others and one.tobytes() == other.tobytes()
+        (_, keys, *rest), (_, other_keys, *others) = self._numpy, now._numpy
+        return rest == others and keys.tobytes() == other_keys.tobytes()
 
     def __enter__(self) -> RandomState:
         return self
@@ -150,14 +149,14 @@ def seed_everything(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
-    """A tensor with the class, ``requires_grad`` and marks of another (``mark_dynamic`` sets
+def dressed_as(tensor: Tensor, original: Tensor) -> Tensor:
+    """Give a tensor the class, ``requires_grad`` and marks of another (``mark_dynamic`` sets
     attributes).
     """
     tensor = tensor.detach()
     wants_grad = original.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
-    if isinstance(original, torch.nn.Parameter):
-        tensor = torch.nn.Parameter(tensor, requires_grad=wants_grad)
+    if isinstance(original, Parameter):
+        tensor = Parameter(tensor, requires_grad=wants_grad)
     else:
         tensor.requires_grad_(wants_grad)
     tensor.__dict__.update(original.__dict__)
@@ -165,29 +164,23 @@ def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
 
 
 def attribute_names(value: object, *, is_callable: bool = False) -> list[str]:
-    """Attributes to look into: those of dataclasses and of plain objects; otherwise none.
+    """List the attributes to look into: those of dataclasses and of plain objects; otherwise none.
 
     ``is_callable``: also of objects that can be called, such as torch-geometric's ``Data``.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A dict that is also a dataclass (transformers' outputs) has the same values as items.
-        return (
-            [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
-        )
-    kind = type(value)
-    if isinstance(
-        value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)
-    ):
+        fields = () if isinstance(value, dict) else dataclasses.fields(value)
+        return [field.name for field in fields]
+    opaque = (type, enum.Enum, Module, BaseException, FunctionType, ModuleType, dict)
+    if isinstance(value, opaque) or (callable(value) and not is_callable):
         return []
-    if callable(value) and not is_callable:
+    if type(value).__module__.partition(".")[0] in ("torch", "builtins", "functools", "threading"):
         return []
-    if kind.__module__.partition(".")[0] in ("torch", "builtins", "functools", "threading"):
-        return []
-    attributes = _own_attributes(value)
-    return [name for name in attributes if name.isidentifier()] if attributes is not None else []
+    return [name for name in _attributes(value) or () if name.isidentifier()]
 
 
-def _own_attributes(value: object) -> dict[str, Any] | None:
+def _attributes(value: object) -> dict[str, Any] | None:
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -212,51 +205,30 @@ class State:
         # For a module also its function: a class may be defined in a function, whose variables its
         # forward uses.
         called = plain_function(function)
-        used = (
-            {}
-            if called is None
-            else {name: called.__globals__.get(name) for name in _names(called.__code__)}
-        )
+        waiting = [function, called, arguments]
         if called is not None:
-            plain = {
-                name: value
-                for name, value in used.items()
-                if type(value) in (int, float, bool, str)
-            }
-            self._others.append(partial(called.__globals__.update, plain))
-        self._walk(
-            [
-                function,
-                called,
-                arguments,
-                *(value for value in used.values() if isinstance(value, _USED)),
-            ]
-        )
-
-    def _walk(self, waiting: list[Any]) -> None:
-        while waiting:
+            scope = called.__globals__
+            used = {name: scope.get(name) for name in _names(called.__code__)}
+            plain = {name: value for name, value in used.items() if type(value) in _NUMBERS}
+            self._others.append(partial(scope.update, plain))
+            waiting += (value for value in used.values() if isinstance(value, _USED))
+        while waiting and len(self._seen) < _MAX_OBJECTS:
             value = waiting.pop()
-            if (
-                id(value) in self._seen
-                or value is None
-                or type(value) in (int, float, bool, str, bytes)
-            ):
-                continue
-            if len(self._seen) >= _MAX_OBJECTS:
-                return
-            self._seen[id(value)] = value
-            # A class of the program's may refuse any access.
-            with contextlib.suppress(Exception):
-                waiting += self._keep(value)
+            is_plain = value is None or type(value) in (*_NUMBERS, bytes)
+            if id(value) not in self._seen and not is_plain:
+                self._seen[id(value)] = value
+                # A class of the program's may refuse any access.
+                with suppress(Exception):
+                    waiting += self._keep(value)
 
     def _keep(self, value: Any) -> Iterable[Any]:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             return self._keep_tensor(value)
-        own = _own_attributes(value)
+        attributes = _attributes(value)
         if isinstance(value, (dict, list, set, deque)):
             kept: Any = dict(value) if isinstance(value, dict) else list(value)
             self._containers.append((value, kept))
-            return [*(kept.values() if isinstance(value, dict) else kept), own or None]
+            return [*(kept.values() if isinstance(value, dict) else kept), attributes or None]
         if isinstance(value, (tuple, frozenset)):
             return value
         if isinstance(value, FunctionType):
@@ -268,20 +240,18 @@ class State:
         if isinstance(value, Iterator):
             self._used_up.add(type(value).__qualname__)
             return []
-        is_without = isinstance(value, _WITHOUT_STATE) or type(value).__module__.startswith(
-            _LEFT_ALONE
-        )
-        return [] if is_without else [own]
+        is_left_alone = type(value).__module__.startswith(_LEFT_ALONE)
+        return [] if isinstance(value, _WITHOUT_STATE) or is_left_alone else [attributes]
 
     def _keep_function(self, function: FunctionType) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         for cell in function.__closure__ or ():
-            with contextlib.suppress(ValueError):  # empty
-                found.append(cell.cell_contents)
+            with suppress(ValueError):  # empty
+                values.append(cell.cell_contents)
                 self._others.append(partial(setattr, cell, "cell_contents", cell.cell_contents))
-        return [*found, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return [*values, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
-    def _keep_tensor(self, value: torch.Tensor) -> list[Any]:
+    def _keep_tensor(self, value: Tensor) -> list[Any]:
         kept = _KeptTensor(value)
         size = value.numel() * value.element_size()
         self._tensors.append(kept)
@@ -291,8 +261,8 @@ class State:
         return [kept.grad]
 
     @property
-    def tensors(self) -> list[torch.Tensor]:
-        """All tensors that were found."""
+    def tensors(self) -> list[Tensor]:
+        """All tensors that are in it."""
         return [kept.tensor for kept in self._tensors]
 
     def report_lost(self, events: EventFile, when: str) -> None:
@@ -303,10 +273,8 @@ class State:
         if len(self._seen) >= _MAX_OBJECTS:
             lost.append(f"what is beyond the first {_MAX_OBJECTS:,} objects")
         if lost:
-            events.gap(
-                "not_put_back",
-                f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}.",
-            )
+            message = f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}."
+            events.gap("not_put_back", message)
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
@@ -318,7 +286,7 @@ class State:
     def restore(self) -> None:
         """Restore everything that changed."""
         for container, kept in self._containers:
-            with contextlib.suppress(Exception):  # a class of the program's that refuses
+            with suppress(Exception):  # a class of the program's that refuses
                 _put_back(container, kept)
         for restore in self._others:
             restore()
@@ -326,7 +294,7 @@ class State:
             self._refusals = sum(not kept.restore() for kept in self._tensors)
 
 
-@contextlib.contextmanager
+@contextmanager
 def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterator[None]:
     """Have a setting of torch's another value for a while."""
     setter(value)
@@ -337,8 +305,8 @@ def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterato
 
 
 def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | None:
-    """What puts back what a call changes in its arguments; None if it changes nothing. ``make``
-    makes it, once.
+    """Find what puts back what a call changes in its arguments; None if it changes nothing.
+    ``make`` makes it, once.
     """
     state = State(None, call)
     make()
@@ -348,13 +316,13 @@ def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | N
 
 
 class _KeptTensor:
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.content: torch.Tensor | None = None
+        self.content: Tensor | None = None
         """None for a parameter that isn't kept."""
         # Running statistics change without a new version (``torch.nn.functional.batch_norm``,
         # 2.13).
-        is_versioned = isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference()
+        is_versioned = isinstance(tensor, Parameter) and not tensor.is_inference()
         self.version = tensor._version if is_versioned else None
         self.requires_grad = tensor.requires_grad
         self.grad = tensor.grad if tensor.is_leaf else None
@@ -366,9 +334,8 @@ class _KeptTensor:
             return tensor._version == self.version
         try:
             # An unchanged tensor keeps its version, which a backward pass may check.
-            if (self.version is None or tensor._version != self.version) and not is_same(
-                tensor, self.content
-            ):
+            may_differ = self.version is None or tensor._version != self.version
+            if may_differ and not is_same(tensor, self.content):
                 tensor.copy_(self.content)
             if self.version is not None:
                 self.version = tensor._version
@@ -381,32 +348,31 @@ class _KeptTensor:
         return True
 
 
-def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_same(tensor: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same values; NaN is NaN."""
     try:
-        if one.shape != other.shape or torch.equal(one, other):
-            return one.shape == other.shape
-        return bool(((one == other) | (one.isnan() & other.isnan())).all())
+        if tensor.shape != other.shape or torch.equal(tensor, other):
+            return tensor.shape == other.shape
+        return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
     except RuntimeError:  # a kind of tensor that can't be compared
         return False
 
 
 def _differs(container: Any, kept: Any) -> bool:
     if isinstance(container, dict):
-        return list(container) != list(kept) or any(
-            container[key] is not value for key, value in kept.items()
-        )
-    return len(container) != len(kept) or any(
-        now is not then for now, then in zip(container, kept, strict=True)
-    )
+        is_other = list(container) != list(kept)
+        return is_other or any(container[key] is not value for key, value in kept.items())
+    pairs = zip(container, kept, strict=True)
+    return len(container) != len(kept) or any(now is not then for now, then in pairs)
 
 
 def _put_back(container: Any, kept: Any) -> None:
     if not _differs(container, kept):
         return
-    if not isinstance(container, dict) or list(container) != list(kept):
+    is_dict = isinstance(container, dict)
+    if not is_dict or list(container) != list(kept):
         container.clear()
-    if not isinstance(container, dict):
+    if not is_dict:
         container.update(kept) if isinstance(container, set) else container.extend(kept)
         return
     for key, value in kept.items():
@@ -416,4 +382,4 @@ def _put_back(container: Any, kept: Any) -> None:
 
 def _names(code: CodeType) -> list[str]:
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return [*code.co_names, *(name for each in inner for name in _names(each))]
+    return [*code.co_names, *(name for within in inner for name in _names(within))]

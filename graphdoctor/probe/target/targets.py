@@ -6,7 +6,6 @@ Raises ``TargetError`` with a message for people; exceptions of the user's own c
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -14,6 +13,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,12 @@ from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ...wording import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
-from ..torch_private import torch_api
+from ..torch_private.torch_api import original_callable, tensors_in
 from ..wire import (
     INPUT_ATTRIBUTES,
     INPUT_FUNCTIONS,
@@ -76,34 +78,35 @@ class Calls:
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
-    """The parameters of a call of a function, a class or a module; None if Python can't tell."""
+    """Return the parameters of a call of a function, a class or a module; None if Python can't
+    tell.
+    """
     try:
-        return inspect.signature(
-            function.forward if isinstance(function, torch.nn.Module) else function
-        )
+        return inspect.signature(function.forward if isinstance(function, Module) else function)
     except (TypeError, ValueError):
         return None
 
 
 def parameters_of(function: Any) -> dict[str, object]:
-    """The parameters of that call: fields of ``TargetInfo``."""
+    """Describe the parameters of that call: fields of ``TargetInfo``."""
     signature, called, first = signature_of(function), plain_function(function), 0
     if called is not None and called.__code__.co_flags & inspect.CO_VARARGS:
-        first = called.__code__.co_argcount - isinstance(function, (torch.nn.Module, MethodType))
-    return {
-        "parameters": None if signature is None else list(signature.parameters),
-        "args_from": first,
-    }
+        first = called.__code__.co_argcount - isinstance(function, (Module, MethodType))
+    parameters = None if signature is None else list(signature.parameters)
+    return {"parameters": parameters, "args_from": first}
 
 
 def plain_function(function: Any) -> FunctionType | None:
-    """The Python function that runs when a target is called, such as a module's ``forward``, or
-    None.
+    """Return the Python function that runs when a target is called, such as a module's ``forward``,
+    or None.
     """
-    called = type(function).forward if isinstance(function, torch.nn.Module) else function
+    called = type(function).forward if isinstance(function, Module) else function
     while isinstance(called, (MethodType, partial)):
         called = called.__func__ if isinstance(called, MethodType) else called.func
     return called if isinstance(called, FunctionType) else None
+
+
+# The target.
 
 
 def import_target(file: str | None, module: str | None) -> ModuleType:
@@ -128,8 +131,7 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{file} isn't a Python file", "Name a file that ends in .py.")
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[name] = loaded
+    loaded = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
 
@@ -144,21 +146,20 @@ def _import_module(name: str) -> ModuleType:
             raise
         parent, _, last = missing.rpartition(".")
         folders = getattr(sys.modules[parent], "__path__", []) if parent else [str(Path.cwd())]
-        names = [found.name for found in pkgutil.iter_modules(folders)]
-        near = [f"{parent}.{found}".lstrip(".") for found in near_names(last, names)]
+        names = [module.name for module in pkgutil.iter_modules(folders)]
+        near = [f"{parent}.{other}".lstrip(".") for other in near_names(last, names)]
         # A file without a folder is written as a module is.
-        is_either = missing != name and not parent
+        file = f"file {name}, and no " if missing != name and not parent else ""
+        holder = "it" if file else missing
         raise TargetError(
-            f"There is no {f'file {name}, and no ' if is_either else ''}module {missing}",
-            did_you_mean(
-                near, f"Run graphdoctor in the folder that holds {'it' if is_either else missing}."
-            ),
+            f"There is no {file}module {missing}",
+            did_you_mean(near, f"Run graphdoctor in the folder that holds {holder}."),
         ) from None
 
 
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
-    """The thing to compile, ``TargetError`` if nothing fits or too much does; ``is_call``: ``name``
-    is a factory.
+    """Find the thing to compile, ``TargetError`` if nothing fits or too much does; ``is_call``:
+    ``name`` is a factory.
 
     Without a name, which may have dots, it is the first that exists of ``build()``, ``model``, the
     only module class that can be made without arguments, the only function.
@@ -170,80 +171,34 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         try:
             value = getattr(value, part)
         except AttributeError:
-            near = near_names(name, (known for known in vars(module) if not known.startswith("__")))
-            raise TargetError(
-                f"{module.__name__} has no {name}", did_you_mean(near, _what_is_there(module))
-            ) from None
+            near = near_names(name, (it for it in vars(module) if not it.startswith("__")))
+            hint = did_you_mean(near, _what_is_there(module))
+            raise TargetError(f"{module.__name__} has no {name}", hint) from None
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
-    if isinstance(value, type) and issubclass(value, torch.nn.Module):
-        if not _can_be_called_without_arguments(value):
+    if isinstance(value, type) and issubclass(value, Module):
+        if not _needs_no_arguments(value):
             raise _needs_arguments(name, value)
         return Target(value(), name, "module class", module, None)
     if isinstance(value, type):
         raise TargetError(f"{name} is a class, but not a torch.nn.Module", _what_is_there(module))
     if not callable(value):
-        kind = type(value).__name__
-        raise TargetError(
-            f"{name} is of type {kind}: neither a torch module nor a function",
-            _what_is_there(module),
-        )
-    is_module = isinstance(value, torch.nn.Module)
+        what = f"{name} is of type {type(value).__name__}"
+        raise TargetError(f"{what}: neither a torch module nor a function", _what_is_there(module))
+    is_module = isinstance(value, Module)
     if not is_module:
         refuse_unfinished(name, value)
-    return Target(
-        torch_api.original_callable(value),
-        name,
-        "module" if is_module else "function",
-        module,
-        None,
-    )
-
-
-def find_calls(target: Target, asked: Call | None) -> Calls:
-    """The calls to make; ``TargetError`` if there are none, or they have an unusable form.
-
-    The first that exists of those asked for, the factory's own, ``example_inputs()`` or
-    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``.
-    """
-    if (single := asked or target.call) is not None:
-        return Calls(
-            lambda: iter((single,)), f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS
-        )
-    for name in INPUT_FUNCTIONS:
-        function = getattr(target.module, name, None)
-        if function is None:
-            continue
-        if not callable(function):
-            return Calls(partial(_calls_of, function, target, name), name)
-        if not _can_be_called_without_arguments(function):
-            raise TargetError(
-                f"{name}{_signature_text(function)} can't be called without arguments",
-                "It must take none, and return the arguments of the calls.",
-            )
-        return Calls(
-            partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_fresh=True
-        )
-    for name in INPUT_ATTRIBUTES:
-        value = getattr(target.function, name, None)
-        if value is not None:
-            return Calls(partial(_calls_of, value, target, name), name)
-    if _can_be_called_without_arguments(target.function):
-        return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
-    raise RequestError(
-        "no_inputs",
-        callable=f"{target.name}{_signature_text(target.function)}",
-        looked_for=[*(f"{name}()" for name in INPUT_FUNCTIONS), *INPUT_ATTRIBUTES],
-    )
+    kind = "module" if is_module else "function"
+    return Target(original_callable(value), name, kind, module, None)
 
 
 def _default_name(module: ModuleType) -> str:
     if inspect.isroutine(getattr(module, _FACTORY, None)):
         return _FACTORY
-    if isinstance(getattr(module, _MODEL, None), torch.nn.Module):
+    if isinstance(getattr(module, _MODEL, None), Module):
         return _MODEL
-    classes, functions = _own_names(module)
-    ready = [name for name in classes if _can_be_called_without_arguments(getattr(module, name))]
+    classes, functions = _defined_names(module)
+    ready = [name for name in classes if _needs_no_arguments(getattr(module, name))]
     if len(ready) == 1:
         return ready[0]
     if not ready and len(functions) == 1:
@@ -251,38 +206,35 @@ def _default_name(module: ModuleType) -> str:
     if len(classes) == 1 and not functions:
         raise _needs_arguments(classes[0], getattr(module, classes[0]))
     what = "more than one thing" if ready or functions or classes else "nothing"
-    raise TargetError(
-        f"{module.__name__} holds {what} that could be the target", _what_is_there(module)
-    )
+    message = f"{module.__name__} holds {what} that could be the target"
+    raise TargetError(message, _what_is_there(module))
 
 
-def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
-    # A function under @torch.compile belongs to the module it was written in, as functools.wraps
-    # keeps it.
-    own = {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and isinstance(value, (type, FunctionType))
-        and value.__module__ == module.__name__
-    }
-    classes = [
-        name
-        for name, value in own.items()
-        if isinstance(value, type) and issubclass(value, torch.nn.Module)
-    ]
-    functions = [name for name, value in own.items() if isinstance(value, FunctionType)]
-    return classes, [name for name in functions if name not in (*INPUT_FUNCTIONS, "main")]
+def _defined_names(module: ModuleType) -> tuple[list[str], list[str]]:
+    """The module classes and the functions that a module defines."""
+    classes, functions = [], []
+    for name, value in vars(module).items():
+        if name.startswith("_") or not isinstance(value, (type, FunctionType)):
+            continue
+        # A function under @torch.compile belongs to the module it was written in, as
+        # functools.wraps keeps it.
+        if value.__module__ != module.__name__:
+            continue
+        if isinstance(value, FunctionType):
+            functions += [name] * (name not in (*INPUT_FUNCTIONS, "main"))
+        elif issubclass(value, Module):
+            classes.append(name)
+    return classes, functions
 
 
 def _what_is_there(module: ModuleType) -> str:
-    classes, functions = _own_names(module)
-    instances = [name for name, value in vars(module).items() if isinstance(value, torch.nn.Module)]
-    found = [*(f"{name} (module)" for name in instances), *(f"{name} (class)" for name in classes)]
-    found += [f"{name} (function)" for name in functions]
-    if not found:
+    classes, functions = _defined_names(module)
+    instances = [name for name, value in vars(module).items() if isinstance(value, Module)]
+    kinds = {"module": instances, "class": classes, "function": functions}
+    things = [f"{name} ({kind})" for kind, names in kinds.items() for name in names]
+    if not things:
         return f"Define {_FACTORY}() or {_MODEL} there, or name a torch module or a function."
-    return "Name one of: " + ", ".join(found) + f"; or define {_FACTORY}() or {_MODEL}."
+    return "Name one of: " + ", ".join(things) + f"; or define {_FACTORY}() or {_MODEL}."
 
 
 def _needs_arguments(name: str, module_class: type) -> TargetError:
@@ -303,9 +255,8 @@ def refuse_unfinished(name: str, function: Any) -> None:
 
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:
     if not callable(factory):
-        raise TargetError(
-            f"{name} is of type {type(factory).__name__}, so {name}() can't be called"
-        )
+        kind = type(factory).__name__
+        raise TargetError(f"{name} is of type {kind}, so {name}() can't be called")
     call: Call | None = None
     made = function = factory()
     match made if isinstance(made, tuple) else ():
@@ -315,50 +266,95 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:
             call = ((), dict(kwargs))
         case (function, tuple() | list() as args, Mapping() as kwargs):
             call = (tuple(args), dict(kwargs))
-        case (function, torch.Tensor() as tensor):
+        case (function, Tensor() as tensor):
             call = ((tensor,), {})
         case _ if isinstance(made, tuple):
             neither = "neither (callable, args) nor (callable, args, kwargs)"
-            raise TargetError(
-                f"{name}() returned a tuple of {len(made)} that is {neither}",
-                "args is a tuple, kwargs a dict.",
-            )
+            message = f"{name}() returned a tuple of {len(made)} that is {neither}"
+            raise TargetError(message, "args is a tuple, kwargs a dict.")
     if not callable(function):
+        kind = type(function).__name__
         raise TargetError(
-            f"{name}() returned an object of type {type(function).__name__}, which can't be called",
+            f"{name}() returned an object of type {kind}, which can't be called",
             "A factory returns a callable, (callable, args) or (callable, args, kwargs).",
         )
-    return Target(torch_api.original_callable(function), name, "factory", module, call)
+    return Target(original_callable(function), name, "factory", module, call)
 
 
-def _can_be_called_without_arguments(function: Callable[..., Any]) -> bool:
+def _needs_no_arguments(function: Callable[..., Any]) -> bool:
     signature = signature_of(function)
-    return signature is not None and _binds(signature, 0)
+    return signature is not None and _binds(signature)
+
+
+def _binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+    try:
+        return bool(signature.bind(*args, **kwargs))
+    except TypeError:
+        return False
 
 
 def _signature_text(function: Callable[..., Any]) -> str:
     return str(signature_of(function) or "(…)")
 
 
-def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
-    yield from _calls_of(function(), target, origin)
+# Its calls.
 
 
-def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:
+def find_calls(target: Target, asked: Call | None) -> Calls:
+    """Find the calls to make; ``TargetError`` if there are none, or they have an unusable form.
+
+    The first that exists of those asked for, the factory's own, ``example_inputs()`` or
+    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``.
+    """
+    if (single := asked or target.call) is not None:
+        origin = f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS
+        return Calls(lambda: iter((single,)), origin)
+    for name in INPUT_FUNCTIONS:
+        function = getattr(target.module, name, None)
+        if function is None:
+            continue
+        if not callable(function):
+            return Calls(partial(_calls_of, _constant(function), target, name), name)
+        if not _needs_no_arguments(function):
+            raise TargetError(
+                f"{name}{_signature_text(function)} can't be called without arguments",
+                "It must take none, and return the arguments of the calls.",
+            )
+        origin = f"{name}()"
+        return Calls(partial(_calls_of, function, target, origin), origin, is_fresh=True)
+    for name in INPUT_ATTRIBUTES:
+        value = getattr(target.function, name, None)
+        if value is not None:
+            return Calls(partial(_calls_of, _constant(value), target, name), name)
+    if _needs_no_arguments(target.function):
+        return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
+    raise RequestError(
+        "no_inputs",
+        callable=f"{target.name}{_signature_text(target.function)}",
+        looked_for=[*(f"{name}()" for name in INPUT_FUNCTIONS), *INPUT_ATTRIBUTES],
+    )
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _calls_of(make: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
     """The calls that a value of ``example_inputs()`` or the like stands for.
 
     A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an
     iterator of these is several calls. A tensor is the only argument, and so are a batch, a named
     tuple, a dict whose keys aren't parameters, and a list of anything else.
     """
+    value = make()
+    both = "A tuple is positional arguments, a dict keyword arguments"
     if (single := _one_call(value, target)) is not None:
         yield single
         return
     if not isinstance(value, Iterable) or isinstance(value, str):
-        raise TargetError(
-            f"{origin} gave an object of type {type(value).__name__}, which can't be arguments",
-            "A tuple is positional arguments, a dict keyword arguments, a list or generator of these several calls.",
-        )
+        kind = type(value).__name__
+        message = f"{origin} gave an object of type {kind}, which can't be arguments"
+        raise TargetError(message, f"{both}, a list or generator of these several calls.")
     if isinstance(value, list) and _is_one_argument_list(value, target):
         yield tuple(value), {}
         return
@@ -368,10 +364,9 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:
     number = 0
     for number, item in enumerate(value, start=1):
         if (call := _one_call(item, target)) is None:
-            raise TargetError(
-                f"{origin}: call {number} is of type {type(item).__name__}, which can't be arguments",
-                "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
-            )
+            kind = type(item).__name__
+            message = f"{origin}: call {number} is of type {kind}, which can't be arguments"
+            raise TargetError(message, f"{both}, (tuple, dict) both.")
         yield call
     if not number:
         raise TargetError(f"{origin} gave no calls: it is empty")
@@ -379,13 +374,13 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:
 
 def _one_call(value: Any, target: Target) -> Call | None:
     match value:
-        case torch.Tensor():
+        case Tensor():
             return (value,), {}
-        case Mapping() if _takes(target, value) or not _takes(target, value, as_one=True):
+        case Mapping() if _takes_keywords(target, value) or not _takes(target, value):
             return (), dict(value)
         case Mapping():
             return (value,), {}
-        case tuple() if hasattr(value, "_fields") and _takes(target, value, as_one=True):
+        case tuple() if hasattr(value, "_fields") and _takes(target, value):
             return (value,), {}
         case (tuple() as args, dict() as kwargs) if isinstance(value, tuple):
             return args, kwargs
@@ -396,42 +391,34 @@ def _one_call(value: Any, target: Target) -> Call | None:
     return ((value,), {}) if is_batch or is_object else None
 
 
-def _takes(target: Target, value: Any, *, as_one: bool = False) -> bool:
-    """Whether the target can be called with a value as its only argument, or with the keywords in
-    it.
-    """
-    if (signature := signature_of(target.function)) is None:
-        return not as_one
-    try:
-        return bool(signature.bind(value) if as_one else signature.bind(**value))
-    except TypeError:
-        return False
+def _takes(target: Target, value: Any) -> bool:
+    """Whether the target can be called with a value as its only argument."""
+    signature = signature_of(target.function)
+    return signature is not None and _binds(signature, value)
+
+
+def _takes_keywords(target: Target, values: Mapping[str, Any]) -> bool:
+    signature = signature_of(target.function)
+    return signature is None or _binds(signature, **values)
 
 
 def _is_one_argument_list(value: list[Any], target: Target) -> bool:
     """A list of bare tensors is the arguments of one call if the signature takes exactly as many,
     and not one.
     """
-    if len(value) < 2 or not all(isinstance(item, torch.Tensor) for item in value):
+    if len(value) < 2 or not all(isinstance(item, Tensor) for item in value):
         return False
     signature = signature_of(target.function)
-    return signature is not None and not _binds(signature, 1) and _binds(signature, len(value))
-
-
-def _binds(signature: inspect.Signature, count: int) -> bool:
-    try:
-        return bool(signature.bind(*([None] * count)))
-    except TypeError:
-        return False
+    return signature is not None and not _binds(signature, None) and _binds(signature, *value)
 
 
 # One call, made as the user asked for it, and the samples or tokens that it works on.
 
 
 def forward(function: Any, call: Call, *, no_grad: bool) -> Any:
-    """Make a call; what it returned."""
+    """Make a call; returns what it returned."""
     args, kwargs = call
-    with torch.no_grad() if no_grad else contextlib.nullcontext():
+    with torch.no_grad() if no_grad else nullcontext():
         output = function(*args, **kwargs)
         # A generator runs only when its items are consumed.
         return list(output) if isinstance(output, GeneratorType) else output
@@ -441,11 +428,7 @@ def backward(output: object) -> None:
     """Run backward from the sum of the floating-point tensors in an output that need a gradient, if
     any does.
     """
-    leaves = [
-        leaf
-        for leaf in torch_api.tensors_in(output)
-        if leaf.requires_grad and leaf.is_floating_point()
-    ]
+    leaves = [it for it in tensors_in(output) if it.requires_grad and it.is_floating_point()]
     if not leaves:
         raise RequestError("no_gradient")
     sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
@@ -453,7 +436,7 @@ def backward(output: object) -> None:
 
 def forget_gradients(function: Any) -> None:
     """Remove the gradients of a module's parameters: each call's are its own."""
-    if isinstance(function, torch.nn.Module):
+    if isinstance(function, Module):
         function.zero_grad()
 
 
@@ -464,18 +447,17 @@ def set_up(text: str) -> None:
     try:
         exec(compile(text, "<setup>", "exec"), {"torch": torch})
     except Exception as error:
-        raise TargetError(
-            f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}"
-        ) from error
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise TargetError(f"`{text}` can't be set: {reason}") from error
 
 
 def items_in(call: Call, output: object) -> CallItems | None:
-    """The size of the batch dim: the first dim of all tensors that are passed, and of what is
+    """Find the size of the batch dim: the first dim of all tensors that are passed, and of what is
     returned.
 
     One tensor alone doesn't show which of its dims is the batch, unless the output has the same
     first size. Integers in two dims are tokens, if the output has both sizes. None where no batch
-    dim is known.
+    dim can be found.
     """
     passed = _with_dims(call)
     returned = [tensor for tensor in _with_dims(output) if tensor.is_floating_point()]
@@ -485,12 +467,8 @@ def items_in(call: Call, output: object) -> CallItems | None:
     (size,) = sizes
     if returned and all(tensor.shape[0] != size for tensor in returned):
         return None
-    ids = next(
-        (tensor for tensor in passed if tensor.dtype is torch.int64 and tensor.ndim == 2), None
-    )
-    if ids is not None and any(
-        tensor.ndim > 2 and tensor.shape[:2] == ids.shape for tensor in returned
-    ):
+    ids = next((it for it in passed if it.dtype is torch.int64 and it.ndim == 2), None)
+    if ids is not None and any(it.ndim > 2 and it.shape[:2] == ids.shape for it in returned):
         return CallItems(count=ids.numel(), unit="tokens")
     return CallItems(count=size, unit="samples")
 
@@ -503,5 +481,5 @@ def lacks_batch(output: object, size: int) -> bool:
     return bool(sizes) and not any(extent and extent % size == 0 for extent in sizes)
 
 
-def _with_dims(values: object) -> list[torch.Tensor]:
-    return [tensor for tensor in torch_api.tensors_in(values) if tensor.ndim]
+def _with_dims(values: object) -> list[Tensor]:
+    return [tensor for tensor in tensors_in(values) if tensor.ndim]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_HERE = __file__.rpartition("/torch_private/")[0]
+_PROBE = __file__.rpartition("/torch_private/")[0]
 
 
 class AfterImport:
@@ -25,20 +25,16 @@ class AfterImport:
     it has run.
     """
 
-    def __init__(self, callbacks: dict[str, Callable[[ModuleType], None]]) -> None:
+    def __init__(self, callbacks: dict[str, Callable[[ModuleType], object]]) -> None:
         self._callbacks = callbacks
 
     def find_spec(
         self, name: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that the other finders have, its loader's ``exec_module`` followed by the
-        callback.
-        """
+        """Take the spec that the other finders have; its loader's ``exec_module`` calls back."""
         for finder in sys.meta_path if name in self._callbacks else ():
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = (
-                find(name, path, target) if find is not None and finder is not self else None
-            )
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
             if spec is not None:
                 self._follow(spec.loader, name)
                 return spec
@@ -73,7 +69,7 @@ def hide_callers(error: BaseException) -> None:
     Python adds a line for a function when an exception enters it, not when a bare ``raise`` passes
     it on.
     """
-    while (
-        entry := error.__traceback__
-    ) is not None and entry.tb_frame.f_code.co_filename.startswith(_HERE):
+    while (entry := error.__traceback__) is not None:
+        if not entry.tb_frame.f_code.co_filename.startswith(_PROBE):
+            break
         error.__traceback__ = entry.tb_next

@@ -1,38 +1,39 @@
 """Private names of torch that graphdoctor uses, and differences between its versions; this folder
-has the others.
+has the others. Attributes of torch's are replaced here until that is undone.
 
 Each survives a missing name, which ``missing()`` lists as a gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import os
 import pkgutil
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from contextlib import contextmanager, suppress
+from functools import WRAPPER_UPDATES, partial, wraps
 from pathlib import Path
+from traceback import FrameSummary
 from types import FrameType, FunctionType
 from typing import Any, Literal
 from unittest import mock
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ...facts.recording import SwitchKind
 from ..events import json_text
 from ..wire import CacheCounts
+from .imports import hide_callers
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
-_META_LOGGER_NAME, _META_FAILED = (
-    "torch._subclasses.fake_tensor",
-    "failed while attempting to run meta for",
-)
+_META_LOGGER_NAME = "torch._subclasses.fake_tensor"
+_META_FAILED = "failed while attempting to run meta for"
 """``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it
 raises it again."""
 
@@ -57,30 +58,105 @@ _REQUIRED = {
 
 
 def lookup(dotted: str) -> Any:
-    """The object at a dotted path below torch; None when this torch lacks it."""
-    with contextlib.suppress(ImportError, AttributeError):
+    """Find the object at a dotted path below torch; None when this torch lacks it."""
+    with suppress(ImportError, AttributeError):
         return pkgutil.resolve_name(dotted)
     return None
 
 
 def missing() -> dict[str, str]:
-    """Private names that this torch lacks, with what is lost without each."""
+    """List private names that this torch lacks, with what is lost without each."""
     absent = {dotted: purpose for dotted, purpose in _REQUIRED.items() if lookup(dotted) is None}
     if not trace_logger().handlers:
         absent[f"handler on the logger {TRACE_LOGGER_NAME}"] = "the trace log itself"
     return absent
 
 
+# Replacing.
+
+Undo = Callable[[], None]
+"""Undoes what was done; harmless when called twice."""
+
+
+def put_in_place(owner: Any, name: str, value: object) -> Undo:
+    """Replace an attribute that its owner itself has; undone, unless somebody has replaced the new
+    one since.
+    """
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        if vars(owner).get(name) is value:
+            setattr(owner, name, before)
+
+    return undo
+
+
+def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:
+    """Have ``around(original, *arguments)`` called in the place of a function or a class method.
+
+    ``is_traced``: Dynamo may compile what calls it, and is to leave our part alone.
+    """
+    attribute = vars(owner)[name]
+    is_of_class = isinstance(attribute, classmethod)
+    original = attribute.__func__ if is_of_class else attribute
+
+    @wraps(original, updated=() if isinstance(original, type) else WRAPPER_UPDATES)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return around(original, *args, **kwargs)
+        except BaseException as error:
+            hide_callers(error)
+            raise
+
+    if is_traced:
+        keep_from_compiling(replacement)
+        keep_from_compiling(around)
+        keep_all_from_compiling(survived)
+    return put_in_place(owner, name, classmethod(replacement) if is_of_class else replacement)
+
+
+def look_on(
+    owner: Any,
+    name: str,
+    *,
+    before: Callable[..., object] | None = None,
+    after: Callable[..., object] | None = None,
+    is_traced: bool = False,
+) -> Undo:
+    """Have functions of ours called before and after one of torch's.
+
+    ``before`` gets its positional arguments; ``after`` gets what it returned before these, unless
+    it raised.
+    """
+
+    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            survived(before, *args)
+        result = original(*args, **kwargs)
+        if after is not None:
+            survived(after, result, *args)
+        return result
+
+    return wrap(owner, name, around, is_traced=is_traced)
+
+
+def survived(call: Callable[..., object], *args: Any) -> None:
+    """Call a function of ours; no error of ours may reach the program."""
+    with suppress(Exception):
+        call(*args)
+
+
 # The trace.
 
 
 def trace_logger() -> logging.Logger:
-    """The logger that every structured record goes through."""
+    """Return the logger that every structured record goes through."""
     return logging.getLogger(TRACE_LOGGER_NAME)
 
 
 def switched_loggers() -> tuple[logging.Logger, ...]:
-    """The loggers that ``keep_trace_enabled`` and ``record_skipped_frames`` change."""
+    """Return the loggers that ``keep_trace_enabled`` and ``record_skipped_frames`` change."""
     return trace_logger(), logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
 
 
@@ -141,15 +217,15 @@ def record_skipped_frames() -> None:
 
 
 def current_compile_id() -> str | None:
-    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't
-    tell.
+    """Return the compile that is under way, such as ``0/1``; None outside any, and if this torch
+    doesn't tell.
     """
-    found = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
-    return None if found is None else str(found)
+    current = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
+    return None if current is None else str(current)
 
 
 def frames_outwards() -> Iterator[FrameType]:
-    """The Python frames on the stack, the caller's first."""
+    """Yield the Python frames on the stack, the caller's first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         yield frame
@@ -157,22 +233,21 @@ def frames_outwards() -> Iterator[FrameType]:
 
 
 def exception_being_logged() -> BaseException | None:
-    """The exception that a graph-break or error record is about, seen from inside a logging
+    """Find the exception that a graph-break or error record is about, from inside a logging
     handler.
 
     A data-dependent jump is logged after its handler has ended (``jump_graph_break``, 2.13): it is
     the caller's local.
     """
     for _, frame in zip(range(16), frames_outwards(), strict=False):
-        if frame.f_code.co_name == "log_graph_break" and isinstance(
-            found := frame.f_locals.get("exc"), BaseException
-        ):
-            return found
+        error = frame.f_locals.get("exc") if frame.f_code.co_name == "log_graph_break" else None
+        if isinstance(error, BaseException):
+            return error
     return sys.exc_info()[1]
 
 
 def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:
-    """The Python frames that led to the frame being compiled, innermost first, seen from inside a
+    """Yield the Python frames that led to the frame being compiled, innermost first, from inside a
     compile.
 
     They are above Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13); that frame
@@ -180,17 +255,15 @@ def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameT
     """
     is_in_dynamo = is_above = False
     for frame in frames_outwards():
-        was_in_dynamo, is_in_dynamo = (
-            is_in_dynamo,
-            frame.f_code.co_filename.endswith(_CONVERT_FRAME),
-        )
+        was_in_dynamo = is_in_dynamo
+        is_in_dynamo = frame.f_code.co_filename.endswith(_CONVERT_FRAME)
         is_above = is_above or (was_in_dynamo and not is_in_dynamo)
         if is_above and frame not in outside:
             yield frame
 
 
 def compiled_values() -> Mapping[str, Any]:
-    """The values of the frame that is being compiled, seen from inside its compile; empty if they
+    """Return the values of the frame that is being compiled, from inside its compile; empty if they
     can't be seen.
 
     ``_compile`` gets them as its argument ``locals`` (``torch/_dynamo/convert_frame.py``, 2.11 to
@@ -198,82 +271,70 @@ def compiled_values() -> Mapping[str, Any]:
     """
     for frame in frames_outwards():
         if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
-            found = frame.f_locals.get("locals")
-            return found if isinstance(found, Mapping) else {}
+            values = frame.f_locals.get("locals")
+            return values if isinstance(values, Mapping) else {}
     return {}
 
 
-def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
-    """Frames, innermost first, as the lines of a stack, outermost first."""
-    summaries = [
-        traceback.FrameSummary(
-            frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False
-        )
-        for frame in frames
-    ]
-    return summaries[::-1]
+def stack_of(frames: Iterable[FrameType]) -> list[FrameSummary]:
+    """Turn frames, innermost first, into the lines of a stack, outermost first."""
+    lines = ((it.f_code.co_filename, it.f_lineno, it.f_code.co_name) for it in frames)
+    return [FrameSummary(*line, lookup_line=False) for line in lines][::-1]
 
 
 # What torch.compile takes, and what keeps it from compiling.
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the program's
-    operation raised.
+    """Whether torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the
+    program's operation raised.
     """
     exceptions = lookup("torch._dynamo.exc")
     if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
         return False
-    return isinstance(
-        error, (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ()))
-    )
+    limit = getattr(exceptions, "FailOnRecompileLimitHit", ())
+    return isinstance(error, (exceptions.TorchDynamoException, limit))
 
 
 def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
-    """What torch.compile takes: every registered backend, Inductor's modes, or its options."""
+    """List what torch.compile takes: every registered backend, Inductor's modes, or its options."""
     if argument == "backend":
         return sorted(torch._dynamo.list_backends(None))
-    return list(
-        torch._inductor.list_mode_options()
-        if argument == "mode"
-        else torch._inductor.list_options()
-    )
+    inductor = torch._inductor
+    return list(inductor.list_mode_options() if argument == "mode" else inductor.list_options())
 
 
 def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
-    """What keeps torch.compile from compiling (``_optimize``, ``_stance``:
+    """Yield what keeps torch.compile from compiling (``_optimize``, ``_stance``:
     ``torch/_dynamo/eval_frame.py``, 2.13).
     """
     if os.environ.get(_NO_DYNAMO) == "1":
         yield "environment", _NO_DYNAMO
     if torch._dynamo.config.disable:
-        is_from_variable = os.environ.get(_NO_COMPILE) == "1"
-        yield (
-            ("environment", _NO_COMPILE)
-            if is_from_variable
-            else ("config", "torch._dynamo.config.disable")
-        )
+        if os.environ.get(_NO_COMPILE) == "1":
+            yield "environment", _NO_COMPILE
+        else:
+            yield "config", "torch._dynamo.config.disable"
     stance = getattr(lookup("torch._dynamo.eval_frame._stance"), "stance", "default")
     if stance != "default":
         yield "stance", str(stance)
     code = getattr(torch.compile, "__code__", None)
-    if code is None or not any(
-        Path(code.co_filename).is_relative_to(root) for root in torch_roots()
-    ):
+    file = None if code is None else Path(code.co_filename)
+    if code is None or file is None or not any(map(file.is_relative_to, torch_roots())):
         name = getattr(torch.compile, "__qualname__", type(torch.compile).__qualname__)
-        yield (
-            "replacement",
-            name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})",
-        )
+        place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+        yield "replacement", f"{name}{place}"
 
 
 def torch_root() -> Path:
-    """The folder of torch's own files."""
+    """Return the folder of torch's own files."""
     return Path(torch.__file__).resolve().parent
 
 
 def torch_roots() -> set[Path]:
-    """That folder as code objects name it, and resolved: an environment's folder may be a link."""
+    """Return that folder as code objects name it, and resolved: an environment's folder may be a
+    link.
+    """
     return {torch_root(), Path(torch.__file__).parent}
 
 
@@ -291,7 +352,7 @@ after the search that found it (``annotation_str``, ``torch/_dynamo/convert_fram
 
 
 def region_of(range_name: str) -> str | None:
-    """The compile id of such a range; None for another one."""
+    """Return the compile id of such a range; None for another one."""
     return range_name.removeprefix(REGION_PREFIX) if range_name.startswith(REGION_PREFIX) else None
 
 
@@ -314,7 +375,7 @@ cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 _GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
 
 
-@contextlib.contextmanager
+@contextmanager
 def marked_conversions(range_name: str) -> Iterator[None]:
     """Put what Dynamo's code converts after a graph into a profiler range, while the context lasts.
 
@@ -326,10 +387,10 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     if to_numpy is None or generated is None:
         yield
         return
-    item = torch.Tensor.item
+    item = Tensor.item
     disable: Callable[[Any], Any] = torch._dynamo.disable
 
-    def marked_item(tensor: torch.Tensor) -> Any:
+    def marked_item(tensor: Tensor) -> Any:
         if not _is_called_by_generated_code(generated):
             return item(tensor)
         with torch.profiler.record_function(range_name):
@@ -341,14 +402,14 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
     with (
         mock.patch.object(utils, "to_numpy_helper", disable(marked_to_numpy)),
-        mock.patch.object(torch.Tensor, "item", disable(marked_item)),
+        mock.patch.object(Tensor, "item", disable(marked_item)),
     ):
         yield
 
 
 def has_conversions() -> bool:
-    """Some code that Dynamo generated can convert what a graph returns, as ``marked_conversions``
-    marks it.
+    """Whether some code that Dynamo generated can convert what a graph returns, as
+    ``marked_conversions`` marks it.
     """
     seen = getattr(lookup(_GENERATED_CODES), "seen", None)
     codes = (reference() for reference in seen or ())
@@ -358,8 +419,8 @@ def has_conversions() -> bool:
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:
-    """The caller of our caller is an instruction that Dynamo generated, not one that it copied from
-    the program.
+    """Whether the caller of our caller is an instruction that Dynamo generated, not one that it
+    copied from the program.
 
     Copied instructions keep their columns; generated ones have only a line.
     """
@@ -371,23 +432,28 @@ def _is_called_by_generated_code(generated: Any) -> bool:
     return list(frame.f_code.co_positions())[frame.f_lasti // 2][2] is None
 
 
+def is_profiling() -> bool:
+    """Whether a ``torch.profiler`` runs in this thread; a second one would end it."""
+    return bool(getattr(torch._C._autograd, "_profiler_enabled", bool)())
+
+
 # Functions and modules.
 
 
 def original_callable(function: Any) -> Any:
-    """What ``torch.compile`` compiled, if ``function`` is its result
+    """Return what ``torch.compile`` compiled, if ``function`` is its result
     (``torch/_dynamo/eval_frame.py``, 2.13).
     """
     module = getattr(function, "_orig_mod", None)
-    if isinstance(module, torch.nn.Module) and type(function).__name__ == "OptimizedModule":
+    if isinstance(module, Module) and type(function).__name__ == "OptimizedModule":
         return module
     # torch.compiler.disable leaves the same attribute; what was disabled must stay disabled.
-    if isinstance(function, torch.nn.Module) or getattr(function, "_torchdynamo_disable", False):
+    if isinstance(function, Module) or getattr(function, "_torchdynamo_disable", False):
         return function
     return getattr(function, "_torchdynamo_orig_callable", function)
 
 
-def as_not_compiled_in_place(module: torch.nn.Module) -> None:
+def as_not_compiled_in_place(module: Module) -> None:
     """Undo ``Module.compile()`` of a module and its submodules.
 
     ``_compiled_call_impl``: ``torch/nn/modules/module.py``, 2.13.
@@ -411,137 +477,122 @@ def keep_all_from_compiling(function: Callable[..., Any]) -> None:
 
     ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
     """
-    with contextlib.suppress(AttributeError):
+    with suppress(AttributeError):
         frames = lookup("torch._dynamo.eval_frame")
         skip = frames.FrameAction.SKIP
         frames.set_code_exec_strategy(function.__code__, frames.FrameExecStrategy(skip, skip))
 
 
-def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """A module's own submodules by name; one with two names comes twice, unlike in
+def submodules(module: Module) -> list[tuple[str, Module]]:
+    """List a module's own submodules by name; one with two names comes twice, unlike in
     ``named_children``.
     """
-    return ((name, child) for name, child in module._modules.items() if child is not None)
+    return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
 def compiled_entry(
-    module: torch.nn.Module, compile_one: Callable[[Any], Callable[..., Any]]
+    module: Module, compile_one: Callable[[Any], Callable[..., Any]]
 ) -> tuple[str, Callable[..., Any]]:
-    """The attribute through which a module runs compiled code, as ``Module.compile()`` sets it, and
-    that code.
+    """Compile the attribute through which a module runs compiled code, as ``Module.compile()`` sets
+    it; returns its name and that code.
     """
     if is_compiled_by_its_forward(module):
         return "forward", compile_one(module.forward)
     return "_compiled_call_impl", compile_one(module._call_impl)
 
 
-def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
-    """Up to 2.13, ``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own
-    ``forward``.
+def is_compiled_by_its_forward(module: Module) -> bool:
+    """Whether ``Module.compile()`` does nothing to it, up to 2.13: Dynamo skips frames of torch's
+    own ``forward``.
 
     Given the function itself, torch.compile makes a frame around it. ``check``:
     ``torch/_dynamo/trace_rules.py``, 2.13.
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
-    function = (
-        None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
-    )
+    function = inspect.getattr_static(type(module), "forward", None)
     check = lookup("torch._dynamo.trace_rules.check")
-    return isinstance(function, FunctionType) and check is not None and bool(check(function))
+    is_plain = "forward" not in vars(module) and isinstance(function, FunctionType)
+    return is_plain and check is not None and bool(check(function))
 
 
 def container_inside(called: object) -> str | None:
-    """The class of torch's own that a module has its ``forward`` from, or the one that it wraps;
-    None if there is none.
+    """Name the class of torch's own that a module has its ``forward`` from, or the one that it
+    wraps; None if there is none.
 
     DDP has the module that it wraps as ``module``; FSDP makes a subclass of the module's class.
     """
-    inner = (
-        getattr(called, "module", called)
-        if type(called).__name__ == "DistributedDataParallel"
-        else called
-    )
-    if not isinstance(inner, torch.nn.Module) or not is_compiled_by_its_forward(inner):
+    is_ddp = type(called).__name__ == "DistributedDataParallel"
+    inner = getattr(called, "module", called) if is_ddp else called
+    if not isinstance(inner, Module) or not is_compiled_by_its_forward(inner):
         return None
     return next((kind.__name__ for kind in type(inner).__mro__ if "forward" in vars(kind)), None)
 
 
-def is_profiling() -> bool:
-    """A ``torch.profiler`` runs in this thread; a second one would end it."""
-    return bool(getattr(torch._C._autograd, "_profiler_enabled", bool)())
-
-
 # Trees of values.
 
+_pytree: Any = torch.utils._pytree
+tree_leaves: Callable[[object], list[Any]] = _pytree.tree_leaves
+tree_map: Callable[[Callable[[Any], Any], Any], Any] = _pytree.tree_map
 
-tree_leaves: Callable[[object], list[Any]] = torch.utils._pytree.tree_leaves
-tree_map: Callable[[Callable[[Any], Any], Any], Any] = torch.utils._pytree.tree_map
 
-
-def tensors_in(value: object) -> list[torch.Tensor]:
-    """The tensors among the leaves of nested containers, transformers' outputs included."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+def tensors_in(value: object) -> list[Tensor]:
+    """List the tensors among the leaves of nested containers, transformers' outputs included."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
-    """Every leaf with its path, such as ``['logits'][0]``.
+    """Yield every leaf with its path, such as ``['logits'][0]``.
 
     Containers may be registered without names for what they hold, as transformers 4 does its
     outputs. torch refuses to go into these; there, names are a mapping's keys, or positions.
     """
-    for keys, found in torch.utils._pytree.tree_leaves_with_path(value, is_leaf=_is_nameless):
-        path = torch.utils._pytree.keystr(keys)
-        if not _is_nameless(found):
-            yield path, found
+    for keys, node in _pytree.tree_leaves_with_path(value, is_leaf=_is_nameless):
+        path = _pytree.keystr(keys)
+        if not _is_nameless(node):
+            yield path, node
             continue
-        items, _ = torch.utils._pytree.SUPPORTED_NODES[type(found)].flatten_fn(found)
-        has_keys = isinstance(found, Mapping) and len(found) == len(items)
-        for name, item in zip(found if has_keys else range(len(items)), items, strict=True):
-            yield from (
-                (f"{path}[{name!r}]{rest}", leaf) for rest, leaf in tree_leaves_with_path(item)
-            )
+        items, _ = _pytree.SUPPORTED_NODES[type(node)].flatten_fn(node)
+        has_keys = isinstance(node, Mapping) and len(node) == len(items)
+        for name, item in zip(node if has_keys else range(len(items)), items, strict=True):
+            for rest, leaf in tree_leaves_with_path(item):
+                yield f"{path}[{name!r}]{rest}", leaf
 
 
 def _is_nameless(value: object) -> bool:
-    node = torch.utils._pytree.SUPPORTED_NODES.get(type(value))
+    node = _pytree.SUPPORTED_NODES.get(type(value))
     return node is not None and node.flatten_with_keys_fn is None
 
 
 def tree_structure(value: object) -> str:
-    """Kinds of the nested containers, keys included, as text."""
-    return str(torch.utils._pytree.tree_structure(value))
+    """Print the kinds of the nested containers, keys included."""
+    return str(_pytree.tree_structure(value))
 
 
 # Nodes of Dynamo's graphs.
 
 
 def placeholder_source(node: Any) -> str | None:
-    """Where Dynamo takes a graph input from, such as ``L['x']``."""
-    return (
-        name_of(
-            getattr(node, "_dynamo_source", None)
-            or getattr(node.meta.get("grapharg"), "source", None)
-        )
-        or None
-    )
+    """Return where Dynamo takes a graph input from, such as ``L['x']``."""
+    of_argument = getattr(node.meta.get("grapharg"), "source", None)
+    return name_of(getattr(node, "_dynamo_source", None) or of_argument) or None
 
 
 def name_of(named: Any) -> str:
-    """The name of a source, or of the source that a guard is about: a method up to 2.11, then a
-    property.
+    """Return the name of a source, or of the source that a guard is about: a method up to 2.11,
+    then a property.
     """
     name = getattr(named, "name", "")
     return str(name() if callable(name) else name)
 
 
 def node_value(node: Any) -> Any:
-    """The example value that Dynamo computed for a node, or None."""
+    """Return the example value that Dynamo computed for a node, or None."""
     return node.meta.get("example_value")
 
 
 def node_module(node: Any) -> str | None:
-    """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``,
-    or None.
+    """Return the path of the innermost module that a node was traced in, such as
+    ``L['self'].blocks.0.lin``, or None.
 
     ``record_nn_module_stack``: ``torch/_dynamo/variables/nn_module.py``, 2.13; a backward node has
     its forward node's.
@@ -551,7 +602,7 @@ def node_module(node: Any) -> str | None:
 
 
 def is_number_made_tensor(node: Any) -> bool:
-    """The node turns a number into a tensor for Dynamo's own use, not for the program.
+    """Whether the node turns a number into a tensor for Dynamo's own use, not for the program.
 
     ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it at the line
     that ends the graph.
@@ -559,9 +610,8 @@ def is_number_made_tensor(node: Any) -> bool:
     if getattr(node.target, "__name__", None) != "scalar_tensor":
         return False
     number = getattr(next(iter(node.args), None), "meta", {}).get("example_value")
-    return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (
-        node.stack_trace or ""
-    )
+    is_asked_for = "scalar_tensor" in (node.stack_trace or "")
+    return isinstance(number, (torch.SymFloat, torch.SymInt)) and not is_asked_for
 
 
 # Devices and counters.
@@ -574,31 +624,29 @@ def synchronize() -> None:
 
 
 def uses_cuda() -> bool:
-    """The program has memory on a CUDA device."""
-    return torch.cuda.is_initialized() and any(
-        map(torch.cuda.memory_allocated, range(torch.cuda.device_count()))
-    )
+    """Whether the program has memory on a CUDA device."""
+    cuda = torch.cuda
+    return cuda.is_initialized() and any(map(cuda.memory_allocated, range(cuda.device_count())))
 
 
 def counters() -> dict[str, dict[str, int]]:
-    """What Dynamo counts over the life of the process: its own object; empty in a torch without
-    it.
+    """Return what Dynamo counts over the life of the process: its own object; empty in a torch
+    without it.
     """
-    found: dict[str, dict[str, int]] | None = lookup("torch._dynamo.utils.counters")
-    return {} if found is None else found
+    counted: dict[str, dict[str, int]] | None = lookup("torch._dynamo.utils.counters")
+    return {} if counted is None else counted
 
 
 def on_compile(call: Callable[[], None]) -> None:
     """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to
     2.15).
     """
-    lookup("torch._dynamo.callback.callback_handler").register_start_callback(
-        lambda _arguments: call()
-    )
+    handler = lookup("torch._dynamo.callback.callback_handler")
+    handler.register_start_callback(lambda _arguments: call())
 
 
 def cache_counts() -> CacheCounts:
-    """What the caches on disk did in this process so far, in graphs.
+    """Count what the caches on disk did in this process so far, in graphs.
 
     AOTAutograd's is asked first, Inductor's where that one misses or is off
     (``_aot_autograd/autograd_cache.py`` and ``_inductor/codecache.py``, 2.13).
@@ -612,17 +660,17 @@ def cache_counts() -> CacheCounts:
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
-    """Torch's words for what it skipped before a compile had an id: it counts these and writes no
-    record.
+    """List torch's words for what it skipped before a compile had an id: it counts these and writes
+    no record.
 
     A generator function is the only case (``ConvertFrameAssert.__call__``,
     ``torch/_dynamo/convert_frame.py``, 2.13). ``before``: what had been counted (``unimplemented``
     of ``counters``) at the beginning; None for nothing.
     """
-    found = []
+    breaks = []
     for text, count in counters().get("unimplemented", {}).items():
         name, _, rest = str(text).partition("\n")
         if name == "Attempt to trace generator" and count != (before or {}).get(text):
             explanation = rest.strip().partition("\n")[0].removeprefix("Explanation:").strip()
-            found.append(f"{name}: {explanation}" if explanation else name)
-    return found
+            breaks.append(f"{name}: {explanation}" if explanation else name)
+    return breaks

@@ -18,11 +18,13 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch._ops import OperatorBase, OpOverload, OpOverloadPacket
+from torch.fx import Graph, Node
 
 from ...facts.kernels import ProfilePhase
 from ...facts.profiled import InductorKernel, InductorKernelKind
-from .replacing import wrap
-from .torch_api import current_compile_id
+from .torch_api import current_compile_id, wrap
 from .torch_kernels import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
@@ -39,20 +41,12 @@ RUN_RANGE = "graphdoctor_inductor "
 """What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the
 phase."""
 
-
-class Moved(NamedTuple):
-    """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None
-    if unknown.
-    """
-
-    bytes: int | None = None
-    argument_bytes: int | None = None
-
-
-_UNKNOWN = Moved()
-
-GeneratedKernel = tuple[InductorKernel, Sequence[torch.fx.Node]]
+GeneratedKernel = tuple[InductorKernel, Sequence[Node]]
 """One call of a kernel in generated code, without the indices of its operations, and its nodes."""
+
+_Products = tuple[int | None, str | None]
+"""Floating-point operations, and the dtype of what is multiplied; both None without a product that
+torch can count."""
 
 
 @dataclass
@@ -61,7 +55,7 @@ class GeneratedGraph:
 
     number: int
     phase: ProfilePhase
-    nodes: list[torch.fx.Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     kernels: list[GeneratedKernel] = field(default_factory=list)
 
 
@@ -84,7 +78,7 @@ class CodegenWatch:
         from torch._inductor.graph import GraphLowering
 
         config.trace.provenance_tracking_level = 1
-        self._undos = [wrap(import_module(name), _HOOK, self._seen) for name in _IMPORTED_BY]
+        self._undos = [wrap(import_module(name), _HOOK, self._kernel) for name in _IMPORTED_BY]
         self._undos.append(wrap(GraphLowering, "codegen", self._graph))
 
     def close(self) -> None:
@@ -95,119 +89,110 @@ class CodegenWatch:
     def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:
         if lowering.graph_id is None:
             return original(lowering, *args)
-        self._current = GeneratedGraph(
-            lowering.graph_id, "backward" if lowering.is_backward else "forward"
-        )
+        phase: ProfilePhase = "backward" if lowering.is_backward else "forward"
+        graph = self._current = GeneratedGraph(lowering.graph_id, phase)
         try:
             result = original(lowering, *args)
             self.graphs += 1
             with self._survived():
-                self._current.nodes = list(lowering.module.graph.nodes)
-                self._on_graph(self._current)
+                graph.nodes = list(lowering.module.graph.nodes)
+                self._on_graph(graph)
         finally:
             self._current = None
         return result
 
     @contextmanager
     def _survived(self) -> Iterator[None]:
-        """What we look at is private: if it is other than we know it, the program must still
-        compile.
-        """
+        """What we look at is private: if it isn't as expected, the program must still compile."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever another torch's objects raise
             self.failure = self.failure or f"{type(error).__name__}: {error}"
 
-    def _seen(
+    def _kernel(
         self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False
     ) -> Any:
         if self._current is not None:
-            kernel = _kernel(name)
+            kernel = InductorKernel(name=name, kind="other", operations=(), bytes=None, flops=None)
+            nodes: Sequence[Node] = ()
             with self._survived():
-                kernel = _library(scheduled, name) if is_extern else _fused(scheduled, name)
-            self._current.kernels.append(kernel)
+                facts, nodes = _library(scheduled, name) if is_extern else _fused(scheduled)
+                kernel = kernel.replace(**facts)
+            self._current.kernels.append((kernel, nodes))
         return original(scheduled, name, is_extern)
 
 
-def _kernel(
-    name: str,
-    kind: InductorKernelKind = "other",
-    nodes: Sequence[torch.fx.Node] = (),
-    moved: Moved = _UNKNOWN,
-    flops: int | None = None,
-    dtype: str | None = None,
-    elementwise: dict[str, int] | None = None,
-) -> GeneratedKernel:
-    made = InductorKernel(
-        name=name, kind=kind, operations=(), **moved._asdict(), flops=flops, dtype=dtype
-    )
-    return made.replace(elementwise=elementwise), nodes
+_Kernel = tuple[dict[str, Any], Sequence[Node]]
+"""Fields of ``InductorKernel``, and nodes."""
 
 
-def _library(node: Any, name: str) -> GeneratedKernel:
+def _library(node: Any, name: str) -> _Kernel:
     from torch._inductor import ir
     from torch._inductor.utils import is_collective
     from torch._inductor.virtualized import V
 
     scheduled = V.graph.scheduler.name_to_node.get(node.get_operation_name())
     is_user = isinstance(node, ir.UserDefinedTritonKernel)
-    kind: InductorKernelKind = (
-        "communication" if is_collective(node) else "user" if is_user else "library"
-    )
+    kind: InductorKernelKind = "user" if is_user else "library"
     # Among its origins are those of what it reads, if that wasn't in memory when it was made.
-    own = max(node.origins, default=None) if node.origin_node is None else node.origin_node
-    nodes = [] if own is None else [own]
+    origin = max(node.origins, default=None) if node.origin_node is None else node.origin_node
+    nodes = [] if origin is None else [origin]
     flops, dtype = products_of(nodes)
-    if flops is None and own is not None:
-        flops, dtype = packed_flops(name, node, own)
-    return _kernel(
-        name, kind, nodes, _moved([] if scheduled is None else [scheduled]), flops, dtype
-    )
+    if flops is None and origin is not None:
+        flops, dtype = packed_flops(name, node, origin)
+    if is_collective(node):
+        kind = "communication"
+    facts: dict[str, Any] = {"kind": kind, "flops": flops, "dtype": dtype}
+    return facts | _moved([] if scheduled is None else [scheduled]), nodes
 
 
-def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
+def _fused(scheduled: Sequence[Any]) -> _Kernel:
     from torch._inductor.virtualized import V
 
     # Markers of loops are among them.
-    single = [each for each in scheduled if getattr(each, "node", None) is not None]
+    single = [part for part in scheduled if getattr(part, "node", None) is not None]
     fused_as = V.graph.scheduler.name_to_fused_node
-    whole = list(
-        {
-            id(found): found for each in single for found in [fused_as.get(each.get_name(), each)]
-        }.values()
-    )
-    nodes = list(dict.fromkeys(origin for each in single for origin in each.node.origins))
+    wholes = [fused_as.get(part.get_name(), part) for part in single]
+    nodes = list(dict.fromkeys(origin for part in single for origin in part.node.origins))
     if all(map(is_view, nodes)):
         nodes = _readers(single) or nodes
-    products = [
-        each.node.get_origin_node() for each in single if each.is_template() or each.is_extern()
+    made_by = [
+        part.node.get_origin_node() for part in single if part.is_template() or part.is_extern()
     ]
     kind: InductorKernelKind = "pointwise"
-    if any(each.is_template() for each in single):
+    if any(part.is_template() for part in single):
         kind = "template"
-    elif any(each.is_reduction() for each in single):
+    elif any(part.is_reduction() for part in single):
         kind = "reduction"
-    counted = products_of([each for each in products if each])
-    return _kernel(name, kind, nodes, _moved(whole), *counted, _elementwise(single))
+    flops, dtype = products_of([node for node in made_by if node])
+    facts = {"kind": kind, "flops": flops, "dtype": dtype, "elementwise": _elementwise(single)}
+    return facts | _moved(list({id(whole): whole for whole in wholes}.values())), nodes
 
 
-def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
+def _readers(scheduled: Sequence[Any]) -> list[Node]:
     """What reads what a kernel writes: one that only brings a tensor into another layout works for
     that.
     """
-    users = [
-        user.node for each in scheduled for buffer in each.get_outputs() for user in buffer.users
-    ]
+    buffers = (buffer for part in scheduled for buffer in part.get_outputs())
+    users = [user.node for buffer in buffers for user in buffer.users]
     nodes = [getattr(user, "node", None) for user in users if user not in scheduled]
     return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
 
 _NO_ARITHMETIC = frozenset(
-    {
-        "check_bounds", "constant", "get_index", "indirect_indexing", "load", "load_seed", "masked", "output", "store",
+    [
+        "check_bounds",
+        "constant",
+        "get_index",
+        "indirect_indexing",
+        "load",
+        "load_seed",
+        "masked",
+        "output",
+        "store",
         "store_reduction",
-    }
-)  # fmt: skip
+    ]
+)
 """What loops do besides computing."""
 
 
@@ -218,54 +203,55 @@ def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
     from torch._inductor.virtualized import V
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    known: Any = V.graph.sizevars
-    hint = known.optimization_hint if hasattr(known, "optimization_hint") else known.size_hint
+    variables: Any = V.graph.sizevars
+    hint = getattr(variables, "optimization_hint", None) or variables.size_hint
     counts: Counter[str] = Counter()
-    for each in scheduled:
+    for part in scheduled:
         # A template's node has no loops of its own.
-        if (body := getattr(each, "_body", None)) is None:
+        if (body := getattr(part, "_body", None)) is None:
             continue
         elements = math.prod(size for sizes in body.sizes for size in sizes)
-        if free_unbacked_symbols(elements) or each.node.get_dtype() == torch.float64:
+        if free_unbacked_symbols(elements) or part.node.get_dtype() == torch.float64:
             return None
-        own = {name: uses for name, uses in body.op_counts.items() if name not in _NO_ARITHMETIC}
-        counts.update({name: int(hint(elements)) * uses for name, uses in own.items()})
+        for name, uses in body.op_counts.items():
+            if name not in _NO_ARITHMETIC:
+                counts[name] += int(hint(elements)) * uses
     return dict(counts)
 
 
-def _moved(scheduled: Sequence[Any]) -> Moved:
+def _moved(scheduled: Sequence[Any]) -> dict[str, Any]:
+    """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None
+    if unknown.
+    """
     from torch._inductor.virtualized import V
 
     # torch counts the whole of a tensor that a kernel reads a few rows of, as an embedding does.
-    own = [single for each in scheduled for single in each.get_nodes()]
-    if not own or any(
-        "indirect_indexing" in getattr(getattr(each, "_body", None), "op_counts", ())
-        for each in own
-    ):
-        return _UNKNOWN
-    read = [
-        each.get_read_write_buffer_accesses(include_reads=True, include_writes=False)
-        for each in scheduled
-    ]
+    parts = [single for part in scheduled for single in part.get_nodes()]
+    counts = [getattr(getattr(part, "_body", None), "op_counts", ()) for part in parts]
+    if not parts or any("indirect_indexing" in operations for operations in counts):
+        return {"bytes": None, "argument_bytes": None}
+    reads = (
+        part.get_read_write_buffer_accesses(include_reads=True, include_writes=False)
+        for part in scheduled
+    )
     of_arguments = (
-        int(size) for sizes in read for name, size in sizes.items() if name in V.graph.graph_inputs
+        int(size) for sizes in reads for name, size in sizes.items() if name in V.graph.graph_inputs
     )
-    return Moved(
-        sum(int(each.get_read_write_buffers_sizes()) for each in scheduled), sum(of_arguments)
-    )
+    whole = sum(int(part.get_read_write_buffers_sizes()) for part in scheduled)
+    return {"bytes": whole, "argument_bytes": sum(of_arguments)}
 
 
 @contextmanager
 def graph_runs_marked() -> Iterator[None]:
-    """Meanwhile each run of a graph of Inductor's is a profiler range; raises as ``CodegenWatch``
+    """Make each run of a graph of Inductor's a profiler range meanwhile; raises as ``CodegenWatch``
     does.
     """
     from torch._inductor.output_code import CompiledFxGraph
 
     def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:
-        asked = graph.fx_kwargs
-        phase = "backward" if asked.get("is_backward") else "forward"
-        with quick_range(f"{RUN_RANGE}{asked.get('graph_id')} {phase}"):
+        options = graph.fx_kwargs
+        phase = "backward" if options.get("is_backward") else "forward"
+        with quick_range(f"{RUN_RANGE}{options.get('graph_id')} {phase}"):
             return original(graph, inputs)
 
     undo = wrap(CompiledFxGraph, "__call__", call)
@@ -278,36 +264,33 @@ def graph_runs_marked() -> Iterator[None]:
 # What a node is.
 
 
-def is_view(node: torch.fx.Node) -> bool:
-    """The node computes nothing: it looks at another tensor in another way, or takes an item of a
-    tuple.
+def is_view(node: Node) -> bool:
+    """Whether the node computes nothing: it looks at another tensor in another way, or takes an
+    item of a tuple.
     """
+    target: Any = node.target
     if node.op != "call_function":
         return True
-    target = node.target
-    return (
-        target.is_view
-        if isinstance(target, torch._ops.OpOverload)
-        else getattr(target, "__name__", "") == "getitem"
-    )
+    is_operator = isinstance(target, OpOverload)
+    return target.is_view if is_operator else getattr(target, "__name__", "") == "getitem"
 
 
-def operation_of(node: torch.fx.Node) -> str:
-    """The operation that a node was decomposed from, or it itself."""
+def operation_of(node: Node) -> str:
+    """Name the operation that a node was decomposed from, or it itself."""
     return str(node.meta.get("original_aten") or target_of(node))
 
 
-def target_of(node: torch.fx.Node) -> str:
-    """The operation that a node is now; of a function that Inductor puts in its place, such as
+def target_of(node: Node) -> str:
+    """Name the operation that a node is now; of a function that Inductor puts in its place, such as
     oneDNN's, its name.
     """
-    if isinstance(node.target, (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)):
+    if isinstance(node.target, (OperatorBase, OpOverloadPacket)):
         return str(node.target)
     return str(getattr(node.target, "__name__", node.name))
 
 
-def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The nodes that read a node's value, through views too."""
+def readers(node: Node) -> Iterator[Node]:
+    """Yield the nodes that read a node's value, through views too."""
     for user in node.users:
         if user.op != "output" and is_view(user):
             yield from readers(user)
@@ -315,82 +298,84 @@ def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
             yield user
 
 
-def value_bytes(node: torch.fx.Node) -> int | None:
-    """The size of the tensors that a node makes, with the sizes of the call that is compiled; None
-    if it is unknown.
+def value_bytes(node: Node) -> int | None:
+    """Compute the size of the tensors that a node makes, with the sizes of the call that is
+    compiled; None if it is unknown.
     """
     counts = _counts([node], is_bytes=True)
     return sum(counts) if counts else None
 
 
-def elements(node: torch.fx.Node) -> int | None:
-    """How many elements a node works on: those of the largest tensor that it takes or makes; None
-    if unknown.
+def elements(node: Node) -> int | None:
+    """Count the elements that a node works on: those of the largest tensor that it takes or makes;
+    None if unknown.
     """
     return max(_counts([node, *node.all_input_nodes]), default=None)
 
 
-def _counts(nodes: Iterable[torch.fx.Node], *, is_bytes: bool = False) -> list[int]:
+def _counts(nodes: Iterable[Node], *, is_bytes: bool = False) -> list[int]:
     """Elements or bytes of each tensor that nodes make; none if the size of one is unknown."""
-    made = (node.meta.get("val") for node in nodes)
-    values = [
-        each for value in made for each in (value if isinstance(value, (tuple, list)) else [value])
-    ]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    shapes = [sizes for tensor in tensors if (sizes := shape(tensor)) is not None]
-    if len(shapes) < len(tensors):
-        return []
-    each_counts = [tensor.element_size() if is_bytes else 1 for tensor in tensors]
-    return [math.prod(sizes) * each for sizes, each in zip(shapes, each_counts, strict=True)]
+    counts = []
+    for value in (node.meta.get("val") for node in nodes):
+        for tensor in value if isinstance(value, (tuple, list)) else [value]:
+            if isinstance(tensor, Tensor):
+                if (sizes := shape(tensor)) is None:
+                    return []
+                counts.append(math.prod(sizes) * (tensor.element_size() if is_bytes else 1))
+    return counts
 
 
-def shape(value: torch.Tensor) -> list[int] | None:
-    """A tensor's shape in the call that is compiled; None if a size has no hint, as one read from a
-    tensor.
+def shape(value: Tensor) -> list[int] | None:
+    """Return a tensor's shape in the call that is compiled; None if a size has no hint, as one read
+    from a tensor.
     """
-    known = [found for size in value.shape if (found := _number(size)) is not None]
-    return known if len(known) == value.ndim else None
+    sizes = [number for size in value.shape if (number := _number(size)) is not None]
+    return sizes if len(sizes) == value.ndim else None
 
 
 def _number(value: Any) -> int | None:
     """A size or a count in that call; one that comes from the values of a tensor has no hint."""
-    found = getattr(value.node, "hint", None) if isinstance(value, torch.SymInt) else value
-    return found if isinstance(found, int) else None
+    number = getattr(value.node, "hint", None) if isinstance(value, torch.SymInt) else value
+    return number if isinstance(number, int) else None
 
 
+def input_dtypes(node: Node) -> list[str]:
+    """List the dtypes of the tensors that a node reads, such as ``float32``, each once, in
+    order.
+    """
+    names = map(dtype_name, node.all_input_nodes)
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def dtype_name(node: Node) -> str | None:
+    """Name the dtype of the tensor that a node makes, such as ``float32``; None if it makes
+    none.
+    """
+    value = node.meta.get("val")
+    return str(value.dtype).removeprefix("torch.") if isinstance(value, Tensor) else None
+
+
+# Products.
+
+_ATTENTION = "_scaled_dot_product_flash_attention"
+_FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
+_FUSED = "aten._scaled_dot_product_fused_attention_overrideable"
 _STANDS_FOR = {
-    "aten._scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_flash_attention",
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward": "_scaled_dot_product_flash_attention_backward",
-    "aten._scaled_dot_product_fused_attention_overrideable": "_scaled_dot_product_flash_attention",
-    "aten._scaled_dot_product_fused_attention_overrideable_backward": "_scaled_dot_product_flash_attention_backward",
+    **{f"{name}{phase}": f"{_ATTENTION}{phase}" for name in (_FLASH, _FUSED) for phase in ("", "_backward")},
     "aten._int_mm": "mm",
-}
+}  # fmt: skip
 """Operations that torch has no formula for, with one of ``aten`` that has, whose first arguments
 are the same."""
 
 
-def products_of(nodes: Sequence[torch.fx.Node]) -> tuple[int | None, str | None]:
-    """Floating-point operations of nodes, and what they multiply; both None without a product that
-    torch can count.
-    """
-    known = {node: count for node in nodes if (count := _flops(node))}
-    dtypes = (dtype for node in known for dtype in input_dtypes(node))
-    return (sum(known.values()), next(dtypes, None)) if known else (None, None)
+def products_of(nodes: Sequence[Node]) -> _Products:
+    """Count the floating-point operations of nodes."""
+    counts = {node: count for node in nodes if (count := _flops(node))}
+    dtypes = (dtype for node in counts for dtype in input_dtypes(node))
+    return (sum(counts.values()), next(dtypes, None)) if counts else (None, None)
 
 
-def input_dtypes(node: torch.fx.Node) -> list[str]:
-    """Dtypes of the tensors that a node reads, such as ``float32``, each once, in order."""
-    names = [dtype_name(each) for each in node.all_input_nodes]
-    return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def dtype_name(node: torch.fx.Node) -> str | None:
-    """Dtype of the tensor that a node makes, such as ``float32``; None if it makes none."""
-    value = node.meta.get("val")
-    return str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else None
-
-
-def _flops(node: torch.fx.Node) -> int | None:
+def _flops(node: Node) -> int | None:
     from torch._inductor.fx_utils import count_flops_fx
 
     try:
@@ -401,26 +386,22 @@ def _flops(node: torch.fx.Node) -> int | None:
         return None
 
 
-def _by_formula(node: torch.fx.Node) -> Any:
+def _by_formula(node: Node) -> Any:
     from torch.utils.flop_counter import flop_registry
 
     target = node.target
-    name = (
-        f"{target.namespace}.{target._opname}" if isinstance(target, torch._ops.OpOverload) else ""
-    )
-    if name not in _STANDS_FOR:
+    if not isinstance(target, OpOverload):
         return None
-    values = [
-        each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args
-    ]
-    return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](
-        *values, out_val=node.meta.get("val")
-    )
+    if (name := _STANDS_FOR.get(f"{target.namespace}.{target._opname}")) is None:
+        return None
+    values = [it.meta.get("val") if isinstance(it, Node) else it for it in node.args]
+    formula = flop_registry[getattr(torch.ops.aten, name)]
+    return formula(*values, out_val=node.meta.get("val"))
 
 
-def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:
-    """The same for oneDNN's and MKL's operations on packed weights, which freezing puts in the
-    place of nodes.
+def packed_flops(name: str, node: Any, made: Node) -> _Products:
+    """Count the same for oneDNN's and MKL's operations on packed weights, which freezing puts in
+    the place of nodes.
 
     ``node``: the call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
     """
@@ -434,7 +415,7 @@ def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None,
     # Another value that is added comes before the weight.
     first, weight = node.inputs[0], node.inputs[2 if overload == "binary" else 1]
     try:
-        values, weights = ([int(size) for size in each.get_size()] for each in (first, weight))
+        values, weights = ([int(size) for size in it.get_size()] for it in (first, weight))
         out = [int(size) for size in made.meta["val"].shape]
         if is_convolution:
             count = conv_flop_count(values, weights, out, transposed="transpose" in base)
@@ -454,24 +435,20 @@ such as a seed."""
 
 class KeptTensor(NamedTuple):
     """A tensor that the forward part hands to the backward part; ``is_cheap`` as in
-    ``facts.profiled.KeptTensor``.
+    ``facts.profiled.KeptTensor``, ``is_argument``: of the graph, or a constant in it.
     """
 
     name: str
-    node: torch.fx.Node
+    node: Node
     is_cheap: bool | None
-
-    @property
-    def is_argument(self) -> bool:
-        """An argument of the graph, or a constant in it."""
-        return self.node.op != "call_function"
+    is_argument: bool
 
 
 class Partition(NamedTuple):
     """A graph cut in two; ``recomputed``: nodes that both parts compute, without views."""
 
     kept: list[KeptTensor]
-    recomputed: list[torch.fx.Node]
+    recomputed: list[Node]
     draws_random: bool
     compile_id: str | None
 
@@ -490,8 +467,8 @@ class PartitionWatch:
             forward, backward = parts = original(*args, **kwargs)
             self._last = None
             if isinstance(count := kwargs.get("num_fwd_outputs"), int):
-                # A graph that is other than we know it must still compile; what it keeps is then
-                # not listed.
+                # A graph that isn't as expected must still compile; what it keeps is then not
+                # listed.
                 with suppress(Exception):
                     self._last = _partition(forward.graph, backward.graph, count)
             return parts
@@ -499,71 +476,67 @@ class PartitionWatch:
         self.close = wrap(compile_fx, "partition_fn", partition_fn)
 
     def take(self) -> Partition | None:
-        """What the compile that is under way cut last, if nobody has taken it; None if nothing."""
-        found, self._last = self._last, None
-        return found if found is not None and found.compile_id == current_compile_id() else None
+        """Take what the compile that is under way cut last, if nobody has; None if nothing."""
+        last, self._last = self._last, None
+        return last if last is not None and last.compile_id == current_compile_id() else None
 
 
-def _partition(forward: torch.fx.Graph, backward: torch.fx.Graph, output_count: int) -> Partition:
+def _partition(forward: Graph, backward: Graph, output_count: int) -> Partition:
     (output,) = forward.find_nodes(op="output")
-    handed: list[torch.fx.Node] = [
+    handed: list[Node] = [
         node
         for node in output.args[0][output_count:]
-        if isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
+        if isinstance(node, Node) and isinstance(node.meta.get("val"), Tensor)
     ]
     names = {_memory_of(node): node.name for node in reversed(handed)}
-    kept = [
-        KeptTensor(
-            names[node],
-            node,
-            None if node.op != "call_function" else _is_cheap(node, names.keys() - {node}),
-        )
-        for node in dict.fromkeys(map(_memory_of, handed))
-    ]
+    kept = []
+    for node in dict.fromkeys(map(_memory_of, handed)):
+        is_argument = node.op != "call_function"
+        is_cheap = None if is_argument else _is_cheap(node, names.keys() - {node})
+        kept.append(KeptTensor(names[node], node, is_cheap, is_argument))
     computed = {node.name for node in _calls(forward)}
     recomputed = [node for node in _calls(backward) if node.name in computed and not is_view(node)]
     return Partition(kept, recomputed, any(map(_is_random, forward.nodes)), current_compile_id())
 
 
-def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+def _calls(graph: Graph) -> Iterator[Node]:
     return (node for node in graph.nodes if node.op == "call_function")
 
 
-def _memory_of(node: torch.fx.Node) -> torch.fx.Node:
+def _memory_of(node: Node) -> Node:
     """The node that makes the memory in which a node's value is: it, or what it is a view of."""
     while node.op == "call_function" and is_view(node):
         source = node.all_input_nodes[0]
-        if node.target is operator.getitem and not (
-            source.op == "call_function" and is_view(source)
-        ):
+        is_inner = source.op == "call_function" and is_view(source)
+        if node.target is operator.getitem and not is_inner:
             break
         node = source
     return node
 
 
-def _is_cheap(node: torch.fx.Node, kept: set[torch.fx.Node]) -> bool | None:
+def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
     """Whether it takes little to compute a value from others; None if an operation's cost is
     unknown.
     """
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
     waiting, seen = [node], {node}
-    is_known = True
+    is_certain = True
     while waiting:
         current = waiting.pop()
-        cost = _is_costly(current)
-        if cost:
+        is_costly = _is_costly(current)
+        if is_costly:
             return False
-        is_known = is_known and cost is not None
+        is_certain = is_certain and is_costly is not None
         for source in current.all_input_nodes:
             size = value_bytes(source)
             is_there = source.op != "call_function" or _memory_of(source) in kept
             if source not in seen and not is_there and (size is None or size > limit):
                 seen.add(source)
                 waiting.append(source)
-    return True if is_known else None
+    return True if is_certain else None
 
 
-def _is_costly(node: torch.fx.Node) -> bool | None:
+def _is_costly(node: Node) -> bool | None:
     """Whether torch counts its floating-point operations, a library computes it, or it's random;
     None if unknown.
     """
@@ -573,14 +546,11 @@ def _is_costly(node: torch.fx.Node) -> bool | None:
     target = node.target
     if target is operator.getitem:
         return False
-    if not isinstance(target, torch._ops.OpOverload) or target not in lowerings:
+    if not isinstance(target, OpOverload) or target not in lowerings:
         return None
     return _is_random(node) or target in fallbacks or target.overloadpacket in flop_registry
 
 
-def _is_random(node: torch.fx.Node) -> bool:
+def _is_random(node: Node) -> bool:
     target = node.target
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in target.tags
-    )
+    return isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

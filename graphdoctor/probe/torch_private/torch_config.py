@@ -1,22 +1,33 @@
-"""The private names of torch's config modules, and of its float32 precision on CUDA
-(TensorFloat32).
+"""torch's configuration by private names: config modules, float32 precision on CUDA
+(TensorFloat32), and what is changed in the compiler for a trial: its cache folder, parts that are
+left out.
 
 ``torch/utils/_config_module.py``, 2.11 to 2.15; ``changed_config`` from 2.13 on. ``fp32_precision``
 (``torch/backends/__init__.py``, 2.13), since older names raise an error once a program has used the
-newer ones.
+newer ones. ``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py`` and
+``compiler_bisector.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
+import itertools
+import os
+import pkgutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from ...facts.kernels import Float32Precision
+from ...facts.trials import CompilerPartKind
+from .imports import AfterImport
+from .torch_api import put_in_place, wrap
 
 _CONFIG_MODULES = (
     "torch._dynamo.config",
@@ -28,49 +39,51 @@ _MAX_CONFIG_TEXT = 200
 
 
 def set_config(dotted: str, value: object) -> None:
-    """Set a torch config value; ``AttributeError`` if there is no such."""
+    """Set a torch config value.
+
+    Raises:
+        AttributeError, ImportError: There is no such.
+    """
     config_value(dotted)
     module_name, _, name = dotted.rpartition(".")
-    setattr(importlib.import_module(module_name), name, value)
+    setattr(import_module(module_name), name, value)
 
 
 def config_value(dotted: str) -> object:
-    """A torch config value; ``AttributeError`` or ``ImportError`` if there is no such."""
+    """Read a torch config value; raises as ``set_config`` does."""
     module_name, _, name = dotted.rpartition(".")
-    module = importlib.import_module(module_name)
+    module = import_module(module_name)
     if "." not in module_name or not hasattr(module, "_config"):
         raise AttributeError(f"{module_name} isn't a config module")
     return getattr(module, name)
 
 
 def config_type(dotted: str) -> type | None:
-    """The plain type that a torch config value is declared with (``get_type``, 2.13); None for a
-    union or none.
+    """Return the plain type that a torch config value is declared with (``get_type``, 2.13); None
+    for a union or none.
     """
     module_name, _, name = dotted.rpartition(".")
-    with contextlib.suppress(AttributeError, KeyError):
-        declared: type = importlib.import_module(module_name).get_type(name)
+    with suppress(AttributeError, KeyError):
+        declared: type = import_module(module_name).get_type(name)
         return declared if declared in (bool, int, float, str) else None
     return None
 
 
 def config_names() -> list[str]:
-    """Every setting of the config modules that are loaded, by dotted name."""
-    modules = [
-        module
-        for name, module in sys.modules.items()
-        if name.startswith("torch.") and name.endswith(".config")
-    ]
+    """List every setting of the config modules that are loaded, by dotted name."""
     return [
-        f"{module.__name__}.{name}" for module in modules for name in getattr(module, "_config", ())
+        f"{module.__name__}.{name}"
+        for path, module in sys.modules.items()
+        if path.startswith("torch.") and path.endswith(".config")
+        for name in getattr(module, "_config", ())
     ]
 
 
-@contextlib.contextmanager
+@contextmanager
 def config_kept() -> Iterator[None]:
     """Restore every config value when the context ends."""
     # All, loaded or not: the first compile loads them, and what is set then must be restored too.
-    modules = map(importlib.import_module, (*_CONFIG_MODULES, "torch.compiler.config"))
+    modules = map(import_module, (*_CONFIG_MODULES, "torch.compiler.config"))
     before = [(module, dict(module.get_config_copy())) for module in modules]
     try:
         yield
@@ -83,13 +96,14 @@ def config_kept() -> Iterator[None]:
 
 
 def changed_config() -> dict[str, str]:
-    """The config values that differ from their defaults, by dotted name, as Python prints them.
+    """List the config values that differ from their defaults, by dotted name, as Python prints
+    them.
 
     Of the loaded modules, as this thread sees them (``_ConfigEntry``, 2.13). What torch takes from
     an environment variable at import counts as a default. ``AttributeError`` if this torch keeps
     its config differently.
     """
-    found: dict[str, str] = {}
+    changed: dict[str, str] = {}
     for module in (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules):
         entries: dict[str, Any] = module._config
         for name, entry in entries.items():
@@ -100,8 +114,8 @@ def changed_config() -> dict[str, str]:
             if entry.alias is None and not entry.hide and not is_quiet:
                 value = getattr(module, name)
                 if not _is_equal(value, entry.default):
-                    found[f"{module.__name__}.{name}"] = _printed(value)
-    return found
+                    changed[f"{module.__name__}.{name}"] = _printed(value)
+    return changed
 
 
 def _is_equal(value: object, default: object) -> bool:
@@ -120,20 +134,20 @@ def _printed(value: object) -> str:
 
 
 def float32_precision() -> Float32Precision | None:
-    """What float32 computes with on CUDA now; None if CUDA isn't used, and on ROCm."""
+    """Return what float32 computes with on CUDA now; None if CUDA isn't used, and on ROCm."""
     if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
-    cudnn: Any = torch.backends.cudnn
+    backends: Any = torch.backends
     devices = range(torch.cuda.device_count())
     return Float32Precision(
-        matmul_tf32=torch.backends.cuda.matmul.fp32_precision == "tf32",
-        convolution_tf32=cudnn.conv.fp32_precision == "tf32",
-        capabilities=tuple(torch.cuda.get_device_capability(device) for device in devices),
+        matmul_tf32=backends.cuda.matmul.fp32_precision == "tf32",
+        convolution_tf32=backends.cudnn.conv.fp32_precision == "tf32",
+        capabilities=tuple(map(torch.cuda.get_device_capability, devices)),
     )
 
 
 def matmul_setting() -> str:
-    """The precision of float32 matmuls as the program set it, such as ``highest``."""
+    """Return the precision of float32 matmuls as the program set it, such as ``highest``."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -141,12 +155,175 @@ def matmul_setting() -> str:
         return f"fp32_precision={torch.backends.cuda.matmul.fp32_precision}"
 
 
-@contextlib.contextmanager
+@contextmanager
 def tf32_matmuls() -> Iterator[None]:
-    """Matmuls of float32 in TensorFloat32, until it ends."""
-    before = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    """Compute matmuls of float32 in TensorFloat32, until it ends."""
+    matmul = torch.backends.cuda.matmul
+    before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.fp32_precision = before
+        matmul.fp32_precision = before
+
+
+# Inductor's caches.
+
+_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+"""Inductor reads it each time that it looks for a file, and sets it where nobody has."""
+
+_VECTORS = "torch._inductor.cpu_vec_isa"
+_CODE_CACHE = "torch._inductor.codecache"
+_AUTOGRAD_CACHE = "torch._functorch._aot_autograd.autograd_cache"
+_PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
+
+_tags = itertools.count()
+
+
+def compile_into(folder: str, *, shares_checks: bool = True) -> None:
+    """Have Inductor look for what it compiled in a folder of its own from now on, and leave it
+    there.
+
+    It compiles small files to find out which vector instructions there are: with ``shares_checks``
+    it goes on looking for those where it did before; otherwise they are part of what a first start
+    costs.
+    """
+    before = os.environ.get(_FOLDER)
+    os.environ[_FOLDER] = folder
+
+    def check_build(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        now = os.environ.pop(_FOLDER)
+        try:
+            if before is not None:
+                os.environ[_FOLDER] = before
+            return check(*args, **kwargs)
+        finally:
+            os.environ[_FOLDER] = now
+
+    def share(vectors: ModuleType) -> None:
+        # Without that name in torch, it takes longer.
+        with suppress(AttributeError, KeyError):
+            wrap(vectors.VecISA, "check_build", check_build)
+
+    if shares_checks and (vectors := sys.modules.get(_VECTORS)) is not None:
+        share(vectors)
+    elif shares_checks:
+        sys.meta_path.insert(0, AfterImport({_VECTORS: share}))
+
+
+def warm_up(*, has_vectors: bool) -> None:
+    """Import what Inductor imports while it compiles, and ask what it asks once in each process:
+    forks then have the answers.
+
+    ``has_vectors``: find out which vector instructions kernels can use; each check starts an
+    interpreter that loads a small compiled file. What settings say of it is looked up again. The
+    header of kernels with them is looked for, too, which runs the compiler. A name that this torch
+    lacks takes longer later.
+    """
+    for module in pkgutil.iter_modules(import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
+        import_module(module.name)
+    # The part of the keys of Inductor's cache that stands for torch itself.
+    codecache = import_module(_CODE_CACHE)
+    codecache.torch_key()
+    if has_vectors:
+        vectors = import_module(_VECTORS)
+        before = os.environ.get(_FOLDER)
+        try:
+            vectors.valid_vec_isa_list()
+            codecache.CppPythonBindingsCodeCache.load_async("// at::vec::")
+            vectors.valid_vec_isa_list.cache_clear()
+        finally:
+            if before is None:
+                os.environ.pop(_FOLDER, None)
+
+
+def miss_caches() -> None:
+    """Have torch find nothing on disk for the graphs that it compiles from now on.
+
+    What it takes from a cache, it doesn't log. The tag is part of every key:
+    ``torch/compiler/config.py``, 2.13.
+    """
+    from torch.compiler import config
+
+    if hasattr(config, "cache_key_tag"):
+        config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()} {next(_tags)}"
+
+
+def generate_anew(folder: str) -> None:
+    """Have Inductor generate all code and time ways to compute again, and leave what it keeps of
+    that in a folder.
+
+    What it compiles from the code, in C++ and Triton, it goes on looking for, and leaves, where it
+    did before. Where a name is missing, what nobody finds again is left there, too.
+    """
+    miss_caches()
+    ours = Path(folder)
+    for module, cache, name, place in (
+        (_CODE_CACHE, "FxGraphCache", "_get_tmp_dir", str(ours / "graphs")),
+        (_AUTOGRAD_CACHE, "AOTAutogradCache", "_get_tmp_dir", str(ours / "autograd")),
+        (_CODE_CACHE, "CacheBase", "get_local_cache_path", ours / "times"),
+    ):
+        with suppress(ImportError, AttributeError, KeyError):
+            owner = getattr(import_module(module), cache)
+            put_in_place(owner, name, staticmethod(lambda place=place: place))
+
+
+# Parts of the compiler.
+
+_KINDS: Mapping[str, CompilerPartKind] = {
+    "decomposition": "decomposition",
+    "pre_grad_passes": "pass",
+    "joint_graph_passes": "pass",
+    "post_grad_passes": "pass",
+    "lowerings": "lowering",
+}
+"""torch's names for the kinds."""
+
+_NEEDED = ("decompose_", "fix_auto_functionalized_dtype_views", "stable_sort")
+"""Beginnings of the names of passes without which a graph can't be lowered (``post_grad_passes``,
+``torch/_inductor/fx_passes/post_grad.py``, 2.13)."""
+
+
+def leave_out(
+    parts: Mapping[CompilerPartKind, Collection[str] | None],
+    on_use: Callable[[CompilerPartKind, str], None],
+) -> None:
+    """Leave parts of the compiler out, and turn its caches of graphs off: those return what was
+    compiled with them.
+
+    ``parts``: names by kind; None for all of a kind. ``on_use`` gets each part at its first use, or
+    when it would have been used.
+
+    Raises:
+        AttributeError, ImportError: This torch has no bisector.
+    """
+    bisector = import_module("torch._inductor.compiler_bisector").CompilerBisector
+    seen: set[tuple[CompilerPartKind, str]] = set()
+
+    def disable_subsystem(
+        _cls: type, _backend: str, subsystem: str, debug_info: Callable[[], str] | None = None
+    ) -> bool:
+        kind, name = _KINDS.get(subsystem), _part_name(debug_info)
+        if kind is None or name is None or name.startswith(_NEEDED):
+            return False
+        if (kind, name) not in seen:
+            seen.add((kind, name))
+            on_use(kind, name)
+        names = parts.get(kind, ())
+        return names is None or name in names
+
+    put_in_place(bisector, "disable_subsystem", classmethod(disable_subsystem))
+    # Not force_disable_caches, which makes a folder of its own (2.13), so that all that Inductor
+    # compiles for itself is compiled once more.
+    set_config("torch._inductor.config.fx_graph_cache", value=False)
+    set_config("torch._functorch.config.enable_autograd_cache", value=False)
+
+
+def _part_name(debug_info: Callable[[], str] | None) -> str | None:
+    """The operator or pass that torch asks about; the text alone would give a graph's own name for
+    a node.
+    """
+    for cell in getattr(debug_info, "__closure__", None) or ():
+        value = getattr(cell.cell_contents, "target", cell.cell_contents)
+        if hasattr(value, "_schema"):
+            return str(value)
+    return None if debug_info is None else debug_info()

@@ -6,17 +6,17 @@ callable).
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from importlib import import_module
 from types import CodeType
 from typing import Any
 
 import torch
 
-from .replacing import Undo, look_on, put_in_place, wrap
+from .torch_api import Undo, look_on, put_in_place, wrap
 
 _MODULE = "torch._dynamo.convert_frame"
 BUILT = "CheckFunctionManager"
@@ -44,20 +44,18 @@ def watch_guards(
     Raises:
         ImportError, AttributeError, KeyError: This torch lacks what is hooked.
     """
-    module = importlib.import_module(_MODULE)
+    module = import_module(_MODULE)
 
     def compared(
-        compare: Callable[..., Any],
-        entries: Any,
-        frame: Any,
-        backend: Any,
-        *args: Any,
-        **kwargs: Any,
+        compare: Callable[..., Any], entries: Any, frame: Any, backend: Any, *args: Any, **kw: Any
     ) -> Any:
         try:
-            return compare(entries, frame, backend, *args, **kwargs)
+            return compare(entries, frame, backend, *args, **kw)
         finally:
-            on_recompile(_of_backend(_entries(entries), backend), frame)
+            candidates = _entries(entries)
+            # Those of this backend, which alone can be used with it; all, if there are none.
+            usable = [it for it in candidates if getattr(it, "backend", backend) == backend]
+            on_recompile(usable or candidates, frame)
 
     built = look_on(
         module, BUILT, after=lambda made, _code, graph, *_: on_built(made.guard_manager, graph)
@@ -72,10 +70,9 @@ def leave_guards_untimed() -> None:
     ``CheckFunctionManager`` looks ``profile_guard_manager`` up in ``torch/_dynamo/guards.py`` (2.11
     to 2.15).
     """
-    with contextlib.suppress(ImportError, KeyError):
-        put_in_place(
-            importlib.import_module("torch._dynamo.guards"), "profile_guard_manager", lambda *_: 0.0
-        )
+    with suppress(ImportError, KeyError):
+        guards = import_module("torch._dynamo.guards")
+        put_in_place(guards, "profile_guard_manager", lambda *_: 0.0)
 
 
 def _entries(value: Any) -> list[Any]:
@@ -86,40 +83,35 @@ def _entries(value: Any) -> list[Any]:
     """
     if isinstance(value, (list, tuple)):
         return list(value)
-    found = []
+    entries = []
     while value is not None:
-        found.append(value)
+        entries.append(value)
         value = getattr(value, "next", None)
-    return found
-
-
-def _of_backend(entries: list[Any], backend: Any) -> list[Any]:
-    """The entries that were compiled by this backend, which alone can be used with it; all, if
-    there are none.
-    """
-    return [entry for entry in entries if getattr(entry, "backend", backend) == backend] or entries
+    return entries
 
 
 def guard_kinds(guard: Any) -> set[str]:
-    """What a ``Guard`` checks: the kinds that it became, and the one that Dynamo asked for."""
+    """Return what a ``Guard`` checks: the kinds that it became, and the one that Dynamo asked
+    for.
+    """
     return {*(guard.guard_types or ()), str(guard.create_fn_name())}
 
 
 def guard_scope(guard_manager: Any, f_locals: Any) -> dict[str, Any]:
-    """What torch evaluates a guard's text in (``get_guard_fail_reason_helper``,
+    """Return what torch evaluates a guard's text in (``get_guard_fail_reason_helper``,
     ``torch/_dynamo/guards.py``, 2.13).
     """
     return {**guard_manager.closure_vars, "L": f_locals, "G": guard_manager.global_scope["G"]}
 
 
 def guard_root(guard_manager: Any) -> Any:
-    """The tree of a cache entry's guards, or None when torch dropped it."""
+    """Return the tree of a cache entry's guards, or None when torch dropped it."""
     is_gone = type(guard_manager).__name__ == "DeletedGuardManagerWrapper"
     return None if is_gone else getattr(guard_manager, "root", None)
 
 
 def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str]]]:
-    """The guards on process-wide state that fail, as class name and text."""
+    """Yield the guards on process-wide state that fail, as class name and text."""
     for leaf in root.get_leaf_guards():
         kind = type(leaf).__name__
         if callable(leaf) and leaf(f_locals) is False:
@@ -127,47 +119,44 @@ def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str
 
 
 def relation_guards(root: Any) -> list[str]:
-    """Conditions on several values at once, mostly dynamic sizes; one expression for each."""
-    return [
-        part for leaf in root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()
-    ]
+    """List conditions on several values at once, mostly dynamic sizes; one expression for each."""
+    guards = root.get_epilogue_lambda_guards()
+    return [part for leaf in guards for part in leaf.verbose_code_parts()]
 
 
 def is_dict_manager(manager: Any) -> bool:
-    """It compares a dict's type, length and keys itself, without a guard that could be checked."""
+    """Whether it compares a dict's type, length and keys itself, without a guard that could be
+    checked.
+    """
     return hasattr(manager, "get_key_value_managers")
 
 
 def guard_children(manager: Any) -> list[Any]:
-    """The guard managers below one, those of a dict's keys and values included."""
+    """List the guard managers below one, those of a dict's keys and values included."""
     if not is_dict_manager(manager):
         return list(manager.get_child_managers())
-    return [
-        item
-        for pair in manager.get_key_value_managers().values()
-        for item in pair
-        if item is not None
-    ]
+    pairs = manager.get_key_value_managers().values()
+    return [item for pair in pairs for item in pair if item is not None]
 
 
 def sources_in(text: str) -> list[str]:
-    """The sources in a guard's text, without its comment, each once."""
+    """List the sources in a guard's text, without its comment, each once."""
     return list(dict.fromkeys(_SOURCE.findall(re.split(r"\s+# ", text, maxsplit=1)[0])))
 
 
 def global_state() -> dict[str, Any] | None:
-    """The process-wide state that torch guards on, as it is now (``torch/csrc/dynamo/guards.cpp``,
-    2.13), or None.
+    """Return the process-wide state that torch guards on, as it is now
+    (``torch/csrc/dynamo/guards.cpp``, 2.13), or None.
     """
-    with contextlib.suppress(AttributeError, ImportError, TypeError, ValueError):
+    with suppress(AttributeError, ImportError, TypeError, ValueError):
         state = json.loads(str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__()))
         return state if isinstance(state, dict) else None
     return None
 
 
 def dispatch_keys(tensor: torch.Tensor) -> str | None:
-    """A tensor's dispatch keys, as torch's guards print them."""
-    with contextlib.suppress(AttributeError, RuntimeError):
+    """Print a tensor's dispatch keys, as torch's guards do."""
+    with suppress(AttributeError, RuntimeError):
         return str(torch._C._dispatch_keys(tensor))
     return None
 
@@ -176,62 +165,54 @@ def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     """Call ``take`` with the code of each function that Dynamo compiles and the code that it
     generated.
     """
-    register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
+    register = getattr(import_module(_MODULE), "register_bytecode_hook", None)
     undo: Undo = (lambda: None) if register is None else register(take).remove
     return undo
 
 
 def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
-    """Compile id and guard tree of the cache entry that runs ``made``; None when torch has dropped
-    it.
+    """Find compile id and guard tree of the cache entry that runs ``made``; None when torch has
+    dropped it.
     """
-    entries = importlib.import_module("torch._dynamo.eval_frame")._debug_get_cache_entry_list(
-        original
-    )
-    living = ((entry, guard_root(entry.guard_manager)) for entry in entries if entry.code is made)
-    return next(((str(entry.compile_id), root) for entry, root in living if root is not None), None)
+    frames = import_module("torch._dynamo.eval_frame")
+    for entry in frames._debug_get_cache_entry_list(original):
+        if entry.code is made and (root := guard_root(entry.guard_manager)) is not None:
+            return str(entry.compile_id), root
+    return None
 
 
 def empty_guard_tree() -> Any:
-    """A tree without guards: what a check costs by itself."""
+    """Make a tree without guards: what a check costs by itself."""
     return torch._C._dynamo.guards.RootGuardManager()
 
 
 def clone_guard_tree(tree: Any, left_out: Collection[str] = ()) -> Any:
-    """A copy of a guard tree without some sources, and without all below them."""
+    """Copy a guard tree without some sources, and without all below them."""
     return tree.clone_manager(lambda manager: manager.get_source() not in left_out)
 
 
-def guarded_sources(tree: Any) -> Iterator[str]:
+def _guarded_sources(tree: Any) -> Iterator[str]:
     """The source of every value that a tree guards or passes through; keys of dicts are left
     out.
     """
     pairs = tree.get_key_value_managers().values() if is_dict_manager(tree) else ()
     for child in (*(value for _, value in pairs if value is not None), *tree.get_child_managers()):
         yield child.get_source()
-        yield from guarded_sources(child)
+        yield from _guarded_sources(child)
 
 
 def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:
-    """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and
-    modules inside these.
+    """List the parts of a guard tree: arguments, global modules, all other globals as one (``G``),
+    and modules inside these.
 
     With each, the sources to leave out for a tree without it; outer parts first.
     """
-    found = {
-        match[0]: match
-        for source in guarded_sources(tree)
-        if (match := _MODULE_SOURCE.fullmatch(source))
-    }
-    modules = {match["root"] for match in found.values() if match["modules"]}
-    other_globals = frozenset(
-        match["root"]
-        for match in found.values()
-        if match["root"].startswith("G[") and match["root"] not in modules
-    )
-    inner = [source for source in found if source not in other_globals]
+    matches = map(_MODULE_SOURCE.fullmatch, _guarded_sources(tree))
+    parts = {match[0]: match for match in matches if match}
+    modules = {match["root"] for match in parts.values() if match["modules"]}
+    roots = {match["root"] for match in parts.values()}
+    others = frozenset(root for root in roots if root[:2] == "G[" and root not in modules)
+    inner = [source for source in parts if source not in others]
     inner.sort(key=lambda source: source.count("._modules["))
-    return [
-        *([("G", other_globals)] if other_globals else []),
-        *((source, frozenset({source})) for source in inner),
-    ]
+    whole = [("G", others)] if others else []
+    return [*whole, *((source, frozenset({source})) for source in inner)]

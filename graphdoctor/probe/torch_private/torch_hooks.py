@@ -10,20 +10,19 @@ program and its function.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from time import perf_counter
 from traceback import FrameSummary
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from . import torch_api
-from .replacing import Undo, look_on, survived, wrap
+from .torch_api import Undo, frames_outwards, look_on, survived, wrap
 from .torch_kernels import quick_range
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
@@ -47,11 +46,9 @@ def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
 
 
 def compile_frame() -> FrameType | None:
-    """The frame of ``torch.compile`` that this is called in; None outside it."""
-    return next(
-        (frame for frame in torch_api.frames_outwards() if frame.f_code is torch.compile.__code__),
-        None,
-    )
+    """Find the frame of ``torch.compile`` that this is called in; None outside it."""
+    code = torch.compile.__code__
+    return next((frame for frame in frames_outwards() if frame.f_code is code), None)
 
 
 def watch_graphs(
@@ -66,10 +63,15 @@ def watch_graphs(
 
     def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         artifact: dict[str, Any] = {"backend": None}
-        with contextlib.suppress(Exception):
-            artifact["backend"] = _backend_name(self.compiler_fn)
+        with suppress(Exception):
+            compiler = self.compiler_fn
+            # Dynamo's wrapper has the backend's ``__name__`` (``WrapBackendDebug``,
+            # ``repro/after_dynamo.py``, 2.13).
+            name = getattr(compiler, "compiler_name", None)
+            name = name or getattr(compiler, "__name__", type(compiler).__qualname__)
+            artifact["backend"] = str(name)
             artifact.update(before(gm))
-        started = time.perf_counter()
+        started = perf_counter()
         try:
             return original(self, gm, *args, **kwargs)
         except BaseException as error:
@@ -77,7 +79,7 @@ def watch_graphs(
             artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
             raise
         finally:
-            artifact["backend_s"] = time.perf_counter() - started
+            artifact["backend_s"] = perf_counter() - started
             survived(after, artifact)
 
     return wrap(import_module("torch._dynamo.output_graph").OutputGraph, "call_user_compiler", call)
@@ -93,31 +95,15 @@ def watch_ignored_caches(callback: Callable[[FrameSummary, str], None]) -> Undo:
     functions = import_module("torch._dynamo.variables.functions")
     tensor = import_module("torch._dynamo.variables.tensor").TensorVariable
 
-    def look(cached: Any, tx: Any, result: Any) -> None:
+    def look(result: Any, variable: Any, tx: Any, *_: object) -> None:
+        cached = variable.wrapper_obj
         if hasattr(cached, "cache_info") and str(cached.__module__).partition(".")[0] != "torch":
-            parts = vars(result).get("items")
-            if any(
-                isinstance(part, tensor)
-                for part in (parts if isinstance(parts, list) else [result])
-            ):
+            items = vars(result).get("items")
+            parts = items if isinstance(items, list) else [result]
+            if any(isinstance(part, tensor) for part in parts):
                 callback(tx.frame_summary(), str(cached.__qualname__))
 
-    def call(original: Callable[..., Any], self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, tx, *args, **kwargs)
-        survived(look, self.wrapper_obj, tx, result)
-        return result
-
-    return wrap(functions.WrapperUserFunctionVariable, "call_function", call)
-
-
-def _backend_name(compiler: Any) -> str:
-    """Dynamo's wrapper has the backend's ``__name__`` (``WrapBackendDebug``,
-    ``repro/after_dynamo.py``, 2.13).
-    """
-    return str(
-        getattr(compiler, "compiler_name", None)
-        or getattr(compiler, "__name__", type(compiler).__qualname__)
-    )
+    return look_on(functions.WrapperUserFunctionVariable, "call_function", after=look)
 
 
 # Calls of compiled functions.
@@ -137,7 +123,7 @@ def _around_compile(around: Callable[..., Any]) -> Undo:
 
 
 class CompiledCalls:
-    """Knows the contexts that torch.compile made, and those that are on the stack."""
+    """The contexts that torch.compile made, and those that are on the stack."""
 
     def __init__(self) -> None:
         self._codes: set[CodeType] = set()
@@ -163,10 +149,10 @@ class CompiledCalls:
         return _around_compile(call)
 
     def frames(self) -> Iterator[FrameType]:
-        """The frames of compiled calls on the stack, innermost first; the local ``self`` of each is
-        its context.
+        """Yield the frames of compiled calls on the stack, innermost first; the local ``self`` of
+        each is its context.
         """
-        return (frame for frame in torch_api.frames_outwards() if frame.f_code in self._codes)
+        return (frame for frame in frames_outwards() if frame.f_code in self._codes)
 
 
 def compile_inside_ddp() -> Undo:
@@ -208,16 +194,16 @@ WatchedRun = tuple[int, int, float, float, int]
 """A run of a graph: its index and tensor operations, start and end by ``time.perf_counter``, and
 its thread."""
 
+LatestGraph = Callable[[], tuple[int, int] | None]
+"""Index and tensor operations of the graph that a backend compiled last."""
+
 
 class GraphGlobals:
     """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced
-    during a call.
-
-    ``latest``: index and tensor operations of the graph that a backend compiled last; its global
-    comes next.
+    during a call; the one of the ``latest`` graph comes next.
     """
 
-    def __init__(self, latest: Callable[[], tuple[int, int] | None]) -> None:
+    def __init__(self, latest: LatestGraph) -> None:
         self._graphs: dict[str, tuple[dict[str, Any], int, int]] = {}
         self._latest = latest
         self._noted: tuple[int, int] | None = None
@@ -244,7 +230,7 @@ class GraphGlobals:
             scope[name] = watched = _watched(graph, index, tensor_ops, self._runs)
             self._replaced.append((scope, name, graph, watched))
 
-    @contextlib.contextmanager
+    @contextmanager
     def watched(self) -> Iterator[list[WatchedRun]]:
         """Put runs of graphs into profiler ranges, and yield those that have ended."""
         runs: list[WatchedRun] = []
@@ -278,7 +264,7 @@ def _watched(graph: Callable[..., Any], index: int, tensor_ops: int, runs: list[
         runs.append((index, tensor_ops, started, clock(), get_ident()))
         return output
 
-    clock, get_ident, range_name = time.perf_counter, threading.get_ident, f"{GRAPH_RANGE}{index}"
+    clock, get_ident, range_name = perf_counter, threading.get_ident, f"{GRAPH_RANGE}{index}"
     quick: Any = type(quick_range(""))
     return run
 
@@ -294,5 +280,5 @@ def watch_profilers(callback: Callable[[], None]) -> None:
 
 
 def is_any_profiler_on() -> bool:
-    """A ``torch.profiler`` runs in some thread."""
+    """Whether a ``torch.profiler`` runs in some thread."""
     return bool(getattr(import_module("torch.autograd.profiler"), "_is_profiler_enabled", False))

@@ -1,19 +1,28 @@
 """What the profiler's events stand for (kernels, copies, CUDA graphs), by private names of 2.13
-(CUDA's: 2.11).
+(CUDA's: 2.11), and whether CUDA graphs are asked for, skipped, recorded, 2.11 to 2.15.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache, partial
 from importlib import import_module
+from itertools import pairwise
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...facts.kernels import GraphPartitions
+from ..events import EventFile
+from .torch_api import Undo, counters, current_compile_id
 
 OperatorRole = Literal["kernel", "copy", "calls", "none"]
 """``kernel``: it computes itself; ``copy``: it copies memory; ``calls``: it has no kernel of its
@@ -44,12 +53,36 @@ _OF_TORCH = frozenset({"aten", "prims"})
 """Namespaces whose operations call others of torch's where they have no kernel for a device."""
 
 _ONLY_MEMORY = frozenset(
-    {
-        "empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided",
-        "resize_", "resize_as_", "set_", "_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
-    }
-)  # fmt: skip
+    [
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_quantized",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+        "set_",
+        "_unsafe_view",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+    ]
+)
 """Operations that allocate, or give memory another shape, as their schemas don't tell."""
+
+SHOWN_BY = (
+    "torch._inductor.config.cpp.enable_kernel_profile",
+    "torch._inductor.config.trace.provenance_tracking_level",
+)
+"""The settings that ``show_generated_kernels`` and a profile change."""
+
+is_generated = _GENERATED.match
+"""Inductor wrote the kernel."""
+
+is_communication = _COMMUNICATION.match
+"""It passes tensors between processes."""
 
 
 def show_generated_kernels() -> None:
@@ -59,33 +92,19 @@ def show_generated_kernels() -> None:
     config.cpp.enable_kernel_profile = True
 
 
-def cuda_function(code: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function of single elements, a C++ template of one type, that is compiled when it is called
-    first.
+def cuda_function(code: str) -> Callable[[Tensor], Tensor]:
+    """Make a function of single elements, a C++ template of one type, that is compiled when it is
+    called first.
     """
     from torch.cuda.jiterator import _create_jit_fn
 
-    made: Callable[[torch.Tensor], torch.Tensor] = _create_jit_fn(code)
-    return made
-
-
-SHOWN_BY = (
-    "torch._inductor.config.cpp.enable_kernel_profile",
-    "torch._inductor.config.trace.provenance_tracking_level",
-)
-"""The settings that ``show_generated_kernels`` and a profile change."""
-
-
-is_generated = _GENERATED.match
-"""Inductor wrote the kernel."""
-
-is_communication = _COMMUNICATION.match
-"""It passes tensors between processes."""
+    function: Callable[[Tensor], Tensor] = _create_jit_fn(code)
+    return function
 
 
 @cache
 def operator_role(name: str) -> OperatorRole:
-    """What an event on the host stands for."""
+    """Classify an event on the host."""
     space, separator, base = name.partition("::")
     overloads = _overloads(space, base) if separator else []
     if not overloads or base in _ONLY_MEMORY or any(map(_only_looks, overloads)):
@@ -96,20 +115,16 @@ def operator_role(name: str) -> OperatorRole:
     # registered.
     keys = ("CPU",) if space in _OF_TORCH else ("CPU", "CompositeExplicitAutograd")
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return (
-        "kernel"
-        if any(has_kernel(overload.name(), key) for overload in overloads for key in keys)
-        else "calls"
-    )
+    names = [overload.name() for overload in overloads]
+    return "kernel" if any(has_kernel(name, key) for name in names for key in keys) else "calls"
 
 
 def _overloads(space: str, base: str) -> list[Any]:
     """Those that take or return tensors; arithmetic on numbers and lists has the same names."""
     try:
         packet = getattr(getattr(torch.ops, space), base)
-        return [
-            each for name in packet.overloads() if _is_about_tensors(each := getattr(packet, name))
-        ]
+        overloads = [getattr(packet, name) for name in packet.overloads()]
+        return [overload for overload in overloads if _is_about_tensors(overload)]
     except (AttributeError, RuntimeError):
         return []
 
@@ -122,19 +137,17 @@ def _is_about_tensors(overload: Any) -> bool:
 
 
 def _only_looks(overload: Any) -> bool:
-    """It returns a view, or something that isn't a tensor, and writes nothing."""
+    """Whether it returns a view, or something that isn't a tensor, and writes nothing."""
     if overload.is_view or torch.Tag.inplace_view in overload.tags:
         return True
     schema = overload._schema
-    writes = any(
-        argument.alias_info is not None and argument.alias_info.is_write
-        for argument in schema.arguments
-    )
+    aliases = (argument.alias_info for argument in schema.arguments)
+    writes = any(alias is not None and alias.is_write for alias in aliases)
     return not writes and not any("Tensor" in str(result.type) for result in schema.returns)
 
 
 def quick_range(name: str) -> AbstractContextManager[Any]:
-    """A profiler range about as cheap as torch's own (``_RecordFunctionFast``,
+    """Make a profiler range about as cheap as torch's own (``_RecordFunctionFast``,
     ``csrc/autograd/init.cpp``, 2.13).
     """
     context: AbstractContextManager[Any] = torch._C._profiler._RecordFunctionFast(name)
@@ -147,8 +160,8 @@ and the file."""
 
 
 class LineRanges(TorchDispatchMode):
-    """Meanwhile each operation of eager mode is in a profiler range that names the line of the
-    program that runs it.
+    """Puts each operation of eager mode in a profiler range that names the line of the program that
+    runs it.
 
     An operation shows itself around its range, too: the mode calls it once more
     (``torch/utils/_python_dispatch.py``, 2.13). Compiled code isn't run under a mode. ``is_own``:
@@ -166,9 +179,8 @@ class LineRanges(TorchDispatchMode):
         frame = sys._getframe(1)
         while frame.f_back is not None and not self._is_own(frame.f_code.co_filename):
             frame = frame.f_back
-        with quick_range(
-            f"{LINE_RANGE}{frame.f_lineno} {frame.f_code.co_filename}" if frame.f_back else ""
-        ):
+        name = f"{LINE_RANGE}{frame.f_lineno} {frame.f_code.co_filename}" if frame.f_back else ""
+        with quick_range(name):
             return operation(*args, **(kwargs or {}))
 
 
@@ -195,15 +207,15 @@ class ProfiledEvent(NamedTuple):
         return self.start_ns + self.duration_ns
 
 
-def profile_activities() -> list[torch.profiler.ProfilerActivity]:
-    """What to profile: the host, and CUDA where the program uses it."""
-    activity = torch.profiler.ProfilerActivity
-    return [activity.CPU, activity.CUDA] if torch.cuda.is_initialized() else [activity.CPU]
+def profile_activities() -> list[ProfilerActivity]:
+    """List what to profile: the host, and CUDA where the program uses it."""
+    cuda = [ProfilerActivity.CUDA] if torch.cuda.is_initialized() else []
+    return [ProfilerActivity.CPU, *cuda]
 
 
 def profiled_events(profiler: Any) -> list[ProfiledEvent]:
-    """The events of a profiler that has ended, but for those that begin in one thread and end in
-    another.
+    """List the events of a profiler that has ended, but for those that begin in one thread and end
+    in another.
 
     ``profiler.events()`` takes a hundred times as long to build a tree of ``kineto_results``
     (``torch/autograd/profiler.py``, 2.13). Empty if this torch keeps them elsewhere.
@@ -248,14 +260,249 @@ class RangeProfiler:
         profiler._enable_profiler_legacy(profiler.ProfilerConfig(state, *options, experimental))
 
     def end(self) -> Iterator[Iterator[str | None]]:
-        """For each thread the name of each range where it begins, and None where the last one that
-        began ends.
+        """End now; for each thread, the name of each range where it begins, and None where the last
+        one that began ends.
         """
-        return (
-            (
-                event.name() if event.kind() == "push" else None
-                for event in events
-                if event.kind() in ("push", "pop")
-            )
-            for events in self._disable()
+        return map(_ranges, self._disable())
+
+
+def _ranges(events: Iterable[Any]) -> Iterator[str | None]:
+    for event in events:
+        if (kind := event.kind()) in ("push", "pop"):
+            yield event.name() if kind == "push" else None
+
+
+# CUDA graphs.
+
+_SKIP_LOGGER, _LOGS_SKIP = (
+    "torch._inductor.cudagraph_utils.__cudagraphs",
+    "log_cudagraph_skip_and_bump_counter",
+)
+"""``torch/_inductor/cudagraph_utils.py``, 2.11 to 2.15: logs there, and counts. Graphs without a
+CUDA device are only counted (``CompiledFxGraph.__init__``, ``torch/_inductor/output_code.py``,
+2.13)."""
+
+_PARTITION_LOGGER, _LOGS_LEFT_OUT = (
+    "torch._inductor.scheduler.__cudagraphs",
+    "_log_non_cudagraphable_node",
+)
+"""Graph partition records what is before and after an operation that can't be in a CUDA graph as
+CUDA graphs of their own, and only says so in its debug log (``torch/_inductor/scheduler.py``,
+2.13): a line with the reason, then the lines of a stack."""
+
+_LOGS_PARTITIONS = "_log_graph_partitions"
+"""Its first record, before those, has three numbers: all partitions, those that can be CUDA graphs,
+and the others."""
+
+_REASON = "reason="
+"""What torch's words on an operation begin with; a line of a stack doesn't."""
+
+_TREES = "torch._inductor.cudagraph_trees"
+
+
+def asks_for_cuda_graphs(backend: str, mode: str | None, options: Mapping[str, object]) -> bool:
+    """Whether torch.compile with these arguments is to use CUDA graphs."""
+    if backend != "inductor":
+        return backend == "cudagraphs"
+    name = "triton.cudagraphs"
+    if name in options:
+        return bool(options[name])
+    from torch._inductor import config
+
+    in_mode = torch._inductor.list_mode_options().get(mode or "default", {})
+    return bool(in_mode.get(name, config.triton.cudagraphs))
+
+
+class CudaGraphWatch:
+    """Listens to torch's reasons from when it is made until ``close``; none reach the program's
+    log.
+    """
+
+    def __init__(self) -> None:
+        self._skipped: list[dict[str, str | None]] = []
+        self._left_out: list[dict[str, str | None]] = []
+        self._partitions: list[GraphPartitions] = []
+        self._counted_before = _counted_skips()
+        self._ends = ExitStack()
+        self.close = self._ends.close
+        self._listen(logging.getLogger(_SKIP_LOGGER), self._on_skip)
+        scheduler = logging.getLogger(_PARTITION_LOGGER)
+        was_enabled = scheduler.isEnabledFor(logging.DEBUG)
+        self._listen(scheduler, partial(self._on_partition, was_enabled=was_enabled))
+        self._ends.callback(scheduler.setLevel, scheduler.level)
+        scheduler.setLevel(logging.DEBUG)
+
+    def _listen(
+        self, logger: logging.Logger, listener: Callable[[logging.LogRecord], bool]
+    ) -> None:
+        logger.addFilter(listener)
+        self._ends.callback(logger.removeFilter, listener)
+
+    def _on_skip(self, record: logging.LogRecord) -> bool:
+        if record.funcName == _LOGS_SKIP:
+            reason = record.getMessage()
+            self._skipped.append({"reason": reason, "compile_id": current_compile_id()})
+        return True
+
+    def _on_partition(self, record: logging.LogRecord, *, was_enabled: bool) -> bool:
+        compile_id = current_compile_id()
+        match record.funcName, record.args:
+            case (name, (*_, text)) if name == _LOGS_LEFT_OUT:
+                if str(text).startswith(_REASON):
+                    self._left_out.append({"reason": str(text), "compile_id": compile_id})
+                elif self._left_out:
+                    last = self._left_out[-1]
+                    last["reason"] = f"{last['reason']}\n{text}"
+            case (name, (int(count), int(recordable), _)) if name == _LOGS_PARTITIONS:
+                self._partitions.append(
+                    GraphPartitions(compile_id=compile_id, count=count, recordable=recordable)
+                )
+        return was_enabled or record.levelno > logging.DEBUG
+
+    def report(self, events: EventFile) -> None:
+        """Write the ``cuda_graphs`` event."""
+        silent = _counted_skips() - self._counted_before - len(self._skipped)
+        skipped = [*self._skipped, *({"reason": None, "compile_id": None} for _ in range(silent))]
+        has_device = torch.cuda.is_available()
+        functions, captured = recorded_functions() or (None, None)
+        if has_device and not captured and not skipped:
+            captured = None
+            why = "it says nothing of them"
+            if functions:
+                why = "it records a graph in its second call, and there was none"
+            events.gap("cuda_graphs", f"Whether torch uses CUDA graphs is unknown: {why}.")
+        events.write(
+            "cuda_graphs",
+            has_device=has_device,
+            captured=captured,
+            skipped=skipped,
+            left_out=self._left_out,
+            partitions=self._partitions,
+            functions=functions,
         )
+
+
+def _counted_skips() -> int:
+    return counters().get("inductor", {}).get("cudagraph_skips", 0)
+
+
+def _managers() -> list[Any]:
+    """Torch's ``CUDAGraphTreeManager`` of each device (``torch/_inductor/cudagraph_trees.py``, 2.11
+    to 2.15).
+    """
+    if (trees := sys.modules.get(_TREES)) is None:
+        return []
+    containers = trees.local.tree_manager_containers.values()
+    managers = (container.tree_manager for container in containers)
+    return [manager for manager in managers if manager is not None]
+
+
+def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
+    """List the functions that torch is to record as CUDA graphs in a second call, and count for how
+    many sizes it has.
+
+    A manager has a function for each graph, or partition of one, and size of its inputs, and a tree
+    of recordings. None if this torch keeps them elsewhere.
+    """
+    try:
+        recorded = list(map(_functions, _managers()))
+    except (AttributeError, KeyError, IndexError):
+        return None
+    functions = [function for functions, _ in recorded for function in functions]
+    return functions, sum(captured for _, captured in recorded)
+
+
+def awaits_backward() -> bool:
+    """Whether torch can't launch what it recorded, because outputs of earlier calls await their
+    backward pass.
+
+    It records a function anew in each call then, and warns once:
+    ``check_warn_on_unable_to_start_executing`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to
+    2.15).
+    """
+    try:
+        return any(bool(manager.warned_functions) for manager in _managers())
+    except (AttributeError, KeyError):
+        return False
+
+
+def launch_one_by_one() -> Undo:
+    """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees
+    its operation.
+
+    torch uses CUDA graphs for the sizes that a setting names (``is_cudagraph_capture_sizes``,
+    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none. ``AttributeError`` if
+    there is no such setting.
+    """
+    from torch._inductor import config
+
+    settings: Any = config.triton
+    undo = partial(setattr, settings, "cudagraph_capture_sizes", settings.cudagraph_capture_sizes)
+    settings.cudagraph_capture_sizes = ()
+    return undo
+
+
+def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:
+    functions: dict[int, dict[str, Any]] = {}
+    captured = 0
+    all_recordings = list(_recordings(manager.roots))
+    for number, wrapped in manager.ids_to_funcs.items():
+        compile_id = manager.id_to_compile_id[number]
+        # One function is wrapped anew for each size.
+        function = functions.setdefault(
+            id(wrapped.model),
+            {
+                "compile_id": None if compile_id is None else str(compile_id),
+                "phase": "backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
+                "name": manager.get_func_name(number),
+                **dict.fromkeys(("sizes", "recordings", "rerecordings"), 0),
+                **{part: [] for part in ("copied", "moved", "mutated")},
+            },
+        )
+        written = set(wrapped.mutated_input_idxs) - set(wrapped.static_input_idxs)
+        function["mutated"] = [
+            wrapped.placeholders[at].name for at in wrapped.mutated_input_idxs if at in written
+        ]
+        recordings = [alike for of, alike in all_recordings if of == number]
+        function["sizes"] += 1
+        captured += bool(recordings)
+        for alike in recordings:
+            function["recordings"] += len(alike)
+            function["rerecordings"] += len(alike) - 1
+            function["copied"] = [_input(alike[-1], index) for index in _copied(alike[-1])]
+            for before, after in pairwise(alike):
+                names = {moved["placeholder"] for moved in function["moved"]}
+                moved = [_input(after, index) for index in _moved(before, after)]
+                function["moved"] += [it for it in moved if it["placeholder"] not in names]
+    return [*functions.values()], captured
+
+
+def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]]]:
+    for number, alike in nodes.items():
+        if alike:
+            yield number, alike
+        for recording in alike:
+            yield from _recordings(recording.children)
+
+
+def _copied(recording: Any) -> Iterator[int]:
+    # torch 2.15 can also copy what another CUDA graph made.
+    for index in getattr(recording, "input_copy_idxs", recording.non_static_input_idx):
+        if isinstance(recording.reconstructed_inputs[index], Tensor):
+            yield index
+
+
+def _moved(before: Any, after: Any) -> Iterator[int]:
+    pairs = zip(before.static_input_data_ptrs, after.static_input_data_ptrs, strict=True)
+    return (index for index, (old, new) in enumerate(pairs) if old != new)
+
+
+def _input(recording: Any, index: int) -> dict[str, object]:
+    tensor = recording.reconstructed_inputs[index]
+    # What an expanded dim repeats is copied once.
+    strides = zip(tensor.shape, tensor.stride(), strict=True)
+    return {
+        "placeholder": recording.wrapped_function.placeholders[index].name,
+        "shape": list(tensor.shape),
+        "bytes": prod(size for size, stride in strides if stride) * tensor.element_size(),
+    }

@@ -1,45 +1,53 @@
-"""Handlers of torch's structured trace, and what keeps it going in a program that changes its
-logger.
+"""Handlers of torch's structured trace, what keeps it going in a program that changes its logger,
+and torch borrowed for a while in a process that isn't ours.
 
-A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its
-``root_dir`` (``torch/_logging/_internal.py``, 2.11 to 2.15). Clearing handlers, a level,
-``dictConfig`` and ``set_logs`` all end or change the trace, and torch says nothing: ``TraceKeeper``
-restores it before each compile, and counts those lost.
+A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, has a ``root_dir``
+(``torch/_logging/_internal.py``, 2.11 to 2.15). Clearing handlers, a level, ``dictConfig`` and
+``set_logs`` all end or change the trace, and torch says nothing: ``TraceKeeper`` restores it before
+each compile, and counts those lost.
+
+``borrowed`` and ``fresh_dynamo`` (2.13 and 2.15) change and restore two loggers, a trace file of
+our own, the strings that the trace has defined, and Dynamo's marks and counts. A trace that the
+process writes anyway (``TORCH_TRACE``) continues and gets none of our records.
 """
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from logging import Handler, LogRecord
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from ..torch_private import torch_api
-from .replacing import Undo, look_on
+import torch
+
+from ..wire import ARTIFACT_PREFIX
+from . import torch_api
+from .torch_api import Undo, look_on, trace_logger
 
 _INTERNAL = "torch._logging._internal"
 
 
-def listen(handler: logging.Handler) -> None:
+def listen(handler: Handler) -> None:
     """Insert a handler after those that write the trace, and before one that will remove itself.
 
     ``LazyTraceHandler.emit`` without a folder does at the first record, for which ``logging`` skips
     the next (2.13).
     """
-    handlers = torch_api.trace_logger().handlers
-    place = next(
-        (n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None),
-        len(handlers),
-    )
-    handlers.insert(place, handler)
+    handlers = trace_logger().handlers
+    folders = [getattr(other, "root_dir", "") for other in handlers]
+    handlers.insert(folders.index(None) if None in folders else len(handlers), handler)
 
 
-class TraceLooker(logging.Handler):
+class TraceLooker(Handler):
     """A handler that looks at each structured record; no error of its own reaches the program that
     is compiled.
     """
@@ -50,13 +58,13 @@ class TraceLooker(logging.Handler):
         """Exceptions that were survived here, by type name."""
         self._begun: set[tuple[object, object]] = set()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record: LogRecord) -> None:
         """Look at one record."""
         metadata = getattr(record, "metadata", None)
         try:
             if isinstance(metadata, dict):
                 if "dynamo_start" in metadata:
-                    self._begun.add(compile_key(metadata))
+                    self._begun.add(_compile_key(metadata))
                 self.look_at(metadata, getattr(record, "payload", None))
         except Exception as error:  # noqa: BLE001 - see the class
             self.failures[type(error).__name__] += 1
@@ -73,26 +81,21 @@ class TraceLooker(logging.Handler):
         """
         metrics = metadata["compilation_metrics"]
         is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
-        return (
-            metrics.get("is_forward") is not False
-            and not is_compiled
-            and compile_key(metadata) not in self._begun
-        )
+        is_begun = _compile_key(metadata) in self._begun
+        return metrics.get("is_forward") is not False and not is_compiled and not is_begun
 
-    @contextlib.contextmanager
+    @contextmanager
     def listening(self) -> Iterator[None]:
         """Listen while the context lasts."""
         listen(self)
         try:
             yield
         finally:
-            torch_api.trace_logger().removeHandler(self)
+            trace_logger().removeHandler(self)
 
 
-def _trace_files() -> list[logging.Handler]:
-    return [
-        handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")
-    ]
+def _trace_files() -> list[Handler]:
+    return [handler for handler in trace_logger().handlers if hasattr(handler, "root_dir")]
 
 
 def write_trace_to(folder: str) -> None:
@@ -106,9 +109,10 @@ def write_trace_to(folder: str) -> None:
 def add_trace_to(folder: str) -> None:
     """Have the trace go to a folder too, whatever the program did to ``TORCH_TRACE``."""
     if all(vars(handler)["root_dir"] != folder for handler in _trace_files()):
-        handler = import_module(_INTERNAL).LazyTraceHandler(folder)
-        handler.setFormatter(import_module(_INTERNAL).TorchLogsFormatter(trace=True))
-        torch_api.trace_logger().addHandler(handler)
+        internal = import_module(_INTERNAL)
+        handler = internal.LazyTraceHandler(folder)
+        handler.setFormatter(internal.TorchLogsFormatter(trace=True))
+        trace_logger().addHandler(handler)
 
 
 def after_log_setup(callback: Callable[[], None]) -> Undo:
@@ -131,108 +135,90 @@ def begin_log_anew() -> None:
             vars(handler)["stream"] = None
 
 
-def _writer_to(folder: str | None = None) -> logging.Handler | None:
-    """The handler that writes the trace to a folder, or first; also where the program has taken it
-    off the logger.
-
-    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
-    """
-    for handler in (
-        *torch_api.trace_logger().handlers,
-        getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None),
-    ):
-        found = getattr(handler, "root_dir", None)
-        if found and folder in (None, found):
-            return handler
-    return None
-
-
-@contextlib.contextmanager
+@contextmanager
 def trace_files_paused() -> Iterator[None]:
     """Write nothing to the trace log while the context lasts; other handlers continue."""
     paused = _trace_files()
     for handler in paused:
         handler.addFilter(_refuse)
-    known = len(interned())
+    count = len(interned())
     try:
         yield
     finally:
-        missed = dict(list(interned().items())[known:])
+        missed = dict(list(interned().items())[count:])
         for handler in paused:
             handler.removeFilter(_refuse)
             if vars(handler)["root_dir"] is not None:
-                define_strings(handler, missed)
+                _define_strings(handler, missed)
 
 
-def compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
+def _refuse(_record: LogRecord) -> bool:
+    return False
+
+
+def _compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
     """The compile that a record belongs to, among those of one process."""
     return metadata.get("frame_id"), metadata.get("frame_compile_id")
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str | None:
-    """Such as ``0/1``; None outside any compile."""
-    frame, count = compile_key(metadata)
+    """Return such as ``0/1``; None outside any compile."""
+    frame, count = _compile_key(metadata)
     return None if frame is None or count is None else f"{frame}/{count}"
 
 
-def _refuse(_record: logging.LogRecord) -> bool:
-    return False
-
-
 def interned() -> dict[str, int]:
-    """Strings that ``str`` records defined, with their numbers (``torch/_logging/structured.py``,
-    2.11 to 2.15).
+    """Return the strings that ``str`` records defined, with their numbers
+    (``torch/_logging/structured.py``, 2.11 to 2.15).
     """
     table: dict[str, int] = getattr(import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return table
 
 
 def interned_by_number() -> dict[int, str]:
-    """The same the other way round."""
+    """Return the same the other way round."""
     return {number: text for text, number in interned().items()}
 
 
-def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
+def _define_strings(handler: Handler, strings: Mapping[str, int]) -> None:
     """Have one handler write the definitions that it missed."""
     for text, number in strings.items():
-        record = logging.LogRecord(
-            torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None
-        )
+        record = LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
         record.metadata, record.payload = {"str": [text, number]}, None
         handler.handle(record)
 
 
-@contextlib.contextmanager
-def interned_forgotten() -> Iterator[None]:
-    """Forget the strings that are defined meanwhile: a trace that is written later lacks their
-    definitions.
-    """
-    known = len(interned())
-    try:
-        yield
-    finally:
-        for text in list(interned())[known:]:
-            del interned()[text]
-
-
 class TraceKeeper:
-    """Knows the two handlers that a recording needs: torch's, which writes to ``folder`` or first,
+    """Keeps the two handlers that a recording needs: torch's, which writes to ``folder`` or first,
     and then ours.
     """
 
-    def __init__(self, listener: logging.Handler, folder: str | None = None) -> None:
+    def __init__(self, listener: Handler, folder: str | None = None) -> None:
         self._listener, self._folder = listener, folder
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """No compile has begun so far: at the start, and in a forked process."""
-        writer = _writer_to(self._folder)
+        """Begin with no compile: at the start, and in a forked process."""
+        writer = self._writer()
         self._kept = [handler for handler in (writer, self._listener) if handler is not None]
         self._begun = 0
         self.write_error: OSError | None = None
         """Why the log ends early; None while it's written."""
         if writer is not None:
             writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
+
+    def _writer(self) -> Handler | None:
+        """The handler that writes the trace to the folder, or first; also where the program has
+        taken it off the logger.
+
+        ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
+        """
+        first = getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None)
+        for handler in (*trace_logger().handlers, first):
+            folder = getattr(handler, "root_dir", None)
+            if folder and self._folder in (None, folder):
+                return handler
+        return None
 
     def install(self) -> Undo:
         """Look after the handlers before each compile.
@@ -242,11 +228,8 @@ class TraceKeeper:
         """
         self.restore()
         # ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
-        return look_on(
-            import_module("torch._dynamo.convert_frame"),
-            "get_compile_id",
-            before=lambda *_: self._begin(),
-        )
+        module = import_module("torch._dynamo.convert_frame")
+        return look_on(module, "get_compile_id", before=lambda *_: self._begin())
 
     def _begin(self) -> None:
         """A compile is about to write its first record; one that is part of another doesn't
@@ -255,7 +238,7 @@ class TraceKeeper:
         self._begun += torch_api.current_compile_id() is None
         self.restore()
 
-    def _end_log(self, writer: logging.Handler, _record: logging.LogRecord) -> None:
+    def _end_log(self, writer: Handler, _record: LogRecord) -> None:
         """Write no more after an error, which ``logging`` would print for every record."""
         error = sys.exception()
         if not isinstance(error, OSError):
@@ -268,29 +251,196 @@ class TraceKeeper:
             writer.stream = None  # type: ignore[attr-defined]
             # What it holds can't be written, and closing it would try again.
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 os.dup2(nowhere, stream.fileno(), inheritable=False)
                 stream.close()
             os.close(nowhere)
 
     def restore(self) -> None:
         """Put back what the program took away."""
-        logger = torch_api.trace_logger()
+        logger = trace_logger()
         torch_api.record_skipped_frames()
         torch_api.keep_trace_enabled()
         # torch's own level, whatever the handlers want (``torch/_logging/_internal.py``, 2.13).
         logger.setLevel(logging.DEBUG)
         for handler in self._kept:
             handler.setLevel(logging.NOTSET)
-        places = [
-            logger.handlers.index(handler) for handler in self._kept if handler in logger.handlers
-        ]
-        if len(places) < len(self._kept) or places != sorted(places):
+        if [handler for handler in logger.handlers if handler in self._kept] != self._kept:
             others = [handler for handler in logger.handlers if handler not in self._kept]
             # In front: torch's own handler removes itself from the list if it has no folder
             # (``listen``).
             logger.handlers[:] = [*self._kept, *others]
 
     def lost_count(self, finished: int) -> int:
-        """How many compiles began whose last record never came."""
+        """Count the compiles that began whose last record never came."""
         return max(0, self._begun - finished)
+
+
+# torch in a process that isn't ours.
+
+
+class BusyError(Exception):
+    """torch is already being recorded in this process."""
+
+
+class TraceFile(logging.FileHandler):
+    """Writes torch's trace to one file, as ``LazyTraceHandler`` does, without its ``torch_version``
+    record for all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._pid = os.getpid()
+        path = folder / f"dedicated_log_torch_trace_{self._pid}.log"
+        super().__init__(path, encoding="utf-8", errors="replace")
+        self.root_dir = str(folder)
+        """Marks a trace file (``trace_files_paused``)."""
+        self.setFormatter(import_module(_INTERNAL).TorchLogsFormatter(trace=True))
+
+    def emit(self, record: LogRecord) -> None:
+        """Write a record, unless a forked process makes it: the file isn't its own."""
+        if os.getpid() == self._pid:
+            super().emit(record)
+
+
+@contextmanager
+def borrowed(folder: Path) -> Iterator[None]:
+    """Have torch write its trace, with records of ours in it, while the context lasts.
+
+    Raises:
+        BusyError: A recorder of ours already works in this process, such as that of ``graphdoctor
+            run``.
+    """
+    logger = trace_logger()
+    # By name: a recorder that came with the program's start has classes of its own.
+    if any(type(handler).__name__ in ("TraceFile", "TraceListener") for handler in logger.handlers):
+        raise BusyError
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as restoring:
+        loggers = _Loggers()
+        restoring.callback(loggers.restore)
+        if all(getattr(handler, "root_dir", "") is None for handler in logger.handlers):
+            restoring.callback(_forget_interned, len(interned()))
+        for handler in logger.handlers:
+            handler.addFilter(_is_torchs_own)
+            restoring.callback(handler.removeFilter, _is_torchs_own)
+        file = TraceFile(folder)
+        restoring.callback(file.close)
+        restoring.callback(logger.removeHandler, file)
+        _define_strings(file, interned())
+        # Before all others: torch's own handler removes itself from the list while it handles a
+        # first record that nobody wants (``LazyTraceHandler.emit``,
+        # ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
+        logger.handlers.insert(0, file)
+        loggers.borrow()
+        restoring.callback(after_log_setup(loggers.borrow_again))
+        yield
+
+
+def _forget_interned(count: int) -> None:
+    """Forget the strings that were defined since: a trace that is written later lacks their
+    definitions.
+    """
+    for text in list(interned())[count:]:
+        del interned()[text]
+
+
+def _is_torchs_own(record: LogRecord) -> bool:
+    metadata = getattr(record, "metadata", None)
+    artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
+    name = artifact.get("name") if isinstance(artifact, dict) else None
+    return not str(name).startswith(ARTIFACT_PREFIX)
+
+
+class _Loggers:
+    def __init__(self) -> None:
+        self._before = self._look()
+
+    def borrow(self) -> None:
+        torch_api.record_skipped_frames()
+        torch_api.keep_trace_enabled()
+
+    def borrow_again(self) -> None:
+        """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in that
+        state.
+        """
+        self._before = self._look()
+        self.borrow()
+
+    def restore(self) -> None:
+        """Restore them, except for the trace logger's handlers, which others restore."""
+        for logger, state in self._before:
+            vars(logger).pop("isEnabledFor", None)
+            logger.setLevel(state.pop("level"))
+            logger.handlers[:] = state.pop("handlers", logger.handlers)
+            vars(logger).update(state)
+
+    def _look(self) -> list[tuple[logging.Logger, dict[str, Any]]]:
+        names = ("level", "propagate", "disabled", "isEnabledFor")
+        states = []
+        for logger in torch_api.switched_loggers():
+            state = {name: vars(logger)[name] for name in names if name in vars(logger)}
+            if logger is not trace_logger():
+                state["handlers"] = list(logger.handlers)
+            states.append((logger, state))
+        return states
+
+
+_TABLES = (
+    "torch._dynamo.eval_frame.always_optimize_code_objects",
+    "torch._dynamo.utils.CleanupManager.instance",
+)
+"""``ExactWeakKeyDictionary`` objects (``torch/_dynamo/utils.py``, 2.13): keys by number in
+``refs``, and ``values``."""
+
+
+@contextmanager
+def fresh_dynamo() -> Iterator[None]:
+    """Have a Dynamo that has compiled nothing, while the context lasts and after it; its statistics
+    are restored.
+
+    ``torch.compiler.reset`` leaves counts behind, marks of functions
+    (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and what Dynamo put
+    into globals (``CleanupManager``, ``_dynamo/utils.py``, 2.13).
+    """
+    torch.compiler.reset()
+    counters = torch_api.counters()
+    counted = copy.deepcopy(dict(counters))
+    counters.clear()
+    tables = [(it, dict(it.refs)) for it in map(torch_api.lookup, _TABLES) if it is not None]
+    put = _globals_of_dynamo().keys()
+    try:
+        yield
+    finally:
+        torch.compiler.reset()
+        counters.clear()
+        counters.update(counted)
+        for table, refs in tables:
+            for number, key in list(table.refs.items()):
+                if refs.get(number) is key:
+                    continue
+                kept = table.values.pop(number)
+                # ``CleanupHook`` objects wait for compiled code to go, which a resume function
+                # keeps alive.
+                for hook in kept if isinstance(kept, list) else ():
+                    with suppress(KeyError):
+                        hook()
+                del table.refs[number]
+        for key, scope in _globals_of_dynamo().items():
+            if key not in put:
+                del scope[key[1]]
+
+
+def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
+    """What Dynamo put into the globals of modules and never removes, by the globals' identity and
+    name.
+
+    ``OutputGraph.install_global`` of restarted compiles, and ``import_source``
+    (``symbolic_convert.py``), 2.13.
+    """
+    modules = (module for module in list(sys.modules.values()) if isinstance(module, ModuleType))
+    return {
+        (id(vars(module)), name): vars(module)
+        for module in modules
+        for name in list(vars(module))
+        if name[:2] == "__" and name.startswith(("__builtins_dict__", "__import_"))
+    }

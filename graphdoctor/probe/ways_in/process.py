@@ -1,23 +1,28 @@
 """The process itself: marks its recording as being made, ends with the one that started it, and
-ends quickly.
+ends quickly. A program that runs by itself becomes a recording here, in its main process and in
+those it starts.
 
 Standard library only, and little of it: every Python that a program starts waits for this.
+Everything else hangs on torch being imported, which imports ``recorder.py``.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import gc
-import io
 import os
 import sys
+from contextlib import suppress
 
-from ..file_names import LOCK_FILE
+from ..file_names import EVENTS_FILE, LOCK_FILE, RUN_CHANGE_VARIABLE
+from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
     from typing import Any, NoReturn
+
+    from ..wire import RunChange
 
 
 def end_with(descriptor: int) -> None:
@@ -55,11 +60,11 @@ def leave(status: int) -> NoReturn:
     if wait_for_threads is None or run_exit_functions is None:
         sys.exit(status)
     wait_for_threads()
-    with contextlib.suppress(Exception):  # each was reported where it was raised
+    with suppress(Exception):  # each was reported where it was raised
         run_exit_functions()
     _close_files()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             stream.flush()
     os._exit(status)
 
@@ -68,41 +73,36 @@ def _close_files() -> None:
     """Close what Python would close when it frees the objects, text layers before the bytes below
     them.
     """
+    import gc
+
     objects = gc.get_objects()
-    kinds = {kind: _rank(kind) for kind in set(map(type, objects))}
-    wanted = {kind for kind, rank in kinds.items() if rank is not None}
-    found = [item for item in objects if type(item) in wanted]
+    ranks = {kind: _rank(kind) for kind in set(map(type, objects))}
+    files = [item for item in objects if ranks[type(item)] is not None]
     standard = _standard_streams()
-    for file in sorted(found, key=lambda item: kinds[type(item)] or 0):
+    for file in sorted(files, key=lambda item: ranks[type(item)] or 0):
         if id(file) not in standard:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 file.close()
 
 
 def _rank(kind: type) -> int | None:
+    import io
+
     if kind.__name__ == "_TemporaryFileWrapper" and kind.__module__ == "tempfile":
         return 0
-    for rank, base in enumerate((io.TextIOBase, io.BufferedIOBase, io.IOBase), start=1):
-        if issubclass(kind, base):
-            return rank
-    return None
+    bases = (io.TextIOBase, io.BufferedIOBase, io.IOBase)
+    return next((rank for rank, base in enumerate(bases, start=1) if issubclass(kind, base)), None)
 
 
 def _standard_streams() -> set[int]:
-    kept: set[int] = set()
-    for stream in (
-        sys.stdin,
-        sys.stdout,
-        sys.stderr,
-        sys.__stdin__,
-        sys.__stdout__,
-        sys.__stderr__,
-    ):
+    ids: set[int] = set()
+    current = (sys.stdin, sys.stdout, sys.stderr)
+    for stream in (*current, sys.__stdin__, sys.__stdout__, sys.__stderr__):
         layer: Any = stream
-        while layer is not None and id(layer) not in kept:
-            kept.add(id(layer))
+        while layer is not None and id(layer) not in ids:
+            ids.add(id(layer))
             layer = getattr(layer, "buffer", None) or getattr(layer, "raw", None)
-    return kept
+    return ids
 
 
 def hold(recording: str) -> None:
@@ -116,3 +116,162 @@ def hold(recording: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (ImportError, OSError):
         return
+
+
+# A program that runs by itself.
+
+_HOOKED = (
+    "torch",
+    "torch._dynamo.convert_frame",
+    "torch._dynamo.eval_frame",
+    "torch._dynamo.output_graph",
+    "torch._inductor.compiler_bisector",
+)
+"""Modules that ``Recorder`` hooks once they are there."""
+
+
+def begin(recording: str) -> None:
+    """Get ready for torch; called once at Python's start."""
+    hold(recording)
+    path = os.path.join(recording, EVENTS_FILE)  # noqa: PTH118 - pathlib takes longer than all of this
+    program = _Program(recording, path, is_main=_claim(path))
+    watched: dict[str, Callable[[ModuleType], object]] = dict.fromkeys(_HOOKED, program.on_import)
+    if (change := os.environ.get(RUN_CHANGE_VARIABLE)) is not None:
+        watched |= program.changed(change)
+    for name, callback in list(watched.items()):
+        if (loaded := sys.modules.get(name)) is not None:  # another start-up file imported it
+            callback(loaded)
+            del watched[name]
+    sys.meta_path.insert(0, AfterImport(watched))
+    if program.is_main:
+        atexit.register(program.end)
+
+
+def _claim(path: str) -> bool:
+    """Make the event file; the first Python of the program does, and that is the main process."""
+    first = b'{"event": "process", "pid": %d}\n' % os.getpid()
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        # A program may replace itself by another Python (os.execv): the process is the same.
+        with open(path, "rb") as events:  # noqa: PTH123
+            return events.readline() == first
+    os.write(descriptor, first)
+    os.close(descriptor)
+    return True
+
+
+class _Program:
+    def __init__(self, recording: str, event_path: str, *, is_main: bool) -> None:
+        self.is_main = is_main
+        self._recording = recording
+        self._event_path = event_path
+        self._pid = os.getpid()
+        self._change: RunChange | None = None
+        self._recorder: Any = None
+        self._waiting: list[str] = []
+
+    def changed(self, text: str) -> dict[str, Callable[[ModuleType], object]]:
+        """Apply the change under which a script is run again, once torch's modules are there."""
+        import json
+        from functools import partial
+
+        change: RunChange = json.loads(text)
+        self._change = change
+        values: dict[str, list[tuple[str, object]]] = {}
+        for dotted, value in change["settings"]:
+            module, _, name = dotted.rpartition(".")
+            values.setdefault(module, []).append((name, value))
+        return {module: partial(_set, values=settings) for module, settings in values.items()}
+
+    def on_import(self, module: ModuleType) -> None:
+        """Have the recorder hook a module once torch itself is there; no error of ours may reach
+        the program.
+        """
+        self._waiting.append(module.__name__)
+        with suppress(Exception):
+            if module.__name__ == "torch":
+                from importlib import import_module
+
+                make = import_module(".recorder", __package__).Recorder
+                paths = self._recording, self._event_path
+                self._recorder = make(*paths, self._change, is_main=self.is_main)
+            if self._recorder is not None:
+                # Torch itself first, which has imported the others.
+                waiting, self._waiting = sorted(self._waiting), []
+                for name in waiting:
+                    self._recorder.hook(name)
+
+    def end(self) -> None:
+        """Report how the program ended; ``os._exit`` and signals leave no time for it."""
+        if self._pid != os.getpid():
+            return
+        error = last_error()
+        with suppress(Exception):
+            if self._recorder is not None:
+                self._recorder.write_last_facts()
+            if isinstance(error, BaseException) or "torch" in sys.modules:
+                self._write_end(error)
+            else:
+                append(self._event_path, b'{"event": "ended"}\n')
+        if isinstance(error, KeyboardInterrupt) and _has_ended_the_program(error):
+            _end_by_interrupt()
+
+    def _write_end(self, error: object) -> None:
+        from pathlib import Path
+
+        from ..events import EventFile
+        from ..record.errors import described_error
+
+        events = EventFile(Path(self._event_path))
+        if self._recorder is None and "torch" in sys.modules:
+            lost = "so its own records are missing."
+            events.gap(
+                "recorder_not_loaded", f"graphdoctor didn't see the program import torch, {lost}"
+            )
+        described = {"error": described_error(error)} if isinstance(error, BaseException) else {}
+        events.write("ended", **described)
+
+
+def append(path: str, line: bytes) -> None:
+    """Add a line without ``EventFile``, so that a program without torch doesn't wait for its
+    modules.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.write(descriptor, line)
+    os.close(descriptor)
+
+
+def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:
+    for name, value in values:
+        with suppress(AttributeError):  # this torch doesn't have it
+            setattr(module, name, value)
+
+
+def last_error() -> object:
+    """Return what Python printed a traceback of, if anything (kept in ``last_exc`` from 3.12
+    on).
+    """
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+def _has_ended_the_program(error: BaseException) -> bool:
+    """It left the main module's own code; an interactive loop only prints its traceback."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == "<frozen runpy>":  # python -m
+        trace = trace.tb_next
+    main = vars(sys.modules.get("__main__", sys))
+    if trace is None or trace.tb_frame.f_globals is not main:
+        return False
+    return trace.tb_frame.f_code.co_name == "<module>"
+
+
+def _end_by_interrupt() -> None:
+    """Have Python end by SIGINT, as it does after an unhandled ``KeyboardInterrupt``, although we
+    ran code since.
+
+    ``run_eval_code_obj`` (CPython 3.11 to 3.14) notes the exception, and forgets it when the next
+    text is evaluated, as the import of ``collections`` does.
+    """
+    with suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")

@@ -5,10 +5,9 @@ imported torch.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -16,12 +15,12 @@ from ...facts.recording import CompileCall
 from ..events import EventFile
 from ..file_names import OWN_VARIABLE, TRACE_FOLDER
 from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
-from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import ProgramFiles
-from ..record.hooks import Hooks
-from ..record.listener import TraceListener
+from ..record.listener import TraceListener, compile_call, compiled_name, compiled_root
 from ..record.reports import (
     CompileSwitches,
+    Hooks,
+    Install,
     describe_environment,
     device_name,
     hooking,
@@ -30,9 +29,10 @@ from ..record.reports import (
     report_float32_precision,
     unrecorded_gap,
 )
-from ..torch_private import torch_api, torch_hooks, torch_trace
+from ..torch_private import torch_hooks, torch_trace
+from ..torch_private.torch_api import unrecorded_breaks, write_artifact
 from ..wire import RunChange
-from .script import append, last_error
+from .process import append, last_error
 
 
 class Recorder:
@@ -44,29 +44,32 @@ class Recorder:
         self._is_main = is_main
         self._trace_folder = str(Path(recording, TRACE_FOLDER))
         self._event_path = event_path
-        self._change = change
         self._events = EventFile(Path(event_path) if is_main else None)
-        self._listener = TraceListener(
-            self._on_compile, ProgramFiles(next(iter(sys.argv), None)), on_limit=self._on_limit
-        )
-        self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
         self._watcher = CallWatcher(self._write_artifact)
+        files = ProgramFiles(next(iter(sys.argv), None))
+        on_limit = self._watcher.on_compile
+        self._listener = TraceListener(self._on_compile, files, on_limit=on_limit)
+        self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
         self._unwritten_calls: list[CompileCall] = []
         self._own: tuple[str, ...] = ()
-        self._own_hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
-            "torch": [
-                ("listening to the trace", self._listen),
-                ("the time of a step", self._time_steps),
-            ],
-            "torch._dynamo.eval_frame": [
-                ("compiles inside DistributedDataParallel", self._compile_inside_ddp),
-                (
-                    "coverage and the time of steady calls",
-                    lambda: self._watcher.install_calls(_compiled_at),
-                ),
-            ],
+
+        def time_steps() -> None:
+            self._steps = BackwardSteps()
+
+        torch: list[Install] = [("listening to the trace", self._listen)]
+        eval_frame: list[Install] = []
+        if change is not None:
+            torch.append(("the time of a step", time_steps))
+        if change is not None and change["compile_inside_ddp"]:
+            what = "compiles inside DistributedDataParallel"
+            eval_frame.append((what, torch_hooks.compile_inside_ddp))
+        what = "coverage and the time of steady calls"
+        eval_frame.append((what, lambda: self._watcher.install_calls(_compiled_at)))
+        self._ours: dict[str, list[Install]] = {
+            "torch": torch,
+            "torch._dynamo.eval_frame": eval_frame,
             "torch._dynamo.output_graph": [
                 (
                     "how much of a call runs in graphs",
@@ -83,34 +86,22 @@ class Recorder:
 
     def hook(self, module: str) -> None:
         """Install what needs a module of torch's, which has been imported."""
-        for what, install in (
-            *self._hooks.by_module.get(module, ()),
-            *self._own_hooks.get(module, ()),
-        ):
+        for what, install in (*self._hooks.by_module.get(module, ()), *self._ours.get(module, ())):
             with hooking(self._events, what):
                 install()
-
-    # What is hooked.
 
     def _listen(self) -> None:
         with hooking(self._events, "which packages are your own"):
             self._own = imported_names(os.environ.get(OWN_VARIABLE, "").split())
         self._events.write("environment", describe_environment(None, self._own))
         # Which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten.
-        rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-        if (
-            not self._is_main
-            and rank.isdecimal()
-            and world_size.isdecimal()
-            and int(world_size) > 1
-        ):
+        rank, world_size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+        is_job = rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1
+        if is_job and not self._is_main:
             self._is_rank = True
-            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (
-                os.getpid(),
-                int(rank),
-                int(world_size),
-            )
-            append(self._event_path, b'{"event": "rank", %s}\n' % fields)
+            numbers = os.getpid(), int(rank), int(world_size)
+            line = b'{"event": "rank", "pid": %d, "rank": %d, "world_size": %d}\n' % numbers
+            append(self._event_path, line)
         torch_trace.add_trace_to(self._trace_folder)
         # The last of the trace logger's handlers, so that our records follow those they belong to.
         torch_trace.after_log_setup(self._hooks.keeper.restore)
@@ -119,15 +110,7 @@ class Recorder:
         # Before logging's own exit function, which was registered earlier, closes the trace log.
         atexit.register(self._write_last)
 
-    def _time_steps(self) -> None:
-        if self._change is not None:
-            self._steps = BackwardSteps()
-
-    def _compile_inside_ddp(self) -> None:
-        if self._change is not None and self._change["compile_inside_ddp"]:
-            torch_hooks.compile_inside_ddp()
-
-    # What happens while torch compiles.
+    # While torch compiles.
 
     def _on_compile(self, compile_id: str | None) -> None:
         if compile_id is None:
@@ -137,19 +120,16 @@ class Recorder:
             return
         if self._steps is not None:
             self._steps.has_compiled = True
-        self._on_limit()
+        self._watcher.on_compile()
         if not self._has_compiled:
             self._has_compiled = True
             calls, self._unwritten_calls = self._unwritten_calls, []
             for call in calls:
                 self._write_compile_call(call)
 
-    def _on_limit(self) -> None:
-        self._watcher.on_compile()
-
     def _on_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)
-        self._listener.roots.add(compiled_root(frame, call))
+        self._listener.add_root(compiled_root(frame, call))
         if self._is_main or self._is_rank or self._has_compiled:
             self._write_compile_call(call)
         else:
@@ -159,32 +139,29 @@ class Recorder:
 
     def _write_compile_call(self, call: CompileCall) -> None:
         self._hooks.keeper.restore()
-        torch_api.write_artifact("graphdoctor_compile_call", call)
-        self._listener.want_file(call.file)
+        self._listener.write_compile_call(call)
 
     def _write_artifact(self, name: str, artifact: object) -> None:
         # Not in another process that has compiled nothing, which leaves no log.
         if self._is_main or self._has_compiled:
             self._hooks.keeper.restore()
-            torch_api.write_artifact(name, artifact)
+            write_artifact(name, artifact)
 
     # The end, here and in other processes.
 
     def _write_last_sources(self) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # an extra, not worth an error in the program's last moments
+        with suppress(Exception):  # an extra, not worth an error in the program's last moments
             self._listener.write_sources()
 
     def _write_last(self) -> None:
         self._write_last_sources()
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             self._watcher.end()
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             if self._steps is not None:
-                self._write_artifact("graphdoctor_steps", self._steps.seen())
+                self._write_artifact("graphdoctor_steps", self._steps.steps())
         if self._is_rank and last_error() is None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % os.getpid())
 
     def _begin_in_fork(self) -> None:
@@ -194,13 +171,13 @@ class Recorder:
         self._is_main = self._has_compiled = False
         self._events = EventFile(None)
         self._unwritten_calls = []
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             torch_trace.begin_log_anew()
             self._hooks.begin_in_fork()
             self._watcher.begin_in_fork()
 
     def write_last_facts(self) -> None:
-        """Write what is only known at the end of the main process."""
+        """Write what only shows at the end of the main process."""
         if (name := device_name()) is not None:
             self._events.write("environment", describe_environment(name, self._own))
         self._hooks.report_failures()
@@ -209,7 +186,7 @@ class Recorder:
             with hooking(self._events, "what float32 computes with"):
                 report_float32_precision(self._events)
             CompileSwitches(self._events).look()
-            if reasons := torch_api.unrecorded_breaks():
+            if reasons := unrecorded_breaks():
                 self._events.gap(*unrecorded_gap(reasons))
 
 

@@ -6,16 +6,15 @@ any other trouble.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import faulthandler
 import json
 import os
 import sys
-import time
-import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from ..events import EventFile
@@ -38,7 +37,7 @@ use."""
 
 
 def main(request_path: Path) -> int:
-    """Run the session that a request file describes."""
+    """Run the session that a request file describes; returns the exit status."""
     return reported(request_path, _run)
 
 
@@ -48,9 +47,8 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
     try:
         events = EventFile(folder / EVENTS_FILE)
         # The parent shows it, less our own lines.
-        crash = os.fdopen(
-            os.open(folder / CRASH_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        crash = os.fdopen(os.open(folder / CRASH_FILE, flags, 0o600), "w")
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(folder))
@@ -64,8 +62,14 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
         status = 130
     except SystemExit as error:
         _report_exit(error, events)
+    except RequestError as error:
+        events.write("error", code=error.code, values=error.values)
+    except TargetError as error:
+        events.write("error", message=message_of(error), hint=error.hint)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
-        _report_failure(error, events)
+        described = described_error(error)
+        _print_error(described["traceback"])
+        events.write("error", **described)
     if events.error is None:
         return status
     return EXIT_CLOSED if events.error.errno == errno.EBADF else EXIT_UNWRITABLE
@@ -77,19 +81,17 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     events.phase("importing torch")
     import torch  # noqa: F401
 
-    from ..measure.memory import peak_resident_bytes
+    from ..measure.timing import peak_resident_bytes
     from ..record import reports
+    from ..record.files import Reads
     from ..steps.benched import Benched
     from ..steps.calls import run
+    from ..steps.exporting import export
     from ..steps.preparation import prepared
     from ..steps.workload import Workload
-    from ..torch_private import torch_api
+    from ..torch_private.torch_api import log_errors_once
 
-    reads = None
-    if request["reads"]:
-        from ..record.reads import Reads
-
-        reads = Reads()
+    reads = Reads() if request["reads"] else None
     reports.report_environment(events, reports.device_name(may_start=True), request["own"])
     plan = request["trial"] or {}
     if request["timing"] is not None and request["trial"] is not None:
@@ -100,10 +102,10 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         target, calls = prepared(request, events)
         if reads is not None:
             reads.note_imports()
-        started = time.perf_counter()
-        torch_api.log_errors_once()
+        started = perf_counter()
+        log_errors_once()
         workload = Workload(request, events, _print_error, target, calls)
-        compile_s = time.perf_counter() - started
+        compile_s = perf_counter() - started
         if request["timing"] is not None:
             benched = Benched(request, events, target, calls, workload)
             is_complete = run(workload, benched.kept)
@@ -111,8 +113,6 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
                 if is_complete:
                     benched.run(compile_s)
         elif plan.get("export") is not None:
-            from ..steps.exporting import export
-
             is_complete = export(workload)
         else:
             is_complete = run(workload)
@@ -122,26 +122,16 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     return 0 if is_complete else _EXIT_TARGET_FAILED
 
 
-def _report_failure(error: BaseException, events: EventFile) -> None:
-    if isinstance(error, RequestError):
-        events.write("error", code=error.code, values=error.values)
-    elif isinstance(error, TargetError):
-        events.write("error", message=message_of(error), hint=error.hint)
-    else:
-        described = described_error(error)
-        _print_error(described["traceback"])
-        events.write("error", **described)
-
-
 def _report_exit(error: SystemExit, events: EventFile) -> None:
     """Do what Python does at ``sys.exit``: print a message that isn't a status. Report where it was
     called.
     """
-    if error.code is not None and not isinstance(error.code, int):
-        _print_error(f"{text_of(error.code)}\n")
-    report = without_probe(traceback.TracebackException.from_exception(error))
+    code = error.code
+    if code is not None and not isinstance(code, int):
+        _print_error(f"{text_of(code)}\n")
+    report = without_probe(error)
     place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
-    status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+    status = 0 if code is None else code if isinstance(code, int) else 1
     events.write("exited", status=status, place=place, traceback=formatted(report))
 
 
@@ -152,5 +142,5 @@ def _print_error(text: str) -> None:
     flush()
     # An exception's message may hold what a terminal obeys.
     safe = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.write(2, safe.encode("utf-8", "backslashreplace"))

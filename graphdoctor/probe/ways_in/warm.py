@@ -2,17 +2,16 @@
 
 Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes
 in: requests of ``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the
-    request to run; the process itself never
-returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new
-process, but for Python's hash seed, which all of them share. It also forks others like itself,
-which import more meanwhile: the packages that the program imports, and Inductor.
+request to run; the process itself never returns. It compiles nothing and runs nothing of the
+user's, so what it forks is as fresh as a new process, but for Python's hash seed, which all of them
+share. It also forks others like itself, which import more meanwhile: the packages that the program
+imports, and Inductor.
 
 It makes none if it couldn't fork a sound one: with a Python thread running, or a GPU's files open.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import importlib
@@ -23,10 +22,13 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from ..torch_private import torch_api, torch_inductor, torch_trace
+from ..torch_private.torch_api import trace_logger
+from ..torch_private.torch_config import warm_up
+from ..torch_private.torch_trace import write_trace_to
 from ..wire import LIBRARIES, TRACE_FOLDER, WarmRequest
 
 _MAX_REQUEST_BYTES = 2**20
@@ -46,68 +48,70 @@ _MODULES = (
     "torch.profiler",
 )
 
-_OURS = ("..record.reads", "..steps.calls", "..steps.preparation", ".session")
+_OURS = ("..steps.calls", "..steps.preparation", ".session")
 
 _INDUCTOR_MODULE = "torch._inductor.compile_fx"
 _GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
 
-
-class _Child(NamedTuple):
-    pid: int
-    answer: socket.socket
+_Children = dict[int, tuple[int, socket.socket]]
+"""Process ids, and the sockets that are told how they end."""
 
 
 def serve(descriptor: int) -> Path:
-    """Fork a probe for each request."""
+    """Fork a probe for each request; returns in each the path of its request."""
     load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
-    children: dict[int, _Child] = {}
+    children: _Children = {}
     loaded: set[str] = set()
     branches: list[int] = []
     while True:
         ready, _, _ = select.select([requests.fileno(), *children], [], [])
         for end in set(ready) & set(children):
-            child = children.pop(end)
+            child, answer = children.pop(end)
             os.close(end)
-            _report(child.answer, os.waitpid(child.pid, 0)[1])
-        if requests.fileno() in ready:
-            found = _received(requests)
-            if found is None:
-                _end(children, branches)
-            request, descriptors = found
-            if (library := request["library"]) is not None and library not in loaded:
-                loaded.add(library)
-                _load(LIBRARIES[library])
-            pid = os.fork() if _can_fork() else None
-            if pid == 0:
-                requests.close()
-                for end, child in children.items():
-                    os.close(end)
-                    child.answer.close()
-                if request["path"] is not None:
-                    signal.signal(signal.SIGINT, signal.default_int_handler)
-                    return _become(request, descriptors, Path(request["path"]))
-                requests, children, branches = socket.socket(fileno=descriptors[0]), {}, []
-                _load(*request["modules"])
-                if request["has_inductor"]:
-                    _load_inductor()
-                continue
-            if request["path"] is None:
-                os.close(descriptors[0])
-                branches += [] if pid is None else [pid]
-                continue
-            answer = socket.socket(fileno=descriptors[0])
-            for other in descriptors[1:]:
-                os.close(other)
-            if pid is None:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with suppress(OSError):
+                answer.sendall(f"{status}\n".encode())
+            answer.close()
+        if requests.fileno() not in ready:
+            continue
+        content, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
+        if not content:
+            _end(children, branches)
+        request: WarmRequest = json.loads(content)
+        if (library := request["library"]) is not None and library not in loaded:
+            loaded.add(library)
+            _load(LIBRARIES[library])
+        pid = os.fork() if _can_fork() else None
+        if pid == 0:
+            requests.close()
+            for end, (_, answer) in children.items():
+                os.close(end)
                 answer.close()
-                continue
-            with contextlib.suppress(OSError):  # it has done so itself, or has ended
-                os.setpgid(pid, pid)
-            with contextlib.suppress(OSError):  # whoever asked has given up, and so will the probe
-                answer.sendall(f"{pid}\n".encode())
-            children[os.pidfd_open(pid)] = _Child(pid, answer)
+            if request["path"] is not None:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                return _become(request, descriptors, Path(request["path"]))
+            requests, children, branches = socket.socket(fileno=descriptors[0]), {}, []
+            _load(*request["modules"])
+            if request["has_inductor"]:
+                _load_inductor()
+            continue
+        if request["path"] is None:
+            os.close(descriptors[0])
+            branches += [] if pid is None else [pid]
+            continue
+        answer = socket.socket(fileno=descriptors[0])
+        for other in descriptors[1:]:
+            os.close(other)
+        if pid is None:
+            answer.close()
+            continue
+        with suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(pid, pid)
+        with suppress(OSError):  # whoever asked has given up, and so will the probe
+            answer.sendall(f"{pid}\n".encode())
+        children[os.pidfd_open(pid)] = pid, answer
 
 
 def load() -> None:
@@ -117,9 +121,8 @@ def load() -> None:
 
 def _load(*names: str) -> None:
     for name in names:
-        with contextlib.suppress(
-            Exception
-        ):  # what can't be imported is reported by the probe that needs it
+        # What can't be imported is reported by the probe that needs it.
+        with suppress(Exception):
             importlib.import_module(name, __package__)
     # A probe's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
@@ -130,33 +133,24 @@ def _load_inductor() -> None:
     _load(_INDUCTOR_MODULE)
     # What torch records of that is no part of the recording that this process was started for,
     # which is signed.
-    trace = torch_api.trace_logger()
+    trace = trace_logger()
     trace.disabled = True
-    with contextlib.suppress(Exception):  # a probe that needs it reports what is wrong
+    with suppress(Exception):  # a probe that needs it reports what is wrong
         # A program on a GPU has no kernels with vector instructions.
-        torch_inductor.warm_up(has_vectors=not _has_gpu())
+        warm_up(has_vectors=not _are_gpu_files(Path("/dev")))
     trace.disabled = False
     _load()
 
 
-def _has_gpu() -> bool:
-    return any(str(device).startswith(_GPU_FILES) for device in Path("/dev").iterdir())
+def _are_gpu_files(folder: Path) -> bool:
+    return any(str(file.resolve()).startswith(_GPU_FILES) for file in folder.iterdir())
 
 
 def _can_fork() -> bool:
     """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's
     context.
     """
-    if threading.active_count() > 1:
-        return False
-    return not any(
-        str(number.resolve()).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir()
-    )
-
-
-def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
-    content, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
-    return (json.loads(content), descriptors) if content else None
+    return threading.active_count() == 1 and not _are_gpu_files(Path("/proc/self/fd"))
 
 
 def _become(request: WarmRequest, descriptors: list[int], path: Path) -> Path:
@@ -172,26 +166,20 @@ def _become(request: WarmRequest, descriptors: list[int], path: Path) -> Path:
     for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(output, standard)
     os.close(output)
-    for number, wanted in zip(inherited, request["inherited"], strict=True):
-        if number != wanted:
-            os.dup2(number, wanted)
-            os.close(number)
+    for descriptor, number in zip(inherited, request["inherited"], strict=True):
+        if descriptor != number:
+            os.dup2(descriptor, number)
+            os.close(descriptor)
     folder = str(path.parent / TRACE_FOLDER)
     os.environ["TORCH_TRACE"] = folder
-    torch_trace.write_trace_to(folder)
+    write_trace_to(folder)
     return path
 
 
-def _report(answer: socket.socket, status: int) -> None:
-    with contextlib.suppress(OSError):
-        answer.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    answer.close()
-
-
-def _end(children: dict[int, _Child], branches: list[int]) -> NoReturn:
-    for child in children.values():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+def _end(children: _Children, branches: list[int]) -> NoReturn:
+    for pid, _ in children.values():
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
     for pid in branches:
         os.waitpid(pid, 0)
     os._exit(0)

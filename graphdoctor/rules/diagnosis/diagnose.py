@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from graphdoctor.facts.base import sum_of_known
 from graphdoctor.facts.counts import Counts, WatchedFunction
-from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding, Fix
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding
 from graphdoctor.facts.evidence import ShapeEvent
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.run import Setting
@@ -94,7 +95,7 @@ def _matched(view: RecordingView, rules: Sequence[Rule]) -> Findings:
     for site in view.sites:
         rules_of_breaks = (rule for rule in rules if isinstance(rule, BreakRule))
         rule = next(rule for rule in rules_of_breaks if rule.matches(site))
-        yield rule.found(view, site)
+        yield rule.finding_of(view, site)
     yield from _recompiles(view, [rule for rule in rules if isinstance(rule, RecompileRule)])
     for recording_rule in rules:
         if isinstance(recording_rule, RecordingRule):
@@ -124,7 +125,7 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
         )
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if group.compile_count:
-            yield rule.found(view, group)
+            yield rule.finding_of(view, group)
 
 
 def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:

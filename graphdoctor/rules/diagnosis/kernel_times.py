@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.base import grouped, whole_sum
-from graphdoctor.facts.diagnosis import Cost, Fix
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.kernels import CodeLine
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import ChangeKind, GuardChange, distinct_values
 from graphdoctor.facts.recording import TorchMechanism
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, relative
@@ -229,7 +230,7 @@ class BreakRule(Rule):
         """Suggestions for this line: edits only of the user's own code."""
         return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 
-    def found(self, view: RecordingView, site: BreakSite) -> Finding:
+    def finding_of(self, view: RecordingView, site: BreakSite) -> Finding:
         """Make the finding about a site."""
         # A break after which code runs eagerly, or that raises, is always an error.
         is_resumed = set(site.break_effects) <= {"resumed"}
@@ -284,7 +285,7 @@ class RecompileRule(Rule):
         """Suggestions for this value."""
         return self.remedies
 
-    def found(self, view: RecordingView, group: RecompileGroup) -> Finding:
+    def finding_of(self, view: RecordingView, group: RecompileGroup) -> Finding:
         """Make the finding about a value, at the line that made torch guard on it."""
         is_within = group.is_within_call and self.is_about_calls
         fixes = (WITHIN_CALL,) if is_within else tuple(self.fixes(group))

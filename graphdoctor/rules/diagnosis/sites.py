@@ -87,7 +87,7 @@ class BreakSite:
 
     @property
     def stack(self) -> tuple[StackEntry, ...]:
-        """Of the first record."""
+        """The first record's stack."""
         return self.records[0].stack
 
     def is_inside(self, part: str) -> bool:
@@ -131,7 +131,7 @@ class BreakSite:
 
     @property
     def shown(self) -> str:
-        """That expression, shortened."""
+        """The pointed-to expression, shortened."""
         return shortened(self.expression)
 
     @property

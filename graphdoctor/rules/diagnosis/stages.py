@@ -13,19 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.picture import GeneratedCode, LoweredGraph, Picture, StageGraph, StageNode
-from graphdoctor.facts.recording import Frame, Recording
-from graphdoctor.facts.spec import StageName
-from graphdoctor.facts.stack import relative
-from graphdoctor.facts.stages import (
+from graphdoctor.facts.picture import (
+    GeneratedCode,
     GraphStages,
     LinePlace,
+    LoweredGraph,
+    Picture,
     SavedValue,
     SourceLine,
     StageChange,
+    StageGraph,
     StageKernel,
+    StageNode,
     StageReport,
 )
+from graphdoctor.facts.recording import Frame, Recording
+from graphdoctor.facts.spec import StageName
+from graphdoctor.facts.stack import relative
 
 _LOWERED: tuple[LoweredGraph, ...] = ("inference", "forward", "backward")
 _ITEM = "operator.getitem"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Companion, Finding, Fix
-from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, Verdict
+from graphdoctor.facts.diagnosis import Companion, Finding
+from graphdoctor.facts.fixes import WORKING, Fix, Reason, Treatment, TriedFix, Verdict, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
-from graphdoctor.wording import counted
 
 _ORDER: tuple[Verdict, ...] = (
     *(
@@ -25,21 +24,6 @@ _ORDER: tuple[Verdict, ...] = (
     ),
     "failed",
 )
-
-
-_OF_BOTH = (
-    "title",
-    "kind",
-    "snippet",
-    "is_safe",
-    "verdict",
-    "reason",
-    "setting",
-    "diff",
-    "compared",
-    "attacked",
-)
-"""What a suggestion has from its trial."""
 
 
 def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
@@ -77,7 +61,7 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
     return (
         None
         if fix is None
-        else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.place)
+        else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
     )
 
 
@@ -98,15 +82,8 @@ def fixes_with(
     found = []
     for one in own:
         rule = rules.get(_key(one))
-        shared = values_of(one, *_OF_BOTH)
-        found.append(
-            Fix(
-                **shared,
-                condition=rule.condition if rule else None,
-                place=rule.place if rule else one.snippet_place,
-                source=rule.source if rule else None,
-            )
-        )
+        fix = Fix(**values_of(one, *Fix.__dataclass_fields__))
+        found.append(fix if rule is None else fix.replace(place=rule.place, source=rule.source))
     has_edit = any(fix.diff for fix in own)
     # An edit replaces the rule's description of it.
     rest = [
@@ -138,13 +115,13 @@ def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
         fixes: What the rule suggests.
         declined: Why there is no edit, which is said once; None if there is one.
     """
-    reason = declined and f"no edit: {declined}"
+    reasons = () if declined is None else (because("declined", declined),)
     for fix in fixes:
         if declined is None or fix.kind != "code" or fix.verdict != "not tried":
             yield fix
         else:
-            yield fix.replace(snippet=None, place=None, reason=reason)
-            reason = None
+            yield fix.replace(snippet=None, place=None, reasons=reasons)
+            reasons = ()
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
@@ -157,7 +134,7 @@ def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
     return fix.snippet is not None and set(fix.snippet.splitlines()) <= written
 
 
-def _key(fix: Fix | TriedFix) -> Setting | str | None:
+def _key(fix: Fix) -> Setting | str | None:
     """What a suggestion and its trial have in common: the setting, or the lines to write."""
     return fix.setting or fix.snippet
 
@@ -194,7 +171,7 @@ def _judged(
             yield fix
             continue
         verdict, reason = _verdict(result, base)
-        judged = fix.replace(verdict=verdict, reason=reason)
+        judged = fix.replace(verdict=verdict, reasons=(reason,))
         if verdict == "not tried":
             yield judged
         else:
@@ -210,17 +187,17 @@ def _is_same(fix: Fix, remedy: Remedy) -> bool:
     return set(code.splitlines()) == set(remedy.snippet.splitlines())
 
 
-def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, str | None]:
-    """What a replay says of a suggestion; "not tried" if it saves compiles, since it proves no
+def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, Reason]:
+    """Judge a suggestion by its replay; "not tried" if it saves compiles, since that proves no
     finding gone.
     """
     if result.compiles is None:
-        return "failed", result.error
+        return "failed", because("message", result.error or "")
     if result.outputs == "different":
-        return "changes results", result.where
+        return "changes results", because("message", result.where or "")
     before, after = _score(base), _score(result)
-    limit = ", over the recompile limit" if result.frames_over_limit else ""
-    reason = f"replayed: {counted(base.compiles or 0, 'compile')} → {result.compiles}{limit}"
+    values = base.compiles or 0, result.compiles, int(bool(result.frames_over_limit))
+    reason = because("replayed", *values)
     if after > before:
         return "makes it worse", reason
     return ("not tried" if after < before else "no effect"), reason

@@ -14,8 +14,8 @@ from pygls.workspace import TextDocument
 
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.command import rule_url
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Severity
-from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Severity
+from graphdoctor.facts.fixes import WORKING, Fix
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.diffs import DiffError, changes_of

@@ -21,7 +21,7 @@ from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.fixes.proposals import edit_request
+from graphdoctor.servers.mcp.edit_request import edit_request
 from graphdoctor.studies.documents import JOB
 from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
@@ -157,8 +157,7 @@ def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN4
     }
     finding = next((one for one in findings_of(document) if one.fingerprint == name), None)
     if isinstance(document, Diagnosis) and finding is not None:
-        # As `fix --proposer` sends it; `try_patch` takes the answer.
-        return plain(edit_request(document, finding, folder, Path.read_bytes))
+        return plain(edit_request(document, finding, folder))
     return known.get(name, f"There is no {name}. There is: {', '.join(known)}.")
 
 

@@ -56,12 +56,12 @@ _UNSEEN = CaptureGap(
     message="Whether a call waits for its host is unknown: torch.profiler saw no kernels on the device.",
 )
 _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
-"""What only a bench measures; the recorded run has the other gaps itself."""
+"""Gaps of what only a bench measures; the recorded run has the other gaps itself."""
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to measure.
+    """The measurements to make.
 
     Args:
         ways: The ways to run the program, given whether some of its modules repeat, eager mode and
@@ -107,12 +107,12 @@ def bench(
             return _Bench(plan, ways, recording, folder).report(diagnosis)
 
     if (sweep := plan.sweep) is None:
-        report, known = measure(Program(), folder)
+        report, diagnosed = measure(Program(), folder)
     else:
         points = []
         for size in sweep.sizes:
             prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            report, known = measure(
+            report, diagnosed = measure(
                 Program(change=sweep.change(size)), folder / f"size-{size}", prefix
             )
             points.append(
@@ -126,9 +126,9 @@ def bench(
         swept = Sweep(sources=sweep.sources, points=tuple(points))
         report = report.replace(sweep=swept, verdict=verdict(report.variants, report.noise, swept))
     # Where the program itself fails, its recording says so, and there is nothing else to say.
-    if report.verdict.best is not None or known.recording.exit.reason == "finished":
+    if report.verdict.best is not None or diagnosed.recording.exit.reason == "finished":
         write_fact(report, recording / BENCH_FILE)
-    return report, known
+    return report, diagnosed
 
 
 @dataclass
@@ -172,7 +172,9 @@ class _Bench:
                 else variant
                 for variant in variants
             )
-        unseen = [one.name for one in variants if one.call_us and one.device_us is None]
+        unseen = [
+            variant.name for variant in variants if variant.call_us and variant.device_us is None
+        ]
         if ways.eager.uses_cuda and unseen:
             self.gaps[_UNSEEN] = unseen
         gaps = (
@@ -206,10 +208,12 @@ class _Bench:
             measured=Measured(kernels=self._has_causes),
             is_judging="results" in self.plan.parts,
         )
-        own = reference.own
+        judged = reference.own
         self._keep_gaps(eager.name, reference.eager)
         eager = eager.replace(
-            correct=own.correct, correctness=own.correctness, **launched(reference.eager.kernels)
+            correct=judged.correct,
+            correctness=judged.correctness,
+            **launched(reference.eager.kernels),
         )
         return eager, *(self._variant(way, reference) for way in others)
 
@@ -237,7 +241,7 @@ class _Bench:
 
         spec = way.spec.spec(self.ways.base)
         subject = Subject(reference, way.program, spec, way.spec.changes, way.slug)
-        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self.followed)
+        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, followed=self.followed)
         self.followed.append((subject, stages))
         return variant.replace(stages=stages)
 

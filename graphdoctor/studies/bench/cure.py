@@ -16,17 +16,24 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.bench import EAGER, Noise, Variant
+from graphdoctor.facts.bench import (
+    AS_IT_WAS,
+    CURED,
+    EAGER,
+    Best,
+    CureReport,
+    CureStep,
+    Noise,
+    Variant,
+)
 from graphdoctor.facts.command import block_lines
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureReport, CureStep
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.fixes.kept import SearchOptions, try_fixes
-from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.search import SearchResult
+from graphdoctor.fixes.kept import try_fixes
+from graphdoctor.fixes.patch import FileChange, SearchOptions, SearchResult
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.looks import Look, reasons
@@ -40,6 +47,7 @@ from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.version import __version__
 from graphdoctor.views.answers import cure_text
+from graphdoctor.views.reasons import reasons_text
 
 _FOLDER = "cure"
 _SHARE_OF_FIXES = 0.5
@@ -156,7 +164,7 @@ class _Search:
     looks: dict[str, Look] = field(default_factory=dict)
     longest_s: float = 0.0
     floor_us: float | None = None
-    """What a compiled call takes at least, if that is more than eager mode's call."""
+    """The least time of a compiled call, if that is more than eager mode's call."""
 
     def run(self, candidates: Callable[[], Iterable[tuple[VariantSpec, Program | None]]]) -> Way:
         """Try each candidate on top of those that were kept: the best way.
@@ -229,7 +237,7 @@ class _Search:
                 return step.replace(outcome="no gain")
         verdict = self._look(way).verdict
         if not verdict.correct:
-            reason = verdict.reason or "its results couldn't be compared"
+            reason = reasons_text(verdict.reasons) or "its results couldn't be compared"
             return step.replace(outcome="wrong", reason=reason)
         return step.replace(outcome="kept")
 
@@ -284,8 +292,8 @@ def compile_lines(
     }
     if spec.regional:
         return block_lines(blocks, arguments)
-    given = "".join(f", {name}={value!r}" for name, value in arguments.items())
-    return (f"model = torch.compile(model{given})",)
+    text = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return (f"model = torch.compile(model{text})",)
 
 
 def best_of(

@@ -1,4 +1,4 @@
-"""Why a variant isn't faster: of the findings of its run, those that are about its speed, the most
+"""Finds why a variant isn't faster: of the findings of its run, those about its speed, the most
 costly first.
 
 Comes in: a diagnosis of the variant's run, and its kernels. Goes out: findings. What a finding
@@ -24,8 +24,9 @@ from graphdoctor.rules.graphs import RepeatedBlocksInOneGraph
 from graphdoctor.rules.guards import GuardOverhead
 from graphdoctor.rules.kernels import LibraryCalls, SlowerKernels
 from graphdoctor.studies.bench.side_by_side import Way
-from graphdoctor.trials.judge import Reference, Verdict, clause
+from graphdoctor.trials.judge import Reference, Verdict, failure_of
 from graphdoctor.trials.launch.request import Measured
+from graphdoctor.views.reasons import reasons_text
 
 MOST: Final = 5
 """Findings of one variant."""
@@ -37,11 +38,11 @@ _ABOUT_STARTS: Final = frozenset({RepeatedBlocksInOneGraph.code, CacheBypassed.c
 """Of these, no call takes longer."""
 
 _RUN = "GD9"
-"""What codes about the recording itself begin with."""
+"""The beginning of codes about the recording itself."""
 
 
 def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
-    """What makes a variant slower than it could be, at most five findings.
+    """Choose the findings that make a variant slower than it could be, at most five.
 
     ``kernels``: of its steady call; None if they weren't measured.
     """
@@ -114,7 +115,7 @@ class Look:
         diagnosis = diagnose_recording(
             folder / name, None, Needs(guards=True), eager_kernels=beside
         ).diagnosis
-        verdict = Verdict(None, None, clause(recording.exit.message))
+        verdict = Verdict(None, None, failure_of(recording))
         if recording.exit.reason == "finished":
             verdict = reference.judge(recording, way.program, name, **run)
         if any(finding.code == SlowerKernels.code for finding in diagnosis.findings):
@@ -136,11 +137,15 @@ class Look:
         status, reason = variant.status, variant.reason
         if recording.exit.reason != "finished":
             # It ran as its user runs it, and not under our eyes: what it computes is unknown.
-            reason = f"its results weren't compared: {judged.reason}" if status == "ok" else reason
+            reason = (
+                f"its results weren't compared: {reasons_text(judged.reasons)}"
+                if status == "ok"
+                else reason
+            )
         elif judged.correct is None:
-            reason = judged.reason or reason
+            reason = reasons_text(judged.reasons) or reason
         elif judged.correct is False and status == "ok":
-            status, reason = "wrong", judged.reason
+            status, reason = "wrong", reasons_text(judged.reasons)
         cache = variant.cache
         if cache is not None and recording.caches is not None:
             cache = cache.replace(bypass_reasons=recording.caches.bypass_reasons)

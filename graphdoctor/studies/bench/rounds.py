@@ -25,7 +25,7 @@ from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, change_of, interval,
 from graphdoctor.trials.timing import ServedProbe
 
 TURN_S = 0.04
-"""How long each variant repeats its call in a round, or one call that takes longer."""
+"""Seconds for which each variant repeats its call in a round, or makes one longer call."""
 
 _MAX_S = 1.5
 _MAX_PRECISE_S = 6.0
@@ -46,7 +46,7 @@ _PRECISE = 0.01
 
 @dataclass
 class Turns:
-    """What one process was timed at. ``peak_memory_bytes``: the most memory; None if unknown."""
+    """Times of one process. ``peak_memory_bytes``: the most memory; None if unknown."""
 
     medians_us: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)
@@ -87,13 +87,13 @@ def time_rounds(
     ``is_on_gpu``: calls may wait for their host, whose speed changes, so the shortest rounds of
     each must agree, too.
     """
-    found = {name: Turns() for name in probes}
+    timed = {name: Turns() for name in probes}
     running = list(probes)
     spent_s = 0.0
     most_s = (_MAX_PRECISE_S if is_precise else _MAX_S) * len(probes)
     count = 0
     while reference in running:
-        on_round(count + 1, found)
+        on_round(count + 1, timed)
         # Each begins as often as any other, and follows another one each time.
         first = count % len(running)
         order = [*running[first:], *running[:first]]
@@ -103,7 +103,7 @@ def time_rounds(
             if turn is None:
                 running.remove(name)
                 continue
-            turns = found[name]
+            turns = timed[name]
             turns.medians_us.append(statistics.median(turn["times_us"]))
             turns.times_us += turn["times_us"]
             turns.alone_us += turn["alone_us"]
@@ -114,15 +114,15 @@ def time_rounds(
         spent_s += round_s
         if count >= MIN_TURNS and spent_s + round_s > most_s:
             break
-        is_known = not is_on_gpu or all(found[name].is_best_known for name in running)
+        is_known = not is_on_gpu or all(timed[name].is_best_known for name in running)
         is_enough = (
             count in LOOKS
             and is_known
-            and _is_enough(found, running, reference, is_precise=is_precise)
+            and _is_enough(timed, running, reference, is_precise=is_precise)
         )
         if count >= LOOKS[-1] or is_enough:
             break
-    return found
+    return timed
 
 
 def _ratios(turns: Turns, reference: Turns) -> list[float]:
@@ -131,27 +131,27 @@ def _ratios(turns: Turns, reference: Turns) -> list[float]:
 
 
 def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Speedup | None:
-    """How many times as fast as the reference; None with too few rounds. ``is_of_best``: in the
+    """The speed-up over the reference; None with too few rounds. ``is_of_best``: in the
     best rounds of each.
     """
     ratios = _ratios(turns, reference)
     if len(ratios) < MIN_TURNS:
         return None
     if is_of_best and len(ratios) >= BEST:
-        (least, own, most), (other_least, other, other_most) = turns.best_us, reference.best_us
+        (least, mine, most), (other_least, other, other_most) = turns.best_us, reference.best_us
         low, high = other_least / most, other_most / least
-        return Speedup(ratio=other / own, low=low, high=high, rounds=len(ratios), is_of_best=True)
+        return Speedup(ratio=other / mine, low=low, high=high, rounds=len(ratios), is_of_best=True)
     low, high = interval(ratios)
     return Speedup(ratio=statistics.median(ratios), low=low, high=high, rounds=len(ratios))
 
 
 def _is_enough(
-    found: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
+    timed: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
 ) -> bool:
     others = [name for name in running if name != reference]
     if not is_precise:
-        return all(is_decided(_ratios(found[name], found[reference])) for name in others)
-    ratios = [speedup(found[name], found[reference]) for name in others]
+        return all(is_decided(_ratios(timed[name], timed[reference])) for name in others)
+    ratios = [speedup(timed[name], timed[reference]) for name in others]
     return all(
         ratio is not None
         and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
@@ -163,7 +163,7 @@ def _is_enough(
 
 
 def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
-    """How steady the machine was while eager mode was timed.
+    """Judge how steady the machine was while eager mode was timed.
 
     ``beside``: eager mode beside a second process that runs the same, if there was one.
     """
@@ -187,7 +187,7 @@ def needs_twin(ratio: Speedup | None) -> bool:
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
-    """What a speed-up says: it counts only beyond what two processes of the same program differ by.
+    """Judge a speed-up: it counts only beyond what two processes of the same program differ by.
 
     Where single calls scatter much, a process may have been disturbed more than another in all of
     its turns, and a speed-up counts beyond that.

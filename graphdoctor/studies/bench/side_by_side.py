@@ -47,7 +47,7 @@ from graphdoctor.trials.timing import ServedProbe
 from graphdoctor.wording import factor_text
 
 NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
-"""Why a variant is skipped, a clause."""
+"""The reason why a variant is skipped, a clause."""
 
 _TWIN = "eager again"
 
@@ -105,7 +105,7 @@ class Way:
 
     @property
     def failure(self) -> str:
-        """Why it wasn't timed, as a clause."""
+        """The reason why it wasn't timed, as a clause."""
         start = self.warm or self.cold
         if start is not None and self.never_settles:
             return f"it never stops compiling: not in {start['passes']} rounds of the calls"
@@ -181,7 +181,7 @@ class SideBySide:
 
     @property
     def noise(self) -> Noise | None:
-        """How steady the machine was; None if eager mode wasn't timed."""
+        """The steadiness of the machine; None if eager mode wasn't timed."""
         return noise_of(self.eager.times, self.eager.speedup)
 
     # Starting processes.
@@ -327,7 +327,7 @@ class SideBySide:
             way.turns, way.beside = turns.get(way.name), self.eager.turns
 
     def floor_us(self, way: Way) -> float | None:
-        """The least time of a compiled call in a way's process, in microseconds; None if unknown."""
+        """The least time of a compiled call in a way's process, in µs; None if unknown."""
         answer = self._ask(way, "floor")
         return None if answer is None else answer["us"]
 

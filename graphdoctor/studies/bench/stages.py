@@ -9,7 +9,7 @@ more, in the words of a setting if there is one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,28 +17,176 @@ from graphdoctor.facts.bench import StageOutcome, StageResult, Stages, Workaroun
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
-from graphdoctor.studies.bench.switches import (
-    DECOMPOSED,
-    FUSION,
-    INDUCTOR,
-    Switch,
-    all_of,
-    change_of,
-    kernel_switches,
-    lines_of,
-    named,
-    spec_of,
-    switches_of,
-)
 from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.views.reasons import reasons_text
 from graphdoctor.wording import counted, listed
+
+# Parts of the compiler that can be left out of a run.
+
+INDUCTOR = "inductor"
+DECOMPOSED = "aot_eager_decomp_partition"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One part that can be left out.
+
+    Args:
+        name: The part, after "without": ``fusion``.
+        spec: Fields of the run's ``spec`` that turn it off.
+        kind: Kind of parts that have names; None for others.
+        part: The one with this name; None for all of the kind.
+    """
+
+    name: str
+    lines: tuple[str, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    kind: CompilerPartKind | None = None
+    part: str | None = None
+
+
+def _config(name: str, *settings: str) -> Switch:
+    return Switch(
+        name,
+        ("import torch._inductor.config", *(f"torch._inductor.config.{line}" for line in settings)),
+    )
+
+
+RANDOM = _config("random numbers of its own", "fallback_random = True")
+"""Inductor's kernels draw random numbers of their own; eager mode's kernels can do it, too."""
+
+FUSION = _config("fusion", "max_fusion_size = 1", "epilogue_fusion = False")
+
+_OF_KERNELS = (
+    _config("vectorization", "cpp.simdlen = 1"),
+    _config("reuse of memory", "allow_buffer_reuse = False", "inplace_buffers = False"),
+    _config(
+        "its choice of layouts", "layout_optimization = False", "comprehensive_padding = False"
+    ),
+    _config("higher precision between operations", "emulate_precision_casts = True"),
+    _config("splitting of reductions", "split_reductions = False"),
+)
+_OF_STAGE: Mapping[str, tuple[Switch, ...]] = {
+    DECOMPOSED: (
+        RANDOM,
+        Switch(
+            "common subexpression elimination",
+            ("import torch._functorch.config", "torch._functorch.config.cse = False"),
+        ),
+    ),
+    # What concerns kernels concerns those of ATen, too: some reuse memory.
+    INDUCTOR: (
+        *_OF_KERNELS,
+        FUSION,
+        _config("its pattern matcher", "pattern_matcher = False"),
+        RANDOM,
+    ),
+}
+"""Settings of ``torch/_inductor/config.py`` and ``torch/_functorch/config.py``, 2.11 to 2.15."""
+
+_KINDS: Mapping[CompilerPartKind, tuple[str, str]] = {
+    "pass": ("passes over its graphs", "the pass {}"),
+    "decomposition": ("decompositions", "the decomposition of {}"),
+    "lowering": ("lowerings", "the lowering of {}"),
+}
+"""All parts of a kind, and one of them, in words."""
+
+
+_WITHOUT: Mapping[CompilerPartKind, tuple[str, str]] = {
+    "decomposition": (
+        "import torch._inductor.decomposition",
+        "torch._inductor.decomposition.decompositions.pop(torch.ops.{}, None)",
+    ),
+    "lowering": (
+        "import torch._inductor.lowering",
+        "torch._inductor.lowering.make_fallback(torch.ops.{}, override_decomp=True)",
+    ),
+}
+"""Lines that leave out one of them."""
+
+
+def all_of(kind: CompilerPartKind) -> Switch:
+    """All parts of a kind."""
+    return Switch(_KINDS[kind][0], kind=kind)
+
+
+def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
+    """Parts that can be left out of a stage, apart from lowerings."""
+    kinds: tuple[CompilerPartKind, ...] = (
+        ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
+    )
+    named_parts = tuple(all_of(kind) for kind in kinds) if stage in _OF_STAGE else ()
+    return (*_OF_STAGE.get(stage, ()), *_of_arguments(stage, spec), *named_parts)
+
+
+def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
+    """Parts that can matter if a stage is right without lowerings; not fusion, which takes
+    longest to do without.
+    """
+    return (*_OF_KERNELS, *_of_arguments(stage, spec))
+
+
+def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
+    is_own = stage == spec.backend
+    is_used = {
+        Switch(f"mode {spec.mode!r}", spec={"mode": None}): is_own
+        and spec.mode not in (None, "default"),
+        Switch("its options", spec={"options": {}}): is_own and bool(spec.options),
+        Switch("dynamic shapes", spec={"dynamic": False}): spec.dynamic is not False,
+        Switch("fullgraph", spec={"fullgraph": False}): spec.fullgraph,
+    }
+    return tuple(switch for switch, is_given in is_used.items() if is_given)
+
+
+def named(kind: CompilerPartKind, part: str) -> Switch:
+    """One part with a name."""
+    return Switch(_KINDS[kind][1].format(part), kind=kind, part=part)
+
+
+def change_of(switches: Iterable[Switch]) -> RunChange:
+    """The change of a run that leaves parts out; the compiler reports which parts it uses."""
+    chosen = tuple(switches)
+    without: dict[CompilerPartKind, tuple[str, ...] | None] = {}
+    for switch in chosen:
+        if switch.kind is not None and switch.part is None:
+            without[switch.kind] = None
+        elif switch.kind is not None and (names := without.get(switch.kind, ())) is not None:
+            without[switch.kind] = (*names, str(switch.part))
+    return RunChange(
+        setup=tuple(dict.fromkeys(line for switch in chosen for line in switch.lines)),
+        without=without,
+    )
+
+
+def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:
+    """Fields of the run's ``spec`` that leave parts out."""
+    return {name: value for switch in switches for name, value in switch.spec.items()}
+
+
+def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
+    """Lines that a person can write to do without parts; None if one of them has none."""
+    chosen = tuple(switches)
+    if any(switch.kind is not None and switch.part is None for switch in chosen):
+        return None
+    written = dict.fromkeys(line for switch in chosen for line in switch.lines)
+    for kind, lines in _WITHOUT.items():
+        written |= dict.fromkeys(
+            line.format(switch.part) for switch in chosen if switch.kind == kind for line in lines
+        )
+    if passes := [str(switch.part) for switch in chosen if switch.kind == "pass"]:
+        setting = f"torch._inductor.config.disabled_passes = {','.join(passes)!r}"
+        written |= dict.fromkeys(("import torch._inductor.config", setting))
+    return tuple(written)
+
+
+# Following a variant.
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""
 
 _MISMATCH = "MetadataMismatchError"
-"""What that stage raises if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
+"""The error of that stage if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
 
 _STAGES = ("eager", "aot_eager", DECOMPOSED)
 
@@ -65,7 +213,7 @@ class Subject:
     def variant(
         self, stage: str, switches: Sequence[Switch], change: RunChange
     ) -> tuple[Program, dict[str, Any]]:
-        """How it is run at a stage: the program, and fields of its ``spec``."""
+        """The run at a stage: the program, and fields of its ``spec``."""
         # Mode and options belong to the variant's own backend.
         none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
         spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
@@ -84,11 +232,11 @@ def follow(
     *,
     limit_s: float,
     on_phase: Callable[[str], None],
-    known: Sequence[tuple[Subject, Stages]] = (),
+    followed: Sequence[tuple[Subject, Stages]] = (),
 ) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
     following = _Following(subject, time.monotonic() + limit_s, on_phase)
-    return following.run([stages for other, stages in known if other.shares_stages(subject)])
+    return following.run([stages for other, stages in followed if other.shares_stages(subject)])
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -115,7 +263,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Found:
-    """What it takes to fail. ``switches``: parts of the stage; empty if unknown."""
+    """The parts that it takes to fail; empty if unknown."""
 
     switches: tuple[Switch, ...] = ()
     note: str | None = None
@@ -139,20 +287,20 @@ class _Following:
     """The first that fails."""
     tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
 
-    def run(self, known: Sequence[Stages]) -> Stages:
+    def run(self, followed: Sequence[Stages]) -> Stages:
         try:
-            for stages in known:
+            for stages in followed:
                 if (same := self._as_known(stages)) is not None:
                     return same
             for stage in stages_of(self.subject.spec.backend):
                 if not self._try(stage).is_right:
                     self.stage = stage
-                    found = self._part()
+                    answer = self._part()
                     break
             else:
-                found = _Found(note="run once more, with torch's caches off, it was right")
+                answer = _Found(note="run once more, with torch's caches off, it was right")
         except _OutOfTimeError:
-            found = replace(
+            answer = replace(
                 self.found,
                 note=f"stopped after {counted(len(self.results), 'run')}: the time was up",
             )
@@ -161,20 +309,22 @@ class _Following:
         return Stages(
             results=results,
             first=self.stage or None,
-            part=found.text,
-            workaround=found.workaround,
-            note=found.note,
+            part=answer.text,
+            workaround=answer.workaround,
+            note=answer.note,
         )
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
-        own = self.subject.spec.backend
-        if known.workaround is None or known.part is None or self._try(own).is_right:
+        backend = self.subject.spec.backend
+        if known.workaround is None or known.part is None or self._try(backend).is_right:
             return None
         switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
-        if not self._try(own, (switch,)).is_right:
+        if not self._try(backend, (switch,)).is_right:
             return None
-        earlier = [result for result in known.results if not result.without and result.name != own]
+        earlier = [
+            result for result in known.results if not result.without and result.name != backend
+        ]
         return replace(known, results=(*earlier, *self.results))
 
     def _part(self) -> _Found:
@@ -199,19 +349,18 @@ class _Following:
         return _Found(chosen, workaround=self._workaround(chosen))
 
     def _of_kernels(self, lowerings: Switch) -> _Found:
-        """What it takes to fail of what writes kernels: operators, or a setting."""
         chosen = self._names_of("lowering", (lowerings,))
-        found = self.found = _Found(chosen, workaround=self._workaround(chosen))
+        operators = self.found = _Found(chosen, workaround=self._workaround(chosen))
         settings = kernel_switches(self.stage, self.subject.spec)
         if self._is_right(*settings):
             settings = self._smallest(settings)
         elif self._is_right(FUSION):
             settings = (FUSION,)
         else:
-            return found
+            return operators
         return _Found(
             settings,
-            note=f"leaving out {found.text} helps, too",
+            note=f"leaving out {operators.text} helps, too",
             workaround=self._workaround(settings),
         )
 
@@ -225,8 +374,10 @@ class _Following:
             for part in self._try(self.stage, (*beside, *chosen)).parts
             if part.kind == kind
         ]
-        found = self._smallest(tuple(named(kind, name) for name in used), beside=(*beside, *others))
-        return (*others, *found) if found else chosen
+        smallest = self._smallest(
+            tuple(named(kind, name) for name in used), beside=(*beside, *others)
+        )
+        return (*others, *smallest) if smallest else chosen
 
     def _smallest(
         self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
@@ -257,7 +408,7 @@ class _Following:
         return (*of_first, *self._together(second, (*beside, *of_first)))
 
     def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
-        """What a person can write to do without parts; tried, unless the run without them was made
+        """Lines to write by hand to do without parts; tried, unless the run without them was made
         just so.
         """
         lines, spec = lines_of(switches), spec_of(switches)
@@ -300,14 +451,14 @@ class _Following:
             verdict = subject.reference.judge(recording, program, name, spec=spec)
             # From now on, every run draws its random numbers so.
             self.numbers = self.numbers.joined(verdict.change)
-            outcome, reason = "wrong" if verdict.correct is False else "ok", verdict.reason
+            outcome = "wrong" if verdict.correct is False else "ok"
+            reason = reasons_text(verdict.reasons)
         parts = recording.replay.parts if recording.replay else ()
         result = StageResult(name=stage, without=without, outcome=outcome, reason=reason)
         return _Tried(result, parts, recording.exit.error_type)
 
 
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
-    """How much is left out: kinds of parts as a whole first."""
     return sum(switch.kind is not None and switch.part is None for switch in switches), len(
         switches
     )

@@ -33,13 +33,13 @@ _UNSET: Mapping[str, object] = {
     "fullgraph": False,
     "options": {},
 }
-"""What torch.compile does where nothing is given."""
+"""Defaults of torch.compile."""
 _KINDS = {name: RUN[name] for name in ("backend", "mode", "fullgraph", REGIONAL)}
 _KINDS["dynamic"] = Kind(
     "true, false or None", lambda value: value is None or isinstance(value, bool)
 )
 _KINDS |= {"option.NAME": RUN["options"], "config.NAME": RUN["config"]}
-"""What a variant can say. Options and settings are read by their prefixes."""
+"""The settings of a variant. Options and settings are read by their prefixes."""
 _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
 """Between two parts of a variant; a comma within a value is none."""
 
@@ -64,18 +64,18 @@ class VariantSpec:
         return replace(base, **self.changes)
 
     def arguments(self, base: RunSpec) -> dict[str, object]:
-        """What torch.compile is given that isn't its default; with settings of torch's config by
+        """Arguments of torch.compile that aren't its defaults; settings of torch's config by
         dotted name.
         """
         if self.is_eager:
             return {}
         spec = self.spec(base)
-        given = {
+        arguments = {
             name: getattr(spec, name)
             for name, unset in _UNSET.items()
             if getattr(spec, name) != unset
         }
-        return given | {
+        return arguments | {
             name: value for name, value in spec.config.items() if base.config.get(name) != value
         }
 
@@ -121,9 +121,9 @@ def variants_of(
 
 
 def name_of(base: RunSpec) -> str:
-    """What a way to run a program is called that has no name of its own."""
-    given = VariantSpec("").arguments(base)
-    parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
+    """Name a way to run a program by its arguments."""
+    arguments = VariantSpec("").arguments(base)
+    parts = [f"{name}={_text(value)}" for name, value in arguments.items() if name != "options"]
     parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
     parts += [REGIONAL] if base.regional else []
     return " ".join(parts) or DEFAULT

@@ -319,7 +319,7 @@ def environment_text(
 def readme_text(
     title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool
 ) -> str:
-    """What is in a bundle, how to open it, and what was left out."""
+    """List what is in a bundle, how to open it, and what was left out."""
     return rendered(
         "README.md.jinja",
         title=title,

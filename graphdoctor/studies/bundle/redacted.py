@@ -109,7 +109,7 @@ _PATTERNS = {
     "platform": r"(?:Linux|macOS|Darwin|Windows)-(?:\d+\.\d+)?",
     "phase": rf"(?:{_PHASES})(?:, compiling \d+/\d+)?$",
 }
-"""What is kept of a text, from its beginning."""
+"""Patterns of what is kept of a text, from its beginning."""
 
 _WORDS: Mapping[str, Collection[str]] = {
     "backend": _PUBLIC["backends"],

@@ -94,7 +94,7 @@ class Script:
 
 
 class _ImpossibleError(Exception):
-    """Why there can't be a script, as a clause."""
+    """The reason why there can't be a script, as a clause."""
 
 
 def write_script(recording: Recording, request: Mapping[str, Any]) -> Script:

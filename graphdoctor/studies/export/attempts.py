@@ -18,6 +18,7 @@ from graphdoctor.facts.trials import ResultKind
 from graphdoctor.trials.judge import Observed, Reference, clause, compared_with_eager
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import reasons_text
 
 LIKE_FIRST = Program(change=RunChange(alike="sizes"))
 """The calls that a program without dynamic sizes can make."""
@@ -115,7 +116,12 @@ class Exporter:
         differing = [one.kind for one in compared.differences] if compared is not None else []
         unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
         return Attempt(
-            observed, status, judged.reason, judged.correctness, lost=lost, unwritten=unwritten
+            observed,
+            status,
+            reasons_text(judged.reasons),
+            judged.correctness,
+            lost=lost,
+            unwritten=unwritten,
         )
 
 

@@ -8,15 +8,16 @@ one does in eager mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import libcst as cst
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, WayStatus
-from graphdoctor.facts.fixes import TriedFix, Verdict
+from graphdoctor.facts.fixes import Fix, Reason, Verdict, because
+from graphdoctor.facts.recording import Export
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.extraction import splits
@@ -42,25 +43,28 @@ class _Trial:
     proposal: Candidate
     attempt: Attempt
     verdict: Verdict
-    reason: str | None
+    reasons: tuple[Reason, ...]
 
 
 @dataclass
 class Cure:
-    """What came of the trials.
+    """The result of the trials.
 
     Args:
-        blockers: What torch stopped at, in order, with what was tried.
-        program: The program with the fixes that were kept; the untouched one if the export doesn't
-            succeed with them.
-        attempt: Its export; None if no fix works.
+        blockers: Where torch stopped, in order, with the fixes that were tried.
+        export: The export with fixes; None if no fix works.
+        settings: Lines to run before it.
     """
 
     blockers: list[ExportBlocker] = field(default_factory=list)
-    program: Program = field(default_factory=Program)
-    attempt: Attempt | None = None
+    export: Export | None = None
     changes: tuple[FileChange, ...] = ()
     settings: tuple[str, ...] = ()
+
+    @property
+    def is_cured(self) -> bool:
+        """Whether it exports with the fixes."""
+        return self.export is not None
 
 
 @dataclass
@@ -74,88 +78,71 @@ class ExportTrials:
 
     def run(self, untouched: Attempt, program: Program) -> Cure:
         """Try fixes until the export succeeds, or no fix helps."""
-        cure = Cure(program=program)
-        now, applied = untouched, program
+        cure = Cure()
+        attempt = untouched
         kept: list[Candidate] = []
-        while (finding := now.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
-            trials = self._try_each(finding, now, applied, len(cure.blockers) + 1)
-            best = next(
-                (
-                    one
-                    for verdict in ("verified", "moved")
-                    for one in trials
-                    if one.verdict == verdict
-                ),
-                None,
-            )
-            cure.blockers.append(
-                self._blocker(finding, now, applied, trials, number=len(cure.blockers) + 1)
-            )
-            if best is None:
+        while (finding := attempt.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
+            number = len(cure.blockers) + 1
+            trials = self._try_all(finding, attempt, program, number)
+            cure.blockers.append(self.blocker(finding, attempt, program, trials, number=number))
+            useful = [trial for trial in trials if trial.verdict in ("verified", "moved")]
+            if not useful:
                 break
+            best = max(useful, key=lambda trial: trial.verdict == "verified")
             kept.append(best.proposal)
-            applied = with_fixes(applied, (best.proposal,))
-            now = best.attempt
-        if now.status != "exported" or not kept:
+            program, attempt = with_fixes(program, (best.proposal,)), best.attempt
+        if attempt.status != "exported" or not kept:
             return cure
         cure.blockers = [self._settled(*pair) for pair in zip(cure.blockers, kept, strict=True)]
-        cure.program, cure.attempt = applied, now
+        cure.export = attempt.export
         cure.changes = tuple(
-            FileChange(path, self._originals[path], text) for path, text in applied.content.items()
+            FileChange(path, self._originals[path], text) for path, text in program.content.items()
         )
-        cure.settings = tuple(
-            dict.fromkeys(one.snippet for one in kept if not one.edits and one.snippet)
-        )
+        setup = (fix.snippet for fix in kept if not fix.edits and fix.snippet)
+        cure.settings = tuple(dict.fromkeys(setup))
         return cure
 
-    def described(self, attempt: Attempt) -> ExportBlocker | None:
-        """What blocks an export, without trials; None if torch named nothing."""
-        finding = attempt.blocker
-        return None if finding is None else self._blocker(finding, attempt, Program(), (), number=1)
-
     def diff(self, cure: Cure) -> str:
-        """The edits of a cure as one unified diff."""
+        """Return the edits of a cure as one unified diff."""
         return "".join(diff_text(change, self._exporter.root) for change in cure.changes)
 
-    def _try_each(
-        self, finding: Finding, now: Attempt, program: Program, number: int
+    def _try_all(
+        self, finding: Finding, attempt: Attempt, program: Program, number: int
     ) -> list[_Trial]:
-        proposals = self._proposals(finding, now, program)[: max(_MAX_TRIALS - self._count, 0)]
-        name = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}"
+        exporter = self._exporter
+        proposals = self._proposals(finding, attempt, program)
+        proposals = proposals[: max(_MAX_TRIALS - self._count, 0)]
+        prefix = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}-fix"
         self._count += len(proposals)
-        found: list[_Trial] = []
-        for first in range(0, len(proposals), self._exporter.jobs):
-            wave = list(enumerate(proposals, start=1))[first : first + self._exporter.jobs]
-            self._exporter.on_phase(
-                f"trying fixes for {finding.location.shown}, trial {wave[-1][0]} of {len(proposals)}"
+
+        def run(at: int) -> _Trial:
+            edited = with_fixes(program, (proposals[at],))
+            reference = exporter.reference(edited.change)
+            trial = exporter.attempt(edited, self._plan, f"{prefix}-{at + 1}", reference)
+            return _Trial(proposals[at], trial, *self._judged(finding, trial, edited))
+
+        trials: list[_Trial] = []
+        for first in range(0, len(proposals), exporter.jobs):
+            wave = range(first, min(first + exporter.jobs, len(proposals)))
+            exporter.on_phase(
+                f"trying fixes for {finding.location.shown}, trial {wave[-1] + 1} of "
+                f"{len(proposals)}"
             )
-
-            for _, proposal in wave:
-                self._exporter.reference(with_fixes(program, (proposal,)).change)
-
-            def run(numbered: tuple[int, Candidate]) -> _Trial:
-                at, proposal = numbered
-                edited = with_fixes(program, (proposal,))
-                reference = self._exporter.reference(edited.change)
-                attempt = self._exporter.attempt(edited, self._plan, f"{name}-fix-{at}", reference)
-                return _Trial(proposal, attempt, *self._judged(finding, attempt, edited))
-
-            found += self._exporter.replays.in_parallel(run, wave, jobs=self._exporter.jobs)
-            if any(one.verdict == "verified" for one in found):
+            for at in wave:
+                exporter.reference(with_fixes(program, (proposals[at],)).change)
+            trials += exporter.replays.in_parallel(run, list(wave), jobs=exporter.jobs)
+            if any(trial.verdict == "verified" for trial in trials):
                 break
-        return found
+        return trials
 
-    def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Candidate]:
-        """What can be tried for a blocker: whatever removes it, but nothing that only contains a
-        break.
-        """
+    def _proposals(self, finding: Finding, attempt: Attempt, program: Program) -> list[Candidate]:
+        """Return what removes a blocker, but nothing that only contains a break."""
         sources = Sources(program, self._exporter.root, self._originals)
-        options = options_for(now.observed, sources, Selection())
         edits = [
-            one
-            for found in options
-            if found.finding.fingerprint == finding.fingerprint
-            for one in found.fixes
+            fix
+            for option in options_for(attempt.observed, sources, Selection())
+            if option.finding.fingerprint == finding.fingerprint
+            for fix in option.fixes
         ]
         calls = [
             Candidate(
@@ -169,17 +156,18 @@ class ExportTrials:
             and fix.place.function == "torch.export.export"
         ]
         # Settings are of torch.compile: export has its own. And it takes the function as a whole.
-        found = [
-            one
-            for one in (*edits, *calls)
-            if not one.contains
-            and one.kind != "config"
-            and not any(splits(edit.before, edit.after) for edit in one.edits)
+        proposals = [
+            fix
+            for fix in (*edits, *calls)
+            if not fix.contains
+            and fix.kind != "config"
+            and not any(splits(edit.before, edit.after) for edit in fix.edits)
         ]
-        return found or self._snippets(finding, sources)
+        return proposals or self._snippets(finding, sources)
 
     @staticmethod
     def _snippets(finding: Finding, sources: Sources) -> list[Candidate]:
+        """Return lines that the rule suggests, where no edit is right for every program."""
         if finding.location.origin != "user":
             return []
         try:
@@ -198,20 +186,33 @@ class ExportTrials:
             if (edit := written(fix, source)) is not None
         ]
 
-    def _blocker(
+    def blocker(
         self,
         finding: Finding,
-        now: Attempt,
+        attempt: Attempt,
         program: Program,
-        trials: Sequence[_Trial],
+        trials: Sequence[_Trial] = (),
         *,
-        number: int,
+        number: int = 1,
     ) -> ExportBlocker:
-        failure = now.export.failure if now.export is not None else None
-        tried = tuple(self._tried(finding, one, program, number) for one in trials)
+        """Return what blocks an attempt, with its trials."""
+        failure = None if attempt.export is None else attempt.export.failure
+        tried = tuple(
+            trial.proposal.tried(
+                finding,
+                self._exporter.root,
+                finding_place=self._original(finding, program).location.shown,
+                round=number,
+                is_on_untouched=number == 1,
+                verdict=trial.verdict,
+                reasons=trial.reasons,
+                recording=trial.attempt.observed.name,
+            )
+            for trial in trials
+        )
         # That it raised is what this is about, and settings are torch.compile's.
         fixes = (fix for fix in fixes_with(finding, tried, None) if fix.setting is None)
-        shown = replace(finding, fixes=tuple(fixes), break_effects=(), compile_ids=())
+        shown = finding.replace(fixes=tuple(fixes), break_effects=(), compile_ids=())
         return ExportBlocker(
             finding=self._original(shown, program),
             type="" if failure is None else failure.type,
@@ -220,54 +221,43 @@ class ExportTrials:
             is_behind=number > 1,
         )
 
-    def _tried(self, finding: Finding, one: _Trial, program: Program, number: int) -> TriedFix:
-        return one.proposal.tried(
-            finding,
-            self._exporter.root,
-            place=self._original(finding, program).location.shown,
-            round=number,
-            is_on_untouched=number == 1,
-            verdict=one.verdict,
-            reason=one.reason,
-            recording=one.attempt.observed.name,
-        )
-
     def _original(self, finding: Finding, program: Program) -> Finding:
-        """A finding of an edited program at the line that it has in the file on disk."""
-        path = self._exporter.root / finding.location.file
+        """Return a finding of an edited program at its line in the file on disk."""
+        path, location = self._exporter.root / finding.location.file, finding.location
         if path not in program.content:
             return finding
-        line = LineMap(self._originals[path], program.content[path]).to_before(
-            finding.location.line
-        )
-        return replace(finding, location=replace(finding.location, line=line))
+        lines = LineMap(self._originals[path], program.content[path])
+        return finding.replace(location=location.replace(line=lines.to_before(location.line)))
 
     def _judged(
         self, finding: Finding, attempt: Attempt, program: Program
-    ) -> tuple[Verdict, str | None]:
+    ) -> tuple[Verdict, tuple[Reason, ...]]:
         left = attempt.blocker
         if left is None:
-            return _VERDICTS[attempt.status], attempt.reason
+            said = attempt.reason
+            reasons = () if said is None else (because("message", said),)
+            return _VERDICTS[attempt.status], reasons
         if left.fingerprint == finding.fingerprint:
-            return "no effect", "torch stops there all the same"
-        return "moved", f"torch then stops at {self._original(left, program).location.shown}"
+            return "no effect", (because("stops_there"),)
+        place = self._original(left, program).location.shown
+        return "moved", (because("stops_at", place),)
 
     @staticmethod
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
-        """A blocker once the export succeeds: what was kept on the way is verified too."""
+        """Mark what was kept on the way as verified, once the export succeeds."""
         tried = tuple(
-            replace(fix, verdict="verified", reason=None)
+            fix.replace(verdict="verified", reasons=())
             if fix.verdict == "moved" and fix.title == kept.title
             else fix
             for fix in blocker.tried
         )
         fixes = fixes_with(blocker.finding, tried, None)
-        return replace(blocker, tried=tried, finding=replace(blocker.finding, fixes=fixes))
+        return blocker.replace(tried=tried, finding=blocker.finding.replace(fixes=fixes))
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:
-    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its
-    lines.
+    """Return a suggestion as an edit; None if it has no code for a statement, or the statement
+    shares its lines.
     """
     place = fix.place
     if (

@@ -1,8 +1,4 @@
-"""What an export came to: the answer, each way, what blocks it, which sizes can stay dynamic, what
-to paste.
-
-Comes in: an ``ExportReport``. Goes out: a view.
-"""
+"""An ``ExportReport`` in, its view out: the answer, each way, what blocks it, what to paste."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
+from graphdoctor.facts.export import ExportReport, ExportWay
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.next_step import after_export
@@ -54,9 +50,7 @@ _UNWRITTEN: dict[ResultKind, str] = {
     "logs": "The program doesn't log or warn as eager mode does.",
 }
 _MAX_NAMES = 4
-_MAX_DIMS = 12
 _MAX_BREAKS = 6
-_MAX_CONSTRAINTS = 4
 
 
 def export_view(report: ExportReport) -> View:
@@ -76,8 +70,8 @@ def _parts(report: ExportReport) -> Iterator[Block]:
     if report.calls_other:
         numbers = ", ".join(map(str, report.calls_other))
         yield Note(
-            f"Calls with other arguments than the first one weren't made: {numbers}. An exported program takes the "
-            "arguments that it was exported with, in other sizes at most.",
+            f"Calls with other arguments than the first one weren't made: {numbers}. An exported "
+            "program takes the arguments that it was exported with.",
             "dim",
         )
     yield Section(
@@ -95,24 +89,25 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "torch stops at the first thing that it can't export; more may come after it.", "dim"
         )
     yield from (_cured(group) for group in cured_groups(report))
-    found = (
-        (one.code, (short_place(one.location), f" {first_sentence(one.message)}"))
-        for one in report.breaks
-    )
-    breaks = Rows((Row(code, Note(said)) for code, said in found), "line", _MAX_BREAKS)
-    yield Section(
-        "torch.compile also breaks here, so strict=True may stop here next", breaks, short="Breaks"
-    )
-    if report.dynamic is not None:
-        yield _dynamic(report.dynamic)
-    if (line := to_paste(report)) is not None:
-        static = "The program takes the sizes that it was exported with. --dynamic tries which can stay dynamic."
-        is_static = report.dynamic is None
-        yield Section(
-            "Export it so",
-            (Code(line), *([Note(static, "dim")] if is_static else [])),
-            short="Code",
+    breaks = [
+        Row(
+            finding.code,
+            Note((short_place(finding.location), f" {first_sentence(finding.message)}")),
         )
+        for finding in report.breaks
+    ]
+    yield Section(
+        "torch.compile also breaks here, so strict=True may stop here next",
+        Rows(breaks, "line", _MAX_BREAKS),
+        short="Breaks",
+    )
+    if (lines := to_paste(report)) is not None:
+        note = Note(
+            "The program takes only the sizes that it was exported with, unless dynamic_shapes "
+            "says otherwise.",
+            "dim",
+        )
+        yield Section("Export it so", (Code(lines), note), short="Code")
     yield unknown_section(report.gaps)
 
 
@@ -227,89 +222,11 @@ def _cured(group: Sequence[ExportWay]) -> Section:
     return Section(title, parts, "Fixes", tone="good")
 
 
-def _dynamic(dynamic: DynamicShapes) -> Section:
-    is_made = dynamic.status in ("exported", "unknown")
-    tone: Tone = (
-        "good" if dynamic.status == "exported" and dynamic.line else "warning" if is_made else "bad"
-    )
-    rows = tuple(
-        Row(
-            Span(_dim_name(dim), "code"),
-            Note(dim_text(dim, dynamic), None if dim.is_dynamic else "dim"),
-        )
-        for dim in dynamic.dims
-    )
-    checks = tuple(Row("checks", Span(one, "code")) for one in dynamic.constraints)
-    cards = () if dynamic.blocker is None else (card_of([dynamic.blocker.finding], has_path=False),)
-    sizes = (Rows(rows, "size", _MAX_DIMS), Rows(checks, "condition", _MAX_CONSTRAINTS))
-    title = ("Dynamic sizes, with ", _flag(is_strict=dynamic.is_strict))
-    return Section(title, (Note(_dynamic_text(dynamic), tone), *sizes, *cards), short="Sizes")
-
-
-def _dynamic_text(dynamic: DynamicShapes) -> str:
-    works = f"With other sizes, the program works{_correctness(dynamic.correctness)}."
-    texts: dict[WayStatus, str] = {
-        "exported": works
-        if dynamic.line is not None
-        else f"No size stays dynamic: {dynamic.reason}.",
-        "blocked": f"With dynamic sizes, torch.export refuses: {dynamic.reason}",
-        "different": f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}.",
-    }
-    return texts.get(
-        dynamic.status,
-        f"Whether the program is right with other sizes is unknown: {dynamic.reason}.",
-    )
-
-
-def _dim_name(dim: ExportDim) -> str:
-    return f"{dim.source}.shape[{dim.dim}]"
-
-
-def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
-    """What became of a dim."""
-    if not dim.is_dynamic:
-        made = "" if dim.reason else ", made a constant"
-        if dim.location is not None:
-            line = f" `{dim.location.text}`" if dim.location.text else ""
-            made = f", made a constant by {short_place(dim.location).shown}{line}"
-        return f"always {dim.size}{made}" + (f": {dim.reason}" if dim.reason else "")
-    limits = f"{dim.low or 0} to {dim.high}" if dim.high is not None else f"{dim.low or 0} or more"
-    alike = [
-        _dim_name(one)
-        for one in dynamic.dims
-        if one.is_dynamic and one.expression == dim.expression
-    ]
-    said = f"dynamic, {limits}"
-    if equal := [name for name in alike if name != _dim_name(dim)]:
-        said += f", equal to {equal[0]}"
-    elif dim.expression is not None and not dim.expression.isidentifier():
-        said += f", {dim.expression}"
-    tried = f"; run with {' and '.join(map(str, dim.other_sizes))}" if dim.other_sizes else ""
-    return f"{said} (exported with {dim.size}{tried})"
-
-
 def to_paste(report: ExportReport) -> str | None:
-    """The line that makes the best program; None if there is none."""
-    dynamic = report.dynamic
-    if (
-        dynamic is not None
-        and dynamic.line is not None
-        and dynamic.status in ("exported", "unknown")
-    ):
-        settings = [
-            line
-            for way in report.ways
-            if way.is_strict == dynamic.is_strict
-            for line in way.settings
-        ]
-        return "\n".join((*settings, dynamic.line))
-    working = [way for way in report.ways if way.status in ("exported", "unknown")]
-    working += [way for way in report.ways if way.is_cured]
-    chosen = [
-        way for way in working if report.best is None or way.is_strict == (report.best == "strict")
-    ]
-    return (
-        "\n".join((*chosen[0].settings, chosen[0].line))
-        if chosen and chosen[0].line is not None
-        else None
-    )
+    """Return the lines that make the best program; None if there is none."""
+    ways = [way for way in report.ways if way.status in ("exported", "unknown")]
+    ways += [way for way in report.ways if way.is_cured]
+    for way in ways:
+        if report.best is None or way.is_strict == (report.best == "strict"):
+            return None if way.line is None else "\n".join((*way.settings, way.line))
+    return None

@@ -1,3 +1,3 @@
-"""What a profiled call means: whose its kernels are, what binds it, and what fusion, memory and
+"""Interprets a profiled call: whose its kernels are, what binds it, and what fusion, memory and
 graphs do for it.
 """

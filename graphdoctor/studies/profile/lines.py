@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from graphdoctor.facts.base import grouped, values_of
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CodeLine, ProfilePhase
 from graphdoctor.facts.profile import (
@@ -24,7 +24,14 @@ from graphdoctor.facts.profile import (
     ProfiledModule,
     TimePart,
 )
-from graphdoctor.facts.profiled import InductorGraph, InductorOperation, Profiled
+from graphdoctor.facts.profiled import (
+    InductorGraph,
+    InductorKernel,
+    InductorOperation,
+    KernelRun,
+    MatchedRun,
+    Profiled,
+)
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.kernel_times import parts
@@ -38,33 +45,25 @@ _Place = tuple[tuple[StackEntry, ...], str | None]
 """A stack and the innermost module."""
 
 
-@dataclass
-class KernelGroup:
-    """All runs of one kernel that compute the same operations; ``runs`` are their indices in the
-    profiled call.
+@dataclass(frozen=True)
+class KernelRuns:
+    """All runs of one kernel that compute the same operations; ``graph``: None outside of
+    generated code.
     """
 
-    name: str
-    kind: ProfiledKind
-    phase: ProfilePhase
-    graph: InductorGraph | None = None
-    operations: tuple[InductorOperation, ...] = ()
-    launched_by: str | None = None
-    us: float = 0.0
-    runs: set[int] = field(default_factory=set)
-    calls: set[tuple[int | None, int | None]] = field(default_factory=set)
-    bytes: list[int | None] = field(default_factory=list)
-    argument_bytes: list[int | None] = field(default_factory=list)
-    flops: list[int | None] = field(default_factory=list)
-    elementwise: list[Counter[str] | None] = field(default_factory=list)
-    dtype: str | None = None
-    ran: set[ProfiledKind] = field(default_factory=set)
-    """What the profiler takes its runs for."""
+    matched: list[MatchedRun]
+    graph: InductorGraph | None
+    operations: tuple[InductorOperation, ...]
+
+    @property
+    def us(self) -> float:
+        """Microseconds of all runs."""
+        return sum(matched.us for matched in self.matched)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Where the kernels' time goes.
+    """The kernels' time, shared among lines and modules.
 
     Args:
         kernels: The most costly first.
@@ -84,61 +83,93 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
 
     ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
-    found: list[tuple[KernelGroup, dict[_Place, float]]] = []
-    for kernel in kernel_groups(profiled):
-        compile_id = "" if kernel.graph is None else kernel.graph.compile_id or ""
-        found.append((kernel, _places(kernel.operations, roots.get(compile_id, ""))))
-    shared = tuple(
-        TimePart(kernel=number, us=kernel.us * part, stack=stack, module=module)
-        for number, (kernel, own) in enumerate(found)
-        for (stack, module), part in own.items()
-    )
-    kernels = tuple(_profiled(kernel, own, call_us) for kernel, own in found)
+    kernels: list[ProfiledKernel] = []
+    shared: list[TimePart] = []
+    unattributed_us = 0.0
+    for number, runs in enumerate(kernel_runs(profiled)):
+        root = roots.get((runs.graph and runs.graph.compile_id) or "", "")
+        places: dict[_Place, float] = defaultdict(float)
+        for operation, part in parts(runs.operations):
+            places[operation.stack, module_path(operation.module, root)] += part
+        shared += (
+            TimePart(kernel=number, us=runs.us * part, stack=stack, module=module)
+            for (stack, module), part in places.items()
+        )
+        kernels.append(_kernel(profiled, runs, places, call_us))
+        unattributed_us += 0.0 if places else runs.us
     return Shared(
-        kernels=kernels,
-        parts=shared,
+        kernels=tuple(kernels),
+        parts=tuple(shared),
         lines=tuple(_lines(shared, kernels, call_us)),
         modules=tuple(_modules(shared, kernels)),
-        unattributed_us=sum(kernel.us for kernel, own in found if not own),
+        unattributed_us=unattributed_us,
     )
 
 
-def kernel_groups(profiled: Profiled) -> list[KernelGroup]:
-    """The kernels of a call, the most costly first."""
-    grouped: dict[object, KernelGroup] = {}
+def kernel_runs(profiled: Profiled) -> list[KernelRuns]:
+    """The runs of each kernel of a call, the most costly kernel first."""
+    groups: dict[object, KernelRuns] = {}
     for matched in profiled.matched:
-        run = profiled.call.kernels[matched.run]
-        code = profiled.code_of(matched)
-        if code is None:
-            key: object = (run.name, run.kind, run.phase, run.operation)
-            kind: ProfiledKind = run.kind
-            made = KernelGroup(run.name, kind, run.phase, launched_by=run.operation)
-        else:
+        run, code = profiled.call.kernels[matched.run], profiled.code_of(matched)
+        key: object = (run.name, run.kind, run.phase, run.operation)
+        graph, operations = None, tuple[InductorOperation, ...]()
+        if code is not None:
             graph, kernel = code
             operations = tuple(graph.operations[number] for number in kernel.operations)
-            name = run.name if run.kind == "generated" or run.operation is None else kernel.name
-            same = tuple(
-                (each.operation, each.target, each.stack[-1:], each.module) for each in operations
+            same = frozenset(
+                (operation.operation, operation.target, operation.stack[-1:], operation.module)
+                for operation in operations
             )
-            kind = kernel.kind
-            key = (name, graph.graph, graph.phase, frozenset(same))
-            made = KernelGroup(name, kind, graph.phase, graph, operations, dtype=kernel.dtype)
-        group = grouped.setdefault(key, made)
-        group.us += matched.us
-        group.ran.add(run.kind)
-        # One call in the code can run several kernels.
-        if code is not None and (run.run, matched.kernel) not in group.calls:
-            group.calls.add((run.run, matched.kernel))
-            group.bytes.append(code[1].bytes)
-            group.argument_bytes.append(code[1].argument_bytes)
-            group.flops.append(code[1].flops)
-            own = code[1].elementwise
-            group.elementwise.append(None if own is None else Counter(own))
-        group.runs.add(matched.run)
-    for group in grouped.values():
-        if group.ran in ({"copy"}, {"communication"}):
-            (group.kind,) = group.ran
-    return sorted(grouped.values(), key=lambda kernel: -kernel.us)
+            key = (_name(run, kernel), graph.graph, graph.phase, same)
+        groups.setdefault(key, KernelRuns([], graph, operations)).matched.append(matched)
+    return sorted(groups.values(), key=lambda runs: -runs.us)
+
+
+def _name(run: KernelRun, kernel: InductorKernel) -> str:
+    return run.name if run.kind == "generated" or run.operation is None else kernel.name
+
+
+def _kernel(
+    profiled: Profiled, runs: KernelRuns, places: Mapping[_Place, float], call_us: float
+) -> ProfiledKernel:
+    first = profiled.call.kernels[runs.matched[0].run]
+    # One call in the code can run several kernels.
+    codes: dict[object, InductorKernel] = {}
+    for matched in runs.matched:
+        if (code := profiled.code_of(matched)) is not None:
+            codes.setdefault((profiled.call.kernels[matched.run].run, matched.kernel), code[1])
+    kernel = next(iter(codes.values()), None)
+    kind: ProfiledKind = first.kind if kernel is None else kernel.kind
+    # The profiler knows what only copies or communicates.
+    kinds = {profiled.call.kernels[matched.run].kind for matched in runs.matched}
+    if kinds in ({"copy"}, {"communication"}):
+        kind = first.kind
+    operations = [operation.operation for operation in runs.operations]
+    if not operations and kernel is None and first.operation:
+        operations = [first.operation]
+    lines: dict[CodeLine, float] = defaultdict(float)
+    for (stack, _), part in places.items():
+        lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
+    counts = [code.elementwise for code in codes.values()]
+    elementwise = [None if count is None else Counter(count) for count in counts]
+    return ProfiledKernel(
+        name=first.name if kernel is None else _name(first, kernel),
+        kind=kind,
+        phase=first.phase if runs.graph is None else runs.graph.phase,
+        operations=tuple(dict.fromkeys(map(operation_name, operations))),
+        operation_count=len(runs.operations),
+        lines=tuple(sorted(lines, key=lambda line: -lines[line])),
+        calls=len({matched.run for matched in runs.matched}),
+        time_us=runs.us,
+        share=runs.us / call_us,
+        bytes=total([code.bytes for code in codes.values()]),
+        argument_bytes=total([code.argument_bytes for code in codes.values()]),
+        flops=total([code.flops for code in codes.values()]),
+        elementwise=total(elementwise),
+        dtype=None if kernel is None else kernel.dtype,
+        compile_id=None if runs.graph is None else runs.graph.compile_id,
+        graph=None if runs.graph is None else runs.graph.graph,
+    )
 
 
 def module_roots(recording: Recording) -> dict[str, str]:
@@ -164,47 +195,16 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
 def _is_function(name: str, text: str | None) -> bool:
     """Whether a file defines a function with a name, and no class."""
-    found = re.findall(
+    definitions = re.findall(
         rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE
     )
-    return "def" in found and "class" not in found
-
-
-def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, float]:
-    found: dict[_Place, float] = defaultdict(float)
-    for operation, part in parts(operations):
-        found[operation.stack, module_path(operation.module, root)] += part
-    return found
-
-
-def _profiled(kernel: KernelGroup, places: dict[_Place, float], call_us: float) -> ProfiledKernel:
-    lines: dict[CodeLine, float] = defaultdict(float)
-    for (stack, _), part in places.items():
-        lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
-    named = [each.operation for each in kernel.operations] or (
-        [kernel.launched_by] if kernel.launched_by else []
-    )
-    return ProfiledKernel(
-        **values_of(kernel, "name", "kind", "phase", "dtype"),
-        operations=tuple(dict.fromkeys(map(operation_name, named))),
-        operation_count=len(kernel.operations),
-        lines=tuple(sorted(lines, key=lambda line: -lines[line])),
-        calls=len(kernel.runs),
-        time_us=kernel.us,
-        share=kernel.us / call_us,
-        bytes=total(kernel.bytes),
-        argument_bytes=total(kernel.argument_bytes),
-        flops=total(kernel.flops),
-        elementwise=total(kernel.elementwise),
-        compile_id=None if kernel.graph is None else kernel.graph.compile_id,
-        graph=None if kernel.graph is None else kernel.graph.graph,
-    )
+    return "def" in definitions and "class" not in definitions
 
 
 def total(values: Sequence[_Number | None]) -> _Number | None:
     """The sum; None if there are no values, or one is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers[1:], numbers[0]) if numbers and len(numbers) == len(values) else None
 
 
 def operation_name(operation: str) -> str:
@@ -218,44 +218,40 @@ def module_path(path: str | None, root: str = "") -> str | None:
 
     ``path``: as torch has it, such as ``L['self'].layers.0``.
     """
-    own = "" if path is None else _SELF.sub("", expression(path))
-    return ".".join(part for part in (root, own) if part) if path is not None or root else None
+    name = "" if path is None else _SELF.sub("", expression(path))
+    return ".".join(part for part in (root, name) if part) if path is not None or root else None
 
 
 def _lines(
     parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float
-) -> Iterable[ProfiledLine]:
-    by_line = grouped((part.place, part) for part in parts)
-    found = []
-    for (file, line), own in by_line.items():
+) -> list[ProfiledLine]:
+    lines = []
+    for (file, number), line_parts in grouped((part.place, part) for part in parts).items():
         times: dict[int, float] = defaultdict(float)
-        for part in own:
+        phases: dict[ProfilePhase, float] = defaultdict(float)
+        for part in line_parts:
             times[part.kernel] += part.us
-        phases = {
-            phase: sum(us for each, us in times.items() if kernels[each].phase == phase)
-            for phase in _PHASES
-        }
-        found.append(
+            phases[kernels[part.kernel].phase] += part.us
+        lines.append(
             ProfiledLine(
                 file=file,
-                line=line,
-                text=next((part.stack[-1].text for part in own if part.stack[-1].text), None),
+                line=number,
+                text=next(
+                    (part.stack[-1].text for part in line_parts if part.stack[-1].text), None
+                ),
                 forward_us=phases["forward"],
                 backward_us=phases["backward"],
-                share=sum(phases.values()) / call_us,
-                kernels=tuple(sorted(times, key=lambda each: -times[each])),
+                share=sum(times.values()) / call_us,
+                kernels=tuple(sorted(times, key=lambda kernel: -times[kernel])),
             )
         )
-    return sorted(found, key=lambda line: -line.share)
-
-
-_PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
+    return sorted(lines, key=lambda line: -line.share)
 
 
 def _modules(
     parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
-) -> Iterable[ProfiledModule]:
-    times: dict[str, dict[ProfilePhase, float]] = defaultdict(lambda: dict.fromkeys(_PHASES, 0.0))
+) -> Iterator[ProfiledModule]:
+    times: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
         names = [name for name in (part.module or "").split(".") if name]
         for depth in range(len(names) + 1):

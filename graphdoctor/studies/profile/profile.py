@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.fixes import PairedTime, Reason
 from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse, ProfileResult
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import write_fact
@@ -34,9 +34,10 @@ from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import time_pair
 from graphdoctor.version import __version__
+from graphdoctor.views.reasons import reasons_text
 
 _SEEN_S = 0.1
-"""What runs is asked twenty times a second."""
+"""Phases are asked for twenty times a second."""
 
 _NUMBER = re.compile(r"( of call)? [!\d/_]+$")
 """Of a call or a compile."""
@@ -59,7 +60,7 @@ class Phases:
         self._begun = [(time.monotonic(), "starting")]
 
     def begin(self, phase: str) -> None:
-        """What begins now, with its number and its step, such as ``call 1, compiling 0/1``."""
+        """Begin a phase with its number and its step, such as ``call 1, compiling 0/1``."""
         self._begun.append((time.monotonic(), _NUMBER.sub("", phase.rpartition(", ")[2])))
         self._on_phase(phase)
 
@@ -67,12 +68,12 @@ class Phases:
         """Seconds of each phase without its number, the longest first, without those too short to
         be seen.
         """
-        found: dict[str, float] = defaultdict(float)
+        spent_s: dict[str, float] = defaultdict(float)
         for (began, phase), (ended, _) in itertools.pairwise(
             [*self._begun, (time.monotonic(), "")]
         ):
-            found[phase] += ended - began
-        longest = sorted(found.items(), key=lambda item: -item[1])
+            spent_s[phase] += ended - began
+        longest = sorted(spent_s.items(), key=lambda item: -item[1])
         return {phase: round(seconds, 2) for phase, seconds in longest if seconds >= _SEEN_S}
 
 
@@ -93,13 +94,13 @@ def profile_target(
         recorded = record_target(replace(request, measured=measured), store, setup)
     phases.begin("reading the recording")
     # The lines' text is in the picture.
-    found = read_recording(recorded.folder, picture=True)
-    calibration = None if found.profiled is None else found.profiled.calibration
+    recording = read_recording(recorded.folder, picture=True)
+    calibration = None if recording.profiled is None else recording.profiled.calibration
     if calibration is not None and calibration.is_steady and not calibration.is_kept:
         keep_calibration(calibration)
-    diagnosis = diagnosis_of(found, root=Path.cwd(), selection=selection)
-    report = profile_report(found, diagnosis, version=__version__)
-    profiled, memory = found.profiled, report.memory
+    diagnosis = diagnosis_of(recording, root=Path.cwd(), selection=selection)
+    report = profile_report(recording, diagnosis, version=__version__)
+    profiled, memory = recording.profiled, report.memory
     if (
         is_tried
         and profiled is not None
@@ -115,11 +116,11 @@ def profile_target(
     report = replace(report, phases=phases.taken())
     if recorded.exit.reason == "finished":
         write_fact(report, recorded.folder / PROFILE_FILE)
-    return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
+    return Profile(recorded, diagnosis, ProfileResult(report, recording.picture))
 
 
 _LESS = 0.99
-"""What is kept is less below this share of what was."""
+"""Less is kept if it's below this share of what was kept before."""
 
 
 def _keeps(before: MemoryUse, after: MeasuredMemory | None) -> float | None:
@@ -138,7 +139,7 @@ def memory_trial(
     is_same: bool | None,
     reason: str | None,
 ) -> MemoryTrial:
-    """What came of a setting.
+    """Judge what came of a setting.
 
     ``times``: the call with the setting and without it, in turns; None if it wasn't timed.
     """
@@ -198,13 +199,13 @@ def try_keeping_less(
         reference = Reference(replays, Program(), on_phase=on_phase)
 
         on_phase(f"running with {setting.line}")
-        found = reference.replay(program, "kept-less", measured=measured)
-        if found.exit.reason != "finished":
+        replay = reference.replay(program, "kept-less", measured=measured)
+        if replay.exit.reason != "finished":
             return memory_trial(
-                setting, before, None, None, is_same=None, reason=clause(found.exit.message)
+                setting, before, None, None, is_same=None, reason=clause(replay.exit.message)
             )
-        verdict = reference.judge(found, program, "kept-less", measured=measured)
-        is_same, reason = verdict.correct, verdict.reason
+        verdict = reference.judge(replay, program, "kept-less", measured=measured)
+        is_same, reason = verdict.correct, reasons_text(verdict.reasons)
         if is_same is False:
             on_phase("running without it")
             again = reference.replay(Program(), "kept-as-before", measured=measured)
@@ -217,8 +218,8 @@ def try_keeping_less(
                     None,
                     f"{reason}; results differ from eager mode's without the setting too",
                 )
-        times: PairedTime | str | None = None
-        kept = _keeps(before, found.memory)
+        times: PairedTime | Reason | None = None
+        kept = _keeps(before, replay.memory)
         if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:
                 # Results can be compared only under eager mode's random numbers, with which torch
@@ -227,6 +228,6 @@ def try_keeping_less(
             else:
                 on_phase("timing both in turns")
                 times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
-                reason = times if isinstance(times, str) else reason
+                reason = reasons_text([times]) if isinstance(times, Reason) else reason
         timed = times if isinstance(times, PairedTime) else None
-        return memory_trial(setting, before, found.memory, timed, is_same=is_same, reason=reason)
+        return memory_trial(setting, before, replay.memory, timed, is_same=is_same, reason=reason)

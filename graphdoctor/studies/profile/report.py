@@ -20,12 +20,11 @@ from graphdoctor.studies.profile.lines import (
     share_out,
     total,
 )
-from graphdoctor.studies.profile.regime import regime_of
-from graphdoctor.studies.profile.roofline import judged, with_bounds
+from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
-    """What a profile found."""
+    """Make the report of a profile."""
     profiled = recording.profiled
     calls = [call.inputs for call in recording.calls if call.inputs]
     report = ProfileReport(
@@ -48,7 +47,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     seen = recording.kernels
     is_seen = seen is not None and seen.kernels_us is not None
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
-    known = replace(
+    report = replace(
         report,
         eager_us=None
         if profiled.call.eager is None
@@ -66,7 +65,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         graph_launches=None if seen is None else seen.graph_launches,
         graph_input_copy_us=None if seen is None else seen.graph_input_copy_us,
     )
-    return replace(known, regime=regime_of(known, recording, diagnosis))
+    return replace(report, regime=regime_of(report, recording, diagnosis))
 
 
 def _within(findings: Iterable[Finding], profiled: Profiled | None) -> Iterator[Finding]:
@@ -77,12 +76,12 @@ def _within(findings: Iterable[Finding], profiled: Profiled | None) -> Iterator[
     for finding in findings:
         cost = finding.cost
         is_more = times is not None and cost is not None and (cost.call_us or 0.0) > times.median
-        known = (
+        shown = (
             cost.replace(call_us=None, call_from=None, share=None)
             if cost is not None and is_more
             else cost
         )
-        yield finding.replace(cost=known)
+        yield finding.replace(cost=shown)
 
 
 def _with_texts(
@@ -91,18 +90,20 @@ def _with_texts(
     """Lines with their text as it was while the program ran, where no stack has it."""
     texts = {file.file: file.text.split("\n") for file in files if file.text is not None}
     for line in lines:
-        known = texts.get(line.file, [])
-        if line.text is None and 0 < line.line <= len(known):
-            yield replace(line, text=known[line.line - 1].strip())
+        text = texts.get(line.file, [])
+        if line.text is None and 0 < line.line <= len(text):
+            yield replace(line, text=text[line.line - 1].strip())
         else:
             yield line
 
 
 def fusion_of(profiled: Profiled) -> Fusion | None:
-    """What was fused; None if no graph of Inductor's ran."""
-    known = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
+    """Count what was fused; None if no graph of Inductor's ran."""
+    graphs = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
     runs = [
-        known[run.graph, run.phase] for run in profiled.call.runs if (run.graph, run.phase) in known
+        graphs[run.graph, run.phase]
+        for run in profiled.call.runs
+        if (run.graph, run.phase) in graphs
     ]
     if not runs:
         return None
@@ -144,7 +145,7 @@ def _before(graph: InductorGraph) -> int:
 
 
 _MEASURED = ("peak_bytes", "peak_of", "before_bytes", "eager_saved_bytes")
-"""What is known of the call's memory if it was measured."""
+"""Fields that are known if the call's memory was measured."""
 
 
 def memory_use(
@@ -211,10 +212,10 @@ def _common(paths: set[str | None]) -> str | None:
     """One path for all, with ``*`` in the place of numbers that differ; None if they differ
     otherwise.
     """
-    known = [path.split(".") for path in paths if path is not None]
-    if len(known) != len(paths) or len({len(path) for path in known}) != 1:
+    split_paths = [path.split(".") for path in paths if path is not None]
+    if len(split_paths) != len(paths) or len(set(map(len, split_paths))) != 1:
         return None
-    parts = [set(names) for names in zip(*known, strict=True)]
+    parts = [set(names) for names in zip(*split_paths, strict=True)]
     if any(len(names) > 1 and not all(name.isdigit() for name in names) for names in parts):
         return None
     return ".".join(names.pop() if len(names) == 1 else "*" for names in parts)

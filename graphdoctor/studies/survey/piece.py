@@ -302,7 +302,8 @@ class _PieceRun:
         return diagnose_recording(self._recording, needs=needs)
 
     def _try_fixes(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.fixes.kept import SearchOptions, try_fixes
+        from graphdoctor.fixes.kept import try_fixes
+        from graphdoctor.fixes.patch import SearchOptions
         from graphdoctor.rules.diagnosis.selection import Selection
 
         assert self._diagnosis is not None
@@ -335,9 +336,7 @@ class _PieceRun:
 
         assert self._diagnosis is not None
         with self._extra("export", "It wasn't exported"):
-            self._export = export(
-                request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False
-            )
+            self._export = export(request, self._recording, self._diagnosis, setup, is_tried=False)
 
     @contextlib.contextmanager
     def _extra(self, stage: SurveyStage, failed: str) -> Iterator[None]:

@@ -65,7 +65,7 @@ class SurveyOptions:
         "Pieces to run side by side. By default, one for each core, and 1 with --bench.",
         metavar="N",
         least=1,
-        heading="Where pieces run",
+        heading="Execution",
     )
     cpus: int | None = option(None, "Cores for each piece.", metavar="N", least=1)
     gpus: int | None = option(
@@ -75,7 +75,7 @@ class SurveyOptions:
         None,
         "Stop a piece after this many seconds. By default, 600.",
         metavar="SECONDS",
-        heading="Where pieces run",
+        heading="Execution",
     )
     memory: float | None = option(
         None, "Stop a process of a piece that uses more memory than this (Linux).", metavar="GIB"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,60 +25,61 @@ from graphdoctor.trace.guards.text import (
 )
 from graphdoctor.wording import counted
 
-_DTYPES = {
-    **{
-        0: ("uint8", "Byte"),
-        1: ("int8", "Char"),
-        2: ("int16", "Short"),
-        3: ("int32", "Int"),
-        4: ("int64", "Long"),
-    },
-    **{
-        5: ("float16", "Half"),
-        6: ("float32", "Float"),
-        7: ("float64", "Double"),
-        8: ("complex32", "ComplexHalf"),
-    },
-    **{9: ("complex64", "ComplexFloat"), 10: ("complex128", "ComplexDouble"), 11: ("bool", "Bool")},
-    **{
-        15: ("bfloat16", "BFloat16"),
-        23: ("float8_e5m2", "Float8_e5m2"),
-        24: ("float8_e4m3fn", "Float8_e4m3fn"),
-    },
-    **{25: ("float8_e5m2fnuz", "Float8_e5m2fnuz"), 26: ("float8_e4m3fnuz", "Float8_e4m3fnuz")},
-    **{27: ("uint16", "UInt16"), 28: ("uint32", "UInt32"), 29: ("uint64", "UInt64")},
-    **{44: ("float8_e8m0fnu", "Float8_e8m0fnu"), 45: ("float4_e2m1fn_x2", "Float4_e2m1fn_x2")},
-}
+_DTYPES = """
+    0 uint8 Byte
+    1 int8 Char
+    2 int16 Short
+    3 int32 Int
+    4 int64 Long
+    5 float16 Half
+    6 float32 Float
+    7 float64 Double
+    8 complex32 ComplexHalf
+    9 complex64 ComplexFloat
+    10 complex128 ComplexDouble
+    11 bool Bool
+    15 bfloat16 BFloat16
+    23 float8_e5m2 Float8_e5m2
+    24 float8_e4m3fn Float8_e4m3fn
+    25 float8_e5m2fnuz Float8_e5m2fnuz
+    26 float8_e4m3fnuz Float8_e4m3fnuz
+    27 uint16 UInt16
+    28 uint32 UInt32
+    29 uint64 UInt64
+    44 float8_e8m0fnu Float8_e8m0fnu
+    45 float4_e2m1fn_x2 Float4_e2m1fn_x2
+"""
 """Each dtype's ``c10::ScalarType`` (2.13), as a number, with its name in Python and in C++."""
 _ABBREVIATED = re.compile(r"(?<=f)loat|(?<=u)int|(?<=i)nt|(?<=c)omplex|_")
 """What ``torch.dtype.abbr`` leaves out of a name."""
-_SHORT: dict[str | int, str] = {
-    key: "b8" if names[0] == "bool" else _ABBREVIATED.sub("", names[0])
-    for number, names in _DTYPES.items()
-    for key in (number, *names)
+_SHORT = {
+    key: "b8" if names[1] == "bool" else _ABBREVIATED.sub("", names[1])
+    for names in map(str.split, _DTYPES.strip().splitlines())
+    for key in names
 }
 
 
 def short_dtype(dtype: str | int) -> str:
     """A dtype's short name; an unknown dtype as it is, without ``torch.``."""
-    key = dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype
-    return _SHORT.get(key, str(key))
+    key = str(dtype).removeprefix("torch.")
+    return _SHORT.get(key, key)
 
 
-_AUTOCAST_DEVICES = (
-    "cpu",
-    "cuda",
-    "mtia",
-    "maia",
-    "xpu",
-    "ipu",
-    "hpu",
-    "xla",
-    "privateuseone",
-    "mps",
-)
+def change_of(
+    kind: ChangeKind,
+    name: str,
+    old: str | None = None,
+    new: str | None = None,
+    **more: Any,  # noqa: ANN401
+) -> GuardChange:
+    """A change of what a name is."""
+    return GuardChange(kind=kind, expression=name, old=old, new=new, **more)
+
+
+_DEVICES = "cpu cuda mtia maia xpu ipu hpu xla privateuseone mps"
 """Order of the autocast lists (``at::autocast::_AUTOCAST_SUPPORTED_DEVICES``, 2.13)."""
 
+_AUTOCAST = "autocast"
 _KINDS: dict[str, tuple[ChangeKind, str]] = {
     "grad_mode": ("grad_mode", "grad mode"),
     "default_dtype": ("default_dtype", "the default dtype"),
@@ -91,9 +92,12 @@ _KINDS: dict[str, tuple[ChangeKind, str]] = {
     "allow_fp16_reduce": ("global_state", "reduced precision of fp16 sums"),
     "allow_bf16_reduce": ("global_state", "reduced precision of bf16 sums"),
 }
-_AUTOCAST = "autocast"
+"""Torch's process-wide settings."""
 STATE_NAMES = (*(words for _, words in _KINDS.values()), _AUTOCAST)
-"""What changes call torch's process-wide settings."""
+_SHOWN = (
+    *("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms"),
+    *("num_threads", "allow_tf32", "torch_function", "torch_function_all_disabled"),
+)
 
 
 def read_state(text: str) -> dict[str, object] | None:
@@ -105,82 +109,59 @@ def read_state(text: str) -> dict[str, object] | None:
     return state if isinstance(state, dict) else None
 
 
-def state_words(state: Mapping[str, object]) -> str:
+def state_words(state: Mapping[str, Any]) -> str:
     """The state in words: the settings that programs change most, and others that aren't torch's
     defaults.
     """
-    autocast, default, threads = (
-        state.get(name) for name in ("autocast_state", "default_dtype", "num_threads")
-    )
-    enabled = autocast.get("enabled") if isinstance(autocast, dict) else None
-    grad, deterministic = state.get("grad_mode"), state.get("deterministic_algorithms")
-    is_off = (
-        state.get("torch_function") is False or state.get("torch_function_all_disabled") is True
-    )
-    words = [
-        f"grad mode {_on(is_on=grad)}" if isinstance(grad, bool) else None,
-        f"autocast {_on(is_on=any(enabled))}" if isinstance(enabled, list) else None,
-        f"default dtype {short_dtype(default)}" if isinstance(default, int) else None,
-        f"deterministic algorithms {_on(is_on=deterministic)}"
-        if isinstance(deterministic, bool)
-        else None,
-        counted(threads, "thread") if isinstance(threads, int) else None,
-        "TF32 on" if state.get("allow_tf32") is True else None,
-        "torch function dispatch off" if is_off else None,
-    ]
-    return ", ".join(filter(None, words))
+    words = []
+    for name in _SHOWN:
+        match name, state.get(name):
+            case "grad_mode" | "deterministic_algorithms", bool(value):
+                words.append(f"{_KINDS[name][1]} {_on(value)}")
+            case "autocast_state", {"enabled": [*enabled]}:
+                words.append(f"autocast {_on(any(enabled))}")
+            case "default_dtype", int(value):
+                words.append(f"default dtype {short_dtype(value)}")
+            case "num_threads", int(value):
+                words.append(counted(value, "thread"))
+            case "allow_tf32", True:
+                words.append("TF32 on")
+            case ("torch_function", False) | ("torch_function_all_disabled", True):
+                words.append("torch function dispatch off")
+    return ", ".join(dict.fromkeys(words))
 
 
 def state_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[GuardChange]:
     """What differs between two states."""
     for name, before in old.items():
-        after = new.get(name)
-        if before == after:
-            continue
-        if name == "autocast_state":
-            words_before, words_after = _autocast(before), _autocast(after)
-            if words_before != words_after:
-                yield GuardChange(
-                    kind="autocast", expression=_AUTOCAST, old=words_before, new=words_after
-                )
-            continue
-        kind, words = _kind(name)
-        yield GuardChange(
-            kind=kind, expression=words, old=_value(name, before), new=_value(name, after)
-        )
-
-
-def named_changes(names: Iterable[str]) -> Iterator[GuardChange]:
-    """What changed, if torch prints only the names of the settings."""
-    for name in names:
-        kind, words = _kind(name)
-        yield GuardChange(kind=kind, expression=words)
+        values = _value(name, before), _value(name, new.get(name))
+        if values[0] != values[1]:
+            yield change_of(*_kind(name), *values)
 
 
 def _kind(name: str) -> tuple[ChangeKind, str]:
-    if name.startswith("autocast"):
+    if name.startswith(_AUTOCAST):
         return "autocast", _AUTOCAST
     return _KINDS.get(name, ("global_state", name.replace("_", " ")))
 
 
 def _value(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return _on(is_on=value)
-    return short_dtype(value) if name == "default_dtype" and isinstance(value, int) else str(value)
+    match name, value:
+        case "autocast_state", {"dtype": [*dtypes], "enabled": [*enabled]}:
+            devices = zip(_DEVICES.split(), dtypes, enabled, strict=False)
+            on = [f"{device} {short_dtype(dtype)}" for device, dtype, is_on in devices if is_on]
+            return f"on ({', '.join(on)})" if on else "off"
+        case "autocast_state", _:
+            return "unknown"
+        case _, bool():
+            return _on(value)
+        case "default_dtype", int():
+            return short_dtype(value)
+    return str(value)
 
 
-def _on(*, is_on: bool) -> str:
+def _on(is_on: bool) -> str:
     return "on" if is_on else "off"
-
-
-def _autocast(state: object) -> str:
-    if not isinstance(state, dict):
-        return "unknown"
-    each = zip(
-        _AUTOCAST_DEVICES, state.get("dtype") or [], state.get("enabled") or [], strict=False
-    )
-    on = [f"{device} {short_dtype(dtype)}" for device, dtype, is_on in each if is_on]
-    return f"on ({', '.join(on)})" if on else "off"
 
 
 Dims = tuple[int | None, ...]
@@ -352,14 +333,15 @@ def changes_of(guard: GuardText) -> Iterator[GuardChange]:
     """The change that a failed guard shows, or several changes of process-wide state."""
     text = guard.expression
     if text.startswith(_STATE_CHANGED):
-        yield from named_changes(text.removeprefix(_STATE_CHANGED).split())
+        for name in text.removeprefix(_STATE_CHANGED).split():
+            yield change_of(*_kind(name))
         return
     form = read_form(text)
-    yield GuardChange(
-        kind=form.change,
-        expression=expression(form.subject or form.source or text),
-        old=form.old,
-        new=form.new,
+    yield change_of(
+        form.change,
+        expression(form.subject or form.source or text),
+        form.old,
+        form.new,
         is_parameter="parameter" in (form.hint or ""),
         guard=text,
         hint=form.hint or guard.hint,

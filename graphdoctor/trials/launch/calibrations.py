@@ -23,9 +23,7 @@ _MOST = 20
 
 
 def kept_calibrations() -> tuple[Calibration, ...]:
-    """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be
-    read.
-    """
+    """Read what earlier profiles measured, the latest last; empty if nothing can be read."""
     kept: list[Calibration] = []
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(file.read_bytes()) if (file := _file()) is not None else []

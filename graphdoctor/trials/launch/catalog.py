@@ -22,7 +22,7 @@ from graphdoctor.wording import nearest
 
 
 def architectures(library: str, setup: Setup) -> Catalog:
-    """Which architectures a library has; builds none of them."""
+    """List the architectures of a library; builds none of them."""
     events, refusal = _asked(library, setup)
     if refusal is not None:
         raise GraphDoctorError(f"{library} didn't list its architectures: {refusal.message}")
@@ -63,7 +63,7 @@ def write_program(
 
 
 def file_name(architecture: str) -> str:
-    """The file of an architecture's program: its name, as a module can be called."""
+    """Name the file of an architecture's program as a module can be called."""
     return "".join(letter if letter.isalnum() else "_" for letter in architecture) + ".py"
 
 

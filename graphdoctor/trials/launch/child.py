@@ -88,7 +88,6 @@ class Setup:
     warm: WarmProbes | None = None
     memory_bytes: int | None = None
     folder: Path | None = None
-    on_done: Callable[[Path], None] = _ignore
 
     @property
     def interpreter(self) -> str:
@@ -218,7 +217,7 @@ def written(recording: Path) -> Iterator[None]:
 
 
 def probe_command(python: str) -> list[str]:
-    """Starts the child's main script, but for its argument."""
+    """Build the command that starts the child's main script, but for its argument."""
     # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports
     # where.
     return [python, "-u", "-X", "faulthandler", str(_PROBE)]
@@ -382,7 +381,7 @@ def _stop(
 
 
 def last_events(recording: Path) -> dict[str, dict[str, Any]]:
-    """What the child reported, the last event of each kind."""
+    """Read the last event of each kind that the child reported."""
     return {event["event"]: event for event in _events_from(recording, 0)[0]}
 
 
@@ -431,7 +430,7 @@ def check_interpreter(python: str, wanted: str = "an interpreter") -> None:
 
 
 def interpreter(asked: str | None) -> str:
-    """The interpreter to run the probe with: the one asked for, or ours."""
+    """Choose the interpreter to run the probe with: the one asked for, or ours."""
     path = Path(asked or sys.executable).expanduser()
     # A name without a folder would be looked for on PATH.
     return str(path.absolute()) if asked is None or path.exists() or os.sep in asked else asked

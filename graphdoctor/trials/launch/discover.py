@@ -67,13 +67,13 @@ def discover(root: Path, *, limit: int) -> Discovered:
 
 
 def ready_target(path: Path) -> str | None:
-    """Why a file is a target as it is, a clause; None if it isn't one."""
+    """Say why a file is a target as it is, a clause; None if it isn't one."""
     tree = _parsed(path)
     return None if tree is None else _why_ready(tree)
 
 
 def is_script(path: Path) -> bool:
-    """Whether a file does its work as ``__main__`` or while it is read, and names no target.
+    """Tell if a file does its work as ``__main__`` or while it is read, and names no target.
 
     Uncertain for what isn't seen in its source; False for what can't be read.
     """
@@ -86,18 +86,17 @@ def is_script(path: Path) -> bool:
 
 
 def script_hint(file: str) -> str:
-    """How to record a file that is no target."""
+    """Say how to record a file that is no target."""
     return f"To record all of it as a script: {shlex.join(('graphdoctor', 'run', file))}"
 
 
 def holds_no_target(path: Path) -> bool:
-    """Whether it is certain that nothing in a file could be the target."""
+    """Tell if it is certain that nothing in a file could be the target."""
     tree = _parsed(path)
     return tree is not None and bool(tree.body) and not _may_hold_target(tree)
 
 
 def _runs(tree: ast.Module) -> bool:
-    """Whether a file's own statements do more than define something."""
     for node in tree.body:
         match node:
             case ast.For() | ast.While() | ast.With():
@@ -112,9 +111,6 @@ def _runs(tree: ast.Module) -> bool:
 
 
 def _may_hold_target(tree: ast.Module) -> bool:
-    """Whether something is defined that the probe could choose; names can also be made in ways that
-    aren't seen.
-    """
     for node in ast.walk(tree):
         match node:
             case (
@@ -136,8 +132,8 @@ def _may_hold_target(tree: ast.Module) -> bool:
 
 
 def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and those below it with the names of their files; no environments, hidden folders
-    and links.
+    """Walk a folder and those below it, without environments, hidden folders and links; yields the
+    names of their files.
     """
     for place, names, files in os.walk(root):
         kept = sorted(name for name in names if not name.startswith(".") and name not in left_out)
@@ -162,7 +158,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def _why_ready(tree: ast.Module) -> str | None:
-    """What makes a file a target as it is; None if it isn't one. The order is the probe's."""
+    """Say what makes a file a target as it is; None if it isn't one. The order is the probe's."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     callable_ = [name for name, node in functions.items() if not _needs_arguments(node)]
     inputs = next((name for name in INPUT_FUNCTIONS if name in callable_), None)
@@ -185,9 +181,6 @@ def _why_ready(tree: ast.Module) -> str | None:
 def _only_target(
     tree: ast.Module, functions: dict[str, ast.FunctionDef]
 ) -> tuple[str | None, ast.ClassDef | None]:
-    """The one thing in a file that the probe would choose, and its class; None for each that there
-    isn't.
-    """
     classes = _module_classes(tree)
     for node in tree.body:
         match node:
@@ -229,7 +222,7 @@ def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.Clas
 
 
 def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
-    """It can't be called without arguments; ``bound`` of them come with a method's object."""
+    """``bound`` arguments come with a method's object."""
     found = function.args
     positional = len(found.posonlyargs) + len(found.args) - len(found.defaults)
     return positional > bound or any(default is None for default in found.kw_defaults)

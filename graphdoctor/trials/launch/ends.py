@@ -37,7 +37,7 @@ def end_of_probe(
     python: str,
     timeout_s: float | None,
 ) -> ProbeExit:
-    """How a probe ended."""
+    """Describe how a probe ended."""
     phase = last.get("phase", {})
     found: _Fields = {
         "status": status,
@@ -99,7 +99,7 @@ def _end(
 
 
 def end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> ProbeExit:
-    """How a program ended that was run as it is."""
+    """Describe how a program ended that was run as it is."""
     return ProbeExit(status=status, **_end_of_script(status, stopped_after_s, last))
 
 
@@ -124,7 +124,7 @@ def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) ->
 
 
 def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
-    """How a block of a program ended that was recorded in its own process."""
+    """Describe how a block of a program ended that was recorded in its own process."""
     error: dict[str, str] | None = last.get("ended", {}).get("error")
     found: _Fields = (
         {"reason": "finished"} if error is None else _end_by_raising("The block failed", error)
@@ -135,7 +135,7 @@ def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
 
 
 def end_of_failed_call(event: dict[str, Any], *, duration_s: float) -> ProbeExit:
-    """How a run in the user's own process ended whose call failed."""
+    """Describe how a run in the user's own process ended whose call failed."""
     return ProbeExit(status=None, duration_s=duration_s, **_failed_call(event))
 
 

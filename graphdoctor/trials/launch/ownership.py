@@ -41,7 +41,7 @@ def sign(recording: Path) -> None:
 
 
 def is_own(recording: Path) -> bool:
-    """Whether the signature of a recording is right."""
+    """Check the signature of a recording."""
     with contextlib.suppress(OSError):
         written = (recording / SIGNATURE_FILE).read_bytes().strip()
         signature = _signed([*_where(recording), _files(recording)])
@@ -50,14 +50,14 @@ def is_own(recording: Path) -> bool:
 
 
 def signature_of(recording: Path, content: str) -> str | None:
-    """The signature of a text that belongs to a recording; None without a key."""
+    """Sign a text that belongs to a recording; None without a key."""
     with contextlib.suppress(OSError):
         return _signed([*_where(recording), "text", content])
     return None
 
 
 def keyed_digest(text: str) -> str | None:
-    """A digest from which nobody can guess the text; None without a key."""
+    """Digest a text so that nobody can guess it; None without a key."""
     with contextlib.suppress(OSError):
         return _signed(["digest", text])
     return None
@@ -96,7 +96,6 @@ def _digest(path: Path) -> str:
 
 
 def _key() -> bytes | None:
-    """The user's key; None without one, and for one that others could have written or read."""
     folder = state_folder()
     if folder is None:
         return None

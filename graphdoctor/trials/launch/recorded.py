@@ -35,8 +35,8 @@ class Recorded:
         return self.exit.reason == "interrupted"
 
     def is_explained(self, diagnosis: Diagnosis) -> bool:
-        """The diagnosis could be made: the run finished, or torch.compile refused a call that works
-        without it.
+        """Tell if the diagnosis could be made: the run finished, or torch.compile refused a call
+        that works without it.
 
         Without the records of what torch did there is nothing to make it from.
         """
@@ -49,7 +49,7 @@ class Recorded:
 
     @staticmethod
     def lost(diagnosis: Diagnosis) -> str | None:
-        """What the program took from the recording, in words; None where it took nothing."""
+        """Say what the program took from the recording; None where it took nothing."""
         gap = diagnosis.recording.gap("log_removed")
         return gap.message if gap is not None else None
 
@@ -64,12 +64,12 @@ def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "")
 
 
 def new_recording(request: Request, store: Store, pool: Pool = "") -> NewRecording:
-    """The folder of a new recording."""
+    """Make the folder of a new recording."""
     return store.create(Path(request.target.file or request.target.module or "").stem, pool)
 
 
 def fitting(peak_bytes: int | None, *, most: int) -> int:
-    """How many processes fit into half the free memory of this machine, at least one."""
+    """Count the processes that fit into half the free memory of this machine, at least one."""
     free = memory()[1]
     if peak_bytes and free is not None:
         most = min(most, free // 2 // peak_bytes)

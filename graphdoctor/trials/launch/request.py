@@ -120,7 +120,7 @@ class Request:
         *,
         target: str | None = None,
     ) -> Request:
-        """The request for a run, of the spec's own target unless one is given."""
+        """Build the request for a run, of the spec's own target unless one is given."""
         if target is not None:
             spec = replace(spec, target=target)
         found = parse_target(spec.target)
@@ -142,7 +142,7 @@ class Request:
         return self.timing is None or self.trial is None
 
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
-        """The same request with other values in its ``spec``."""
+        """Return the request with other values in its ``spec``."""
         return replace(self, spec=replace(self.spec, **changes))
 
     @property
@@ -153,8 +153,8 @@ class Request:
         return self.with_spec(backend="eager", mode=None, options={})
 
     def for_probe(self) -> dict[str, Any]:
-        """The request file's content: the fields of the spec, the target and what is measured, and
-        the rest by name.
+        """Write the request file's content: the fields of the spec, the target and what is
+        measured.
         """
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name != "target"} | {
@@ -166,7 +166,7 @@ class Request:
         }
 
     def described(self) -> dict[str, Any]:
-        """What the recording remembers of the request: fields of ``TargetInfo``."""
+        """Describe it as fields of ``TargetInfo``, for the recording."""
         return {
             "text": self.spec.target,
             "inputs": list(self.spec.inputs),
@@ -234,7 +234,7 @@ def _split_name(text: str) -> tuple[str, str | None]:
 
 
 def near_files(path: Path) -> str | None:
-    """A hint with files whose names are near to one that isn't there."""
+    """Hint at files whose names are near to one that isn't there."""
     folder = path.parent
     if not folder.is_dir():
         return f"There is no folder {folder} either."

@@ -64,7 +64,7 @@ class Script:
         return self.name if self.is_module else Path(self.name).stem
 
     def described(self) -> dict[str, Any]:
-        """What the recording keeps: fields of ``TargetInfo``."""
+        """Describe it as fields of ``TargetInfo``, for the recording."""
         file = None if self.is_module else str(Path(self.name).resolve())
         # Bytes that aren't text can't be written to JSON.
         text = shlex.join(self.command).encode("utf-8", "replace").decode()
@@ -84,7 +84,7 @@ class ScriptEnd:
 
 
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
-    """The script that a command line names."""
+    """Find the script that a command line names."""
     path = Path(name)
     if not is_module and name != "-" and not path.exists():
         raise GraphDoctorError(f"There is no file {name}.", hint=near_files(path))
@@ -177,7 +177,6 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
 
 
 def _is_terminals_foreground() -> bool:
-    """The terminal sends its signals to our process group, which is also the script's."""
     try:
         with open("/dev/tty", "rb") as terminal:  # noqa: PTH123 - a device
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

@@ -151,7 +151,7 @@ class Store:
         return NewRecording(path, lock, is_elsewhere=folder == self._fallback)
 
     def last(self) -> Path:
-        """The last recording."""
+        """Find the last recording."""
         found = [path for folder in self._folders() if (path := _last_in(folder))]
         if not found:
             raise GraphDoctorError(
@@ -161,7 +161,7 @@ class Store:
         return max(found, key=lambda path: path.name)
 
     def newest(self, pool: Pool = "") -> list[Path]:
-        """The recordings of a pool, the newest first."""
+        """List the recordings of a pool, the newest first."""
         found = [
             path
             for folder in self._folders()
@@ -191,7 +191,7 @@ class Store:
         return next(iter(self._folders()), self._folder) / _PROGRAMS
 
     def find(self, name: str) -> Path | None:
-        """The recording of a name, its own or one that it was given, or None."""
+        """Find the recording of a name, its own or one that it was given, or None."""
         found = [path for folder in self._folders() for path in _recordings(folder)]
         return next((path for path in found if name in (path.name, name_of(path))), None)
 
@@ -223,7 +223,7 @@ def made_at(recording: Path) -> datetime.datetime | None:
 
 
 def name_of(recording: Path) -> str | None:
-    """The name that a recording was given; None if it has none."""
+    """Read the name that a recording was given; None if it has none."""
     file = recording / KEPT_FILE
     with contextlib.suppress(OSError, ValueError):
         return file.read_text(encoding="utf-8").strip() or None if not file.is_symlink() else None
@@ -284,7 +284,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def unwritable(folder: Path, error: OSError) -> GraphDoctorError:
-    """The error for a folder of recordings that can't be written."""
+    """Describe why a folder of recordings can't be written."""
     return GraphDoctorError(
         f"{folder} can't be written: {error.strerror}.",
         hint="--recordings DIR puts recordings into another folder.",

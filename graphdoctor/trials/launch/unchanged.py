@@ -66,7 +66,7 @@ class Surroundings:
 def surroundings_of(
     recording: Path, replays: Iterable[Path], *, interpreter: str
 ) -> Surroundings | Change:
-    """What a run and its replays found, or why that can't be known."""
+    """Collect what a run and its replays found, or say why that can't be known."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
     # Our own code makes the verdicts.
     files = {str(path) for path in Path(version.__file__).parent.rglob("*.py")}
@@ -109,7 +109,7 @@ def surroundings_of(
 
 
 def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
-    """What a run would find otherwise now; None for nothing."""
+    """Find what a run would find otherwise now; None for nothing."""
     if str(Path.cwd()) != before.folder:
         return Change("folder", before.folder)
     if interpreter != before.interpreter:
@@ -132,7 +132,7 @@ def _outside(files: set[str], folder: str) -> set[str]:
 
 
 def reads_of(run: Path) -> dict[str, Any] | None:
-    """What a run read, as it wrote it down; None if it ended before that."""
+    """Read what a run read, as it wrote it down; None if it ended before that."""
     try:
         found = json.loads((run / READS_FILE).read_bytes())
     except (OSError, ValueError):
@@ -175,7 +175,6 @@ def _modules(folder: str) -> str | None:
 
 
 def _variables() -> dict[str, str | None]:
-    """The environment, without its values: they can be secret."""
     return {
         name: keyed_digest(value)
         for name, value in os.environ.items()

@@ -151,12 +151,11 @@ class WarmProbes:
                 self._branched(self._requests, _Imports(bool(self._modules), backend == _INDUCTOR))
 
     def _is_edited(self, request: Path) -> bool:
-        """Whether a probe imports something else in place of one of the modules."""
         trial = json.loads(request.read_bytes()).get("trial") or {}
         return not set(self._modules.values()).isdisjoint(trial.get("patches") or ())
 
     def _branched(self, main: socket.socket, wanted: _Imports) -> socket.socket:
-        """Where to ask for probes that have imported more."""
+        """Connect to a process that forks probes which have imported more."""
         if wanted == _NOTHING:
             return main
         if wanted not in self._branches:
@@ -211,7 +210,6 @@ class WarmProbes:
 def _forked(
     requests: socket.socket, asked: WarmRequest, held: int, timeout_s: float | None
 ) -> WarmProcess | OSError | None:
-    """A probe; the error if a warm process doesn't answer, None if it can't fork."""
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
     stdout = os.fdopen(reading, "rb", buffering=0)

@@ -93,7 +93,7 @@ class _Start:
         return self.compile_s + calls * self.call_s
 
     def line(self, x: Axis) -> Line:
-        """Where it is drawn."""
+        """The line as it is drawn."""
         ends = [x.low, x.high]
         if x.is_log:
             ends = [x.low * (x.high / x.low) ** (number / _POINTS) for number in range(_POINTS + 1)]
@@ -115,18 +115,20 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
         return
     call_s = eager.time_us / 1e6
     starts = {
-        number: found
-        for number, one in enumerate(variants)
-        if number and one.status == "ok" and (found := list(_starts(one, number, call_s)))
+        number: of_variant
+        for number, variant in enumerate(variants)
+        if number
+        and variant.status == "ok"
+        and (of_variant := list(_starts(variant, number, call_s)))
     }
     timed = sum(
-        one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0
-        for one in variants[1:]
+        variant.status == "ok" and variant.speedup is not None and variant.speedup.ratio > 0
+        for variant in variants[1:]
     )
     drawn = [
         start
-        for number, found in starts.items()
-        for start in found
+        for number, of_variant in starts.items()
+        for start in of_variant
         if timed <= _MAX_DASHED or not start.is_warm or variants[number].name == best
     ]
     if not drawn:
@@ -134,25 +136,25 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
     shown = [_Start(0, 0.0, call_s), *drawn]
     x = _calls_axis(drawn, call_s)
     dots = [
-        (one.calls, one.calls * call_s, _style(one.number))
-        for one in drawn
-        if one.calls is not None
+        (start.calls, start.calls * call_s, _style(start.number))
+        for start in drawn
+        if start.calls is not None
     ]
     legend = [("E", _style(0), EAGER, [f"{words.time_text(call_s * 1e6)} per call"])]
-    for number, found in starts.items():
-        one = variants[number]
+    for number, of_variant in starts.items():
+        variant = variants[number]
         legend.append(
             (
                 str(number),
                 _style(number),
-                one.name,
-                [_start_text(start, one, eager) for start in found],
+                variant.name,
+                [_start_text(start, variant, eager) for start in of_variant],
             )
         )
     facts = {
-        "plot": Plot(x, _time_axis(shown, x), [one.line(x) for one in shown], dots),
+        "plot": Plot(x, _time_axis(shown, x), [start.line(x) for start in shown], dots),
         "legend": legend,
-        "has_dashed": any(one.is_warm for one in drawn),
+        "has_dashed": any(start.is_warm for start in drawn),
     }
     yield Drawing("bench_payoff.html.j2", facts, styles=STYLES)
 
@@ -185,7 +187,7 @@ def _calls_axis(starts: Sequence[_Start], call_s: float) -> Axis:
 
 
 def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
-    ends = [min(one.after(x.low) for one in shown), max(one.after(x.high) for one in shown)]
+    ends = [min(start.after(x.low) for start in shown), max(start.after(x.high) for start in shown)]
     return axis_of(
         ends if x.is_log else [0.0, ends[1]], "time in all", words.round_time_text, far_apart=1.0
     )
@@ -199,19 +201,21 @@ def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
     names = list(
         dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
     )
-    points = sorted(sweep.points, key=lambda one: one.size)
-    found: Mapping[str, list[tuple[int, float, float, float]]] = {each: [] for each in names}
+    points = sorted(sweep.points, key=lambda point: point.size)
+    ratios: Mapping[str, list[tuple[int, float, float, float]]] = {heading: [] for heading in names}
     for point in points:
-        for one in point.variants:
-            if one.speedup is not None and one.status == "ok" and one.name != EAGER:
-                found[one.name].append(
-                    (point.size, one.speedup.ratio, one.speedup.low, one.speedup.high)
+        for variant in point.variants:
+            if variant.speedup is not None and variant.status == "ok" and variant.name != EAGER:
+                ratios[variant.name].append(
+                    (point.size, variant.speedup.ratio, variant.speedup.low, variant.speedup.high)
                 )
-    drawn = {number: own for number, own in enumerate(found.values()) if own}
+    drawn = {number: measured for number, measured in enumerate(ratios.values()) if measured}
     if not drawn:
         return
     failed = {
-        point.size for point in points if all(one.status == "failed" for one in point.variants)
+        point.size
+        for point in points
+        if all(variant.status == "failed" for variant in point.variants)
     }
     sizes = tuple(point.size for point in points)
     x = axis_of(
@@ -224,19 +228,19 @@ def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
     # The ends of intervals, as far as there is room for them.
     ends = [
         end
-        for own in drawn.values()
-        for _, ratio, low, high in own
+        for measured in drawn.values()
+        for _, ratio, low, high in measured
         for end in (max(low, ratio / _WIDEST), min(high, ratio * _WIDEST))
     ]
     lines = [
         Line(
-            tuple((float(size), ratio) for size, ratio, *_ in own),
+            tuple((float(size), ratio) for size, ratio, *_ in measured),
             _style(number),
             str(number),
-            intervals=tuple((size, low, high) for size, _, low, high in own),
+            intervals=tuple((size, low, high) for size, _, low, high in measured),
             has_dots=True,
         )
-        for number, own in drawn.items()
+        for number, measured in drawn.items()
     ]
     plot = Plot(x, axis_of([1.0, *ends], "speed-up", factor_text), lines, level=1.0)
     legend = [(str(number), _style(number), names[number]) for number in drawn]

@@ -49,12 +49,12 @@ class Codes:
 
 def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCode]) -> Codes:
     """Find the code of each kernel."""
-    files = [_File(one) for one in generated]
+    files = [_File(code) for code in generated]
     numbers: dict[KernelCode, int] = {}
     of: list[tuple[int, ...]] = []
     room, left_out = _MAX_CHARACTERS, 0
     for kernel in kernels:
-        own = []
+        of_kernel = []
         for code in dict.fromkeys(file.code(kernel) for file in files if file.is_of(kernel)):
             if code is None:
                 continue
@@ -64,8 +64,8 @@ def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCod
                     continue
                 room -= len(code.text)
                 numbers[code] = len(numbers)
-            own.append(numbers[code])
-        of.append(tuple(own))
+            of_kernel.append(numbers[code])
+        of.append(tuple(of_kernel))
     return Codes(tuple(numbers), tuple(of), left_out)
 
 
@@ -141,6 +141,6 @@ def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
 
 
 def _texts(arguments: Iterable[ast.expr]) -> Iterator[str]:
-    for each in arguments:
-        if isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield each.value
+    for argument in arguments:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            yield argument.value

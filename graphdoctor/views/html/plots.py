@@ -31,10 +31,10 @@ class Axis:
     named: tuple[float, ...] = ()
 
     def place(self, value: float) -> float:
-        """Where a number is, in percent of the axis's length; outside of it, at the end."""
+        """The place of a number, in percent of the axis's length; outside of it, at the end."""
         low, high, at = (
-            math.log(max(each, 1e-300)) if self.is_log else each
-            for each in (self.low, self.high, value)
+            math.log(max(number, 1e-300)) if self.is_log else number
+            for number in (self.low, self.high, value)
         )
         share = (at - low) / (high - low) if high > low else 0.0
         return 100 * min(max(share, 0.0), 1.0)
@@ -101,25 +101,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over an axis, points with a class each, and a line across at a number of the second.
-
-    A script names the row of a piece, by its number; marks have a label.
-    """
+    """Lines over an axis, points with a class each, and a line across at a number of the second."""
 
     x: Axis
     y: Axis
     lines: Sequence[Line]
     dots: Sequence[tuple[float, float, str]] = ()
-    pieces: Sequence[tuple[float, float, str, int]] = ()
-    marks: Sequence[tuple[float, float, str, str]] = ()
     level: float | None = None
 
     def top(self, value: float) -> float:
-        """Where a number of the second axis is, in percent from above."""
+        """The place of a number of the second axis, in percent from above."""
         return 100 - self.y.place(value)
 
     def ends(self) -> list[tuple[float, Line]]:
-        """Where the label of each line stands, moved apart where lines end close together."""
+        """Places of the labels of lines, moved apart where lines end close together."""
         ends = [
             (self.top(line.points[-1][1]), line)
             for line in self.lines

@@ -35,7 +35,7 @@ _MAX_PLACES = 3
 
 
 class ProfileDrawings:
-    """What only the page of a profile shows."""
+    """Drawings that only the page of a profile has."""
 
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:
         self._report = report
@@ -44,14 +44,14 @@ class ProfileDrawings:
             report, picture.files if picture else (), files
         )
         self._anchors = {
-            (each["file"].file, line.number): f"f{each['number']}-L{line.number}"
-            for each in self._sources
-            for line in each["file"].lines
+            (source["file"].file, line.number): f"f{source['number']}-L{line.number}"
+            for source in self._sources
+            for line in source["file"].lines
         }
         self._autotuned = picture.autotuned[:_MAX_KERNELS] if picture else ()
-        found = report.kernels[:_MAX_KERNELS]
-        self._codes = codes_of(found, picture.generated if picture else ())
-        self._kernels = [self._kernel(number, kernel) for number, kernel in enumerate(found)]
+        kernels = report.kernels[:_MAX_KERNELS]
+        self._codes = codes_of(kernels, picture.generated if picture else ())
+        self._kernels = [self._kernel(number, kernel) for number, kernel in enumerate(kernels)]
 
     def lines(self, elsewhere: Blocks) -> tuple[Drawing, ...]:
         """The source, with the time of each line beside it; empty if no line is known."""
@@ -82,19 +82,23 @@ class ProfileDrawings:
         """A table that sorts and filters."""
         if not self._kernels:
             return ()
-        found = self._report.kernels[:_MAX_KERNELS]
+        shown = self._report.kernels[:_MAX_KERNELS]
         facts = {
             "kernels": self._kernels,
-            "kernels_left_out": len(self._report.kernels) - len(found),
-            "kernel_kinds": list(self._kernel_kinds(found)),
-            "has_rates": any(words.rates_text(kernel) for kernel in found),
-            "has_bounds": any(kernel.bound_by for kernel in found),
+            "kernels_left_out": len(self._report.kernels) - len(shown),
+            "kernel_kinds": list(self._kernel_kinds(shown)),
+            "has_rates": any(words.rates_text(kernel) for kernel in shown),
+            "has_bounds": any(kernel.bound_by for kernel in shown),
         }
         return (_drawing("profile_kernels.html.j2", facts, elsewhere),)
 
     def code(self) -> tuple[Drawing, ...]:
         """The code that Inductor generated, and what it chose from."""
-        users = grouped((code, number) for number, own in enumerate(self._codes.of) for code in own)
+        users = grouped(
+            (code, number)
+            for number, codes_of_kernel in enumerate(self._codes.of)
+            for code in codes_of_kernel
+        )
         codes = [
             {"code": code, "lines": highlighted(code.text, code.language), "users": users[number]}
             for number, code in enumerate(self._codes.found)
@@ -105,13 +109,13 @@ class ProfileDrawings:
             "codes": codes,
             "codes_left_out": self._codes.left_out,
             "autotuned": self._autotuned,
-            "has_triton": any(each.triton for each in self._autotuned),
+            "has_triton": any(choice.triton for choice in self._autotuned),
         }
         return (_drawing("profile_code.html.j2", facts),)
 
     def _kernel(self, number: int, kernel: ProfiledKernel) -> dict[str, object]:
         """A row of the table of kernels."""
-        places = [self._linked(each.file, each.line) for each in kernel.lines]
+        places = [self._linked(line.file, line.line) for line in kernel.lines]
         return {
             "number": number,
             "found": kernel,
@@ -124,11 +128,11 @@ class ProfileDrawings:
             "compute": words.compute_cell(kernel),
         }
 
-    def _kernel_kinds(self, found: Sequence[ProfiledKernel]) -> Iterator[tuple[str, int, float]]:
+    def _kernel_kinds(self, kernels: Sequence[ProfiledKernel]) -> Iterator[tuple[str, int, float]]:
         """Each kind of kernel with their number and share."""
-        for kind in dict.fromkeys(kernel.kind for kernel in found):
-            own = [kernel for kernel in found if kernel.kind == kind]
-            yield kind, len(own), sum(kernel.share for kernel in own)
+        for kind in dict.fromkeys(kernel.kind for kernel in kernels):
+            of_kind = [kernel for kernel in kernels if kernel.kind == kind]
+            yield kind, len(of_kind), sum(kernel.share for kernel in of_kind)
 
     def _flames(self) -> Iterator[tuple[str, Node]]:
         report = self._report
@@ -152,21 +156,21 @@ def _sources(
     report: ProfileReport, texts: Sequence[SourceText], files: words.Files
 ) -> tuple[list[dict[str, Any]], int]:
     """The files with time in them, the costliest first, and how many of them were left out."""
-    known = {each.file: each for each in texts}
+    by_name = {text_file.file: text_file for text_file in texts}
     by_file = grouped((line.file, line) for line in report.lines)
     costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
-    found, room = [], _MAX_LINES
-    for number, (file, own) in enumerate(costly[:_MAX_FILES]):
-        package, text = files.package(file), known.get(file)
+    sources, room = [], _MAX_LINES
+    for number, (file, lines) in enumerate(costly[:_MAX_FILES]):
+        package, text = files.package(file), by_name.get(file)
         marks = FileMarks("user" if package is None else "third_party", package)
-        marks.lines = {line.line: Line(line.line, line.text) for line in own}
+        marks.lines = {line.line: Line(line.line, line.text) for line in lines}
         source = parsed(text.text) if text is not None and text.text else None
         shown = annotated(file, marks, text, source, room=room)
         room -= len(shown.lines)
-        found.append(
-            listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in own}}
+        sources.append(
+            listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in lines}}
         )
-    return found, len(costly) - len(found)
+    return sources, len(costly) - len(sources)
 
 
 def _drawing(template: str, facts: dict[str, object], elsewhere: Blocks = ()) -> Drawing:
@@ -211,12 +215,12 @@ def _inner(parts: _Parts, least: float, place: Place) -> tuple[Node, ...]:
         else:
             last = part.place
             lines[last] = lines.get(last, 0.0) + part.us
-    found = [_module(name, own, least, place) for name, own in modules.items()]
+    nodes = [_module(name, inner_parts, least, place) for name, inner_parts in modules.items()]
     for line, us in lines.items():
         text, href = place(*line)
-        found.append(Node(text, "line", us, href))
-    small = [node.us for node in found if node.us < least]
-    kept = sorted((node for node in found if node.us >= least), key=lambda node: -node.us)
+        nodes.append(Node(text, "line", us, href))
+    small = [node.us for node in nodes if node.us < least]
+    kept = sorted((node for node in nodes if node.us >= least), key=lambda node: -node.us)
     return (
         (*kept, Node(counted(len(small), "smaller part"), "small", sum(small)))
         if small

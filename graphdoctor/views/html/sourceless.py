@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar, get_args
 
 from graphdoctor.facts.base import Fact, field_types
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 
 _Model = TypeVar("_Model")
 _Fact = TypeVar("_Fact", bound=Fact)

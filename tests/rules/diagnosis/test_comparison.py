@@ -57,16 +57,6 @@ def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
     assert comparison.same[0].changes == ("line",)
 
 
-def test_one_of_two_equal_lines_that_goes_is_one_gone_and_one_the_same() -> None:
-    both = diagnosed(recording(breaks=(record(entry(5)), record(entry(8), compile_id="1/0"))))
-    comparison = compare(both, diagnosed(recording(breaks=(record(entry(5)),))))
-    assert {kind: len(found) for kind, found in lines(comparison).items()} == {
-        "new": 0,
-        "gone": 1,
-        "same": 1,
-    }
-
-
 def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
     here = entry(5)
     before = diagnosed(recording(breaks=(record(here),)))
@@ -77,23 +67,6 @@ def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
         ("warning", 1),
         ("error", 2),
     )
-
-
-def test_of_two_values_guarded_on_at_one_line_the_one_that_stays_is_the_same() -> None:
-    batch, mask = change(), change(expression="mask.shape[0]", source="L['mask']")
-    comparison = compare(
-        diagnosed(compiles=(compiled(), recompiled("0/1", batch), recompiled("0/2", mask, call=3))),
-        diagnosed(compiles=(compiled(), recompiled("0/1", mask))),
-    )
-    assert [
-        "x.shape[0]" in finding.message for finding in comparison.gone if finding.code == "GD202"
-    ] == [True]
-    assert [
-        "mask.shape[0]" in pair.after.message
-        for pair in comparison.same
-        if pair.after.code == "GD202"
-    ] == [True]
-    assert not [finding for finding in comparison.new if finding.code == "GD202"]
 
 
 def test_a_selection_leaves_out_findings_of_both_sides_and_no_number() -> None:
@@ -189,12 +162,6 @@ def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None
         ("GD111", "place"),
     ]
     assert [mismatch.aspect for mismatch in comparison.mismatches] == ["recording"]
-
-
-def test_two_logs_of_others_are_said_to_be_perhaps_of_other_targets() -> None:
-    bare = real("2.13.0", "break_in_try.bare")
-    (mismatch,) = compare(bare, bare).mismatches
-    assert "is unknown" in mismatch.message
 
 
 @for_each("name", ["break_in_try", "item", "print_in_helper"])

@@ -8,12 +8,9 @@ from typing import Any
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Cost, Finding
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
-from graphdoctor.views.finding_cards import closing
-from graphdoctor.views.parts import plain_text
-from graphdoctor.views.words import cost_text
 from tests.factories import (
     LOOP,
     PRINT,
@@ -94,7 +91,7 @@ def treated(facts: Recording, **changes: Any) -> Recording:
     finding = diagnosed(facts).findings[0]
     known = TriedFix(
         title="Do it", kind="code", is_safe=True, code=finding.code, fingerprint=finding.fingerprint,
-        place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
+        finding_place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
         times=(times(0.75), times(0.5, "inductor")),
     )  # fmt: skip
     return facts.replace(treatment=Treatment(tried=(known.replace(**changes),), before=MEASURES))
@@ -203,28 +200,3 @@ def test_severity_comes_before_cost() -> None:
         ("error", 15),
         ("warning", 12),
     ]
-
-
-def test_compile_seconds_order_what_costs_no_call_anything() -> None:
-    cheap = change("number", "scale", "1.0", "2.0", source="L['scale']", line=20)
-    facts = recording(
-        compiles=(
-            compiled(),
-            again("0/1", 0.25, cheap),
-            again("0/2", 0.75, change(line=30), call=3),
-        )
-    )
-    recompiles = [finding for finding in diagnosed(facts).findings if finding.severity == "warning"]
-    assert [finding.cost and finding.cost.compile_s for finding in recompiles] == [0.75, 0.25]
-
-
-def test_a_host_gap_is_explained() -> None:
-    for device, is_host in (("cuda:0", True), ("cpu", False)):
-        found = diagnosed(on_device(broken(12, call=GAP), device))
-        assert ("host gap" in cost_text(found.findings[0].cost or Cost())) == is_host
-        assert any("A host gap is" in plain_text(note.text) for note in closing(found)) == is_host
-
-
-def test_a_cost_of_a_verified_fix_says_so() -> None:
-    text = cost_text(Cost(call_us=128.0, call_from="fix", share=0.59))
-    assert text == "fixing it saves 128 µs per call (59%), timed with the verified fix"

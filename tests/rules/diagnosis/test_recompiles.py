@@ -64,43 +64,10 @@ def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
     assert {name: events_of(one, again) for name, (one, again, _) in cases.items()} == wanted
 
 
-def test_without_numbered_calls_another_function_at_the_same_depth_is_another_call() -> None:
-    here = (entry(3, "net(x)"), entry(10))
-    other = frame(1, function="other", line=30)
-    compiles = (
-        compiled(),
-        recompiled("0/1", BATCH, call=None, stack=here),
-        recompiled("1/1", BATCH, call=None, stack=here),
-    )
-    events = recompile_events(recording(frames=(frame(), other), compiles=compiles))
-    assert [event.frame.function for event in events] == ["forward", "other"]
-
-
 def test_a_change_from_the_same_last_value_follows_whatever_the_entries_were_compiled_for() -> None:
     outer = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
     inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").replace(previous="1")
     assert events_of(recompiled("0/1", outer), recompiled("1/1", inner)) == [("0/1", "1/1")]
-
-
-def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes() -> None:
-    mask = change("size", "mask.shape[0]", source="L['mask']")
-    both = diagnosed(facts_of(recompiled("0/1", BATCH, call=2), recompiled("0/2", mask, call=3)))
-    (left,) = diagnosed(facts_of(recompiled("0/1", mask, call=2))).findings
-    told = {finding.fingerprint: finding.message for finding in both.findings}
-    assert len(told) == 2
-    assert "mask.shape[0]" in told[left.fingerprint]
-
-
-def test_a_rate_that_a_schedule_computed_is_written_as_a_person_would() -> None:
-    rate = change(
-        "number",
-        "self.param_groups[0]['lr']",
-        "0.00039999999999999996",
-        "0.001",
-        source="L['self']",
-    )
-    (fix,) = diagnosed(facts_of(recompiled("0/1", rate))).findings[0].fixes
-    assert "`lr=torch.tensor(0.0004)`" in fix.title
 
 
 WITHIN = {

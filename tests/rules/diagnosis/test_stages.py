@@ -14,12 +14,12 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.picture import (
     FusedKernel,
     GeneratedCode,
+    GraphStages,
     Picture,
     SourceText,
     StageGraph,
     StageNode,
 )
-from graphdoctor.facts.stages import GraphStages
 from graphdoctor.rules.diagnosed import StagesAsked, chosen_stages
 from graphdoctor.rules.diagnosis.stages import graph_stages
 from tests import factories

@@ -7,7 +7,6 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
-from graphdoctor.views.actions import actions
 from graphdoctor.views.report import compiles_text
 from graphdoctor.views.words import sentence
 from tests.factories import change, compiled, diagnosed, frame, recompiled
@@ -140,14 +139,3 @@ def test_whether_a_program_stops_compiling(snapshot: SnapshotAssertion) -> None:
             f"    {diagnosis.summary.recompiles} recompiles {again} {never or ''}".rstrip()
         )
     assert "\n".join(lines) == snapshot
-
-
-def test_what_has_no_known_fix_comes_last_of_what_to_do() -> None:
-    settling = Settling(
-        compiles=(1, 1),
-        recompiles=(recompiled("0/1", change("keys", "the keys of d"), call=None),),
-        frames=(FORWARD,),
-    )
-    found = run(compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=settling)
-    assert [finding.code for finding in found.findings] == ["GD217", "GD205"]
-    assert [action.fix is None for action in actions(found.findings)] == [False, True]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Effects, Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.sites import BreakSite
-from graphdoctor.rules.toolkit import rewritten, setting, spliced
+from graphdoctor.rules.toolkit import rewritten, spliced
 from graphdoctor.views.words import place_text
 from tests.each import for_each
 from tests.factories import (
@@ -71,10 +71,6 @@ def test_what_cannot_be_pasted_is_said_in_words(
     assert fix.title == "Do it in words"
 
 
-def test_texts_next_to_each_other_do_not_prevent_code() -> None:
-    assert written('f("a"\n  "b", x)', "f(x)").snippet == "f(x)"
-
-
 def test_torch_has_the_name_of_the_file() -> None:
     fix = written(
         "y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th"
@@ -125,10 +121,6 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
     from graphdoctor.facts.run import _PUBLIC
 
     assert [name for name in _PUBLIC if not hasattr(public, name)] == []
-
-
-def test_a_setting_goes_to_the_start() -> None:
-    assert setting("allow_rnn", "Let torch trace it").place == SnippetPlace(where="start")
 
 
 def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:

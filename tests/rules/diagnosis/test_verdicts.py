@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import DeclinedEdits, Fix, Treatment, TriedFix
 from graphdoctor.facts.run import Setting
 from tests.factories import (
     change,
@@ -18,6 +18,7 @@ from tests.factories import (
     recompiled,
     record,
     recording,
+    why,
 )
 
 MEASURES = Counts(
@@ -49,7 +50,7 @@ def tried(**values: Any) -> TriedFix:
         "is_safe": True,
         "code": "GD101",
         "fingerprint": plain().fingerprint,
-        "place": "model.py:12",
+        "finding_place": "model.py:12",
         "round": 1,
         "is_on_untouched": True,
         "verdict": "verified",
@@ -68,12 +69,6 @@ def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_sugge
     shown = [fix for fix in finding.fixes if fix.setting == setting]
     assert [(fix.verdict, fix.source) for fix in shown] == [("verified", suggested.source)]
     assert len(finding.fixes) == len(plain().fixes)
-
-
-def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
-    setting = setting_of(plain()).replace(imports=("logging",))
-    assert setting.code != setting.line
-    assert with_trials(tried(snippet=setting.code, setting=setting)).fixes[0].setting == setting
 
 
 def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
@@ -129,14 +124,18 @@ def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
 
 def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
     mine = plain()
-    of_another: dict[str, Any] = {"code": "GD102", "fingerprint": "f" * 16, "place": "model.py:7"}
+    of_another: dict[str, Any] = {
+        "code": "GD102",
+        "fingerprint": "f" * 16,
+        "finding_place": "model.py:7",
+    }
     other = tried(**of_another, sites_gone=(mine.site,), is_applied=True)
     found = with_trials(other, gone=(mine.fingerprint,)).goes_with
     assert found is not None
     assert {
         "code": found.code,
         "fingerprint": found.fingerprint,
-        "place": found.place,
+        "finding_place": found.place,
     } == of_another
     # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a
     # finding with its own fix.
@@ -165,7 +164,7 @@ def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     assert untried.fixes == finding.fixes
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)
-    assert shown.reason == "no edit: the call's value is used"
+    assert why(shown) == "no edit: the call's value is used"
     assert [fix.snippet for fix in finding.fixes if fix.setting] == [
         fix.snippet for fix in bare.fixes if fix.setting
     ]

@@ -125,12 +125,6 @@ def test_a_file_of_the_first_version_is_read_and_has_no_runs_and_no_effects():
     assert baseline.run("m", "2.13.0") is None
 
 
-def test_a_line_number_in_a_message_is_left_out():
-    (finding,) = with_prints((5, "a")).findings
-    (entry,) = entries_of([finding.replace(message="over the limit, see model.py:12")])
-    assert entry.message == "over the limit, see model.py"
-
-
 def test_an_update_replaces_what_ran_and_leaves_the_rest():
     old, new = with_prints((5, "a"), (6, "b")).findings, with_prints((5, "b"), (6, "c")).findings
     before = Baseline(
@@ -159,24 +153,6 @@ def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
         "2.13.0"
     ]
     assert (entry.message, entry.count) == (finding.message, 7)
-
-
-def test_an_entry_that_stays_gets_its_new_effects():
-    (finding,) = with_prints((5, "a")).findings
-    worse = finding.replace(break_effects=("frame_skipped", "resumed"))
-    before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
-    (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"][
-        "2.13.0"
-    ]
-    assert entry.break_effects == ("resumed", "frame_skipped")
-
-
-def test_a_target_that_is_no_longer_configured_loses_its_measurements():
-    before = Baseline(targets={"gone": {"2.13.0": ()}}, runs={"gone": {"2.13.0": RUN}})
-    assert updated(before, {"m": found([])}, configured=["m"]).baseline.runs == {
-        "m": {"2.13.0": RUN}
-    }
-    assert updated(before, {"gone": found([])}, configured=None).before == {"gone": RUN}
 
 
 @for_each(
@@ -211,22 +187,11 @@ def test_a_release_has_no_build_tag(version, expected):
             "merge conflict markers, the first on line 2",
         ),
         ('{"graphdoctor_baseline": "1.0", "targets": {', "isn't valid JSON"),
-        ("", "isn't valid JSON"),
         ('{"schema_version": "1.0"}', "isn't a baseline written by graphdoctor"),
-        ("[]", "isn't a baseline written by graphdoctor"),
         ('{"graphdoctor_baseline": "1.0"}', "isn't a valid baseline"),
         (
             '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [{"code": "GD101"}]}}}',
             r"isn't a valid baseline \(schema version 1\.0\): targets\.m\.2\.13\.0\.0\.fingerprint: Field required",
-        ),
-        ('{"graphdoctor_baseline": "1.0", "targets": {"m": [1]}}', "isn't a valid baseline"),
-        (
-            '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}',
-            "isn't a valid baseline",
-        ),
-        (
-            '{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": 3}}',
-            "isn't a valid baseline",
         ),
         (
             '{"graphdoctor_baseline": "1.1", "targets": {}, "runs": {"m": {"2.13.0": {"calls": 1}}}}',

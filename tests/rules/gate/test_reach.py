@@ -74,31 +74,10 @@ def test_imports_under_conditions_and_in_functions_count(tmp_path: Path) -> None
     assert names("model.py", tmp_path) == {"model.py", "fast.py", "slow.py", "late.py"}
 
 
-def test_namespace_packages_and_cycles(tmp_path: Path) -> None:
-    tree(
-        tmp_path,
-        space__one="from space.two import b\n",
-        space__two="from space import one\nb = 1\n",
-        space__three="",
-    )
-    assert names("space.one:f", tmp_path) == {"space/one.py", "space/two.py"}
-
-
 def test_the_packages_around_a_file_run_too_and_what_they_import_counts(tmp_path: Path) -> None:
     tree(tmp_path, pack__model="", side="", other="")
     (tmp_path / "pack" / "__init__.py").write_text("import side\n")
     assert names("pack/model.py", tmp_path) == {"pack/__init__.py", "pack/model.py", "side.py"}
-
-
-def test_a_star_takes_every_module_of_a_package(tmp_path: Path) -> None:
-    package(tmp_path, "parts")
-    tree(tmp_path, model="from parts import *\n", parts__a="", parts__b="")
-    assert names("model.py", tmp_path) == {
-        "model.py",
-        "parts/__init__.py",
-        "parts/a.py",
-        "parts/b.py",
-    }
 
 
 @pytest.mark.parametrize(
@@ -161,9 +140,3 @@ def test_targets_are_split_by_the_given_files(tmp_path: Path) -> None:
     assert run("unrelated file.py") == ()
     assert run() == ()
     assert run("unrelated file.py", "pyproject.toml") == ("first", "second", "third")
-
-
-def test_a_link_is_the_file_that_it_points_to(tmp_path: Path) -> None:
-    tree(tmp_path, model="import real\n", real="")
-    (tmp_path / "link.py").symlink_to(tmp_path / "real.py")
-    assert reached_by("model.py", tmp_path).reaches(tmp_path / "link.py")

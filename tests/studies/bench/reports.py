@@ -23,7 +23,8 @@ from graphdoctor.facts.bench import (
     Variant,
     Workaround,
 )
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix
+from graphdoctor.facts.diagnosis import Cost, Finding
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
 from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
 from graphdoctor.facts.stack import StackEntry

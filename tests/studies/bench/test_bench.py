@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,47 +12,12 @@ import pytest
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.reading import read_fact
 from tests import napping
-from tests.conftest import clean_environment, interrupted, run_command, run_script
+from tests.conftest import interrupted, run_command
 from tests.each import for_each
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(napping.__file__)
-_INDEPENDENT = """
-import statistics, sys, time
-sys.path.insert(0, {folder!r})
-import torch
-from torch.utils.benchmark import Timer
-import napping
-
-torch.manual_seed(0)
-net, (x,) = napping.Broken(), napping.example_inputs()
-compiled = torch.compile(net, backend="aot_eager")
-found = {{}}
-for name, function in (("eager", net), ("default", compiled)):
-    function(x)
-    timer = Timer("function(x)", globals=dict(function=function, x=x), num_threads=torch.get_num_threads())
-    times = [timer.timeit(1).median for _ in range(15)]
-    found[name] = statistics.quantiles(times, n=4)
-print(found)
-"""
-_PAYING = """
-import sys, time
-sys.path.insert(0, {folder!r})
-import torch, napping
-
-net, (x,) = napping.Broken(), napping.example_inputs()
-net(x)
-before = time.perf_counter()
-for _ in range({calls}):
-    net(x)
-eager = time.perf_counter() - before
-before = time.perf_counter()
-compiled = torch.compile(net, backend="aot_eager")
-for _ in range({calls}):
-    compiled(x)
-print(eager, time.perf_counter() - before)
-"""
 
 
 @dataclass(frozen=True)
@@ -100,58 +62,20 @@ def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
     return Benched(json.loads(process.stdout), folder)
 
 
-def test_the_document_has_what_it_promises(benched):
-    document = benched.document
-    assert {"schema_version", "environment", "target", "verdict", "variants"} <= document.keys()
-    assert {"text", "best"} <= document["verdict"].keys()
-    assert document["variants"][0]["name"] == "eager"
-    keys = {
-        *(
-            "name",
-            "arguments",
-            "status",
-            "reason",
-            "correct",
-            "compile_cold_s",
-            "compile_warm_s",
-            "call_us",
-            "speedup",
-        ),
-        *(
-            "break_even_calls",
-            "throughput",
-            "peak_memory_bytes",
-            "graphs",
-            "break_sites",
-            "recompiles",
-            "launches",
-        ),
-        "cuda_graphs",
-    }
-    for variant in document["variants"]:
-        assert keys <= variant.keys()
-    assert {"median", "q1", "q3", "min", "max", "mean", "count"} <= document["variants"][0][
-        "call_us"
-    ].keys()
-    assert read_fact(BenchReport, document).verdict.text == document["verdict"]["text"]
+def test_the_document_has_every_variant(benched):
+    report = read_fact(BenchReport, benched.document)
+    assert [variant.name for variant in report.variants][:2] == ["eager", "backend=aot_eager"]
+    default = benched.variant("backend=aot_eager")
+    assert (default["status"], default["correct"]) == ("ok", True)
+    assert (default["graphs"], default["break_sites"], default["recompiles"]) == (2, 1, 0)
+    assert benched.variant("eager")["graphs"] is None
 
 
 def test_times_are_those_of_the_calls(benched):
-    eager, default = (
-        benched.variant("eager")["call_us"],
-        benched.variant("backend=aot_eager")["call_us"],
-    )
-    assert (
-        napping.LONG_MS * 1000
-        <= eager["min"]
-        <= eager["q1"]
-        <= eager["median"]
-        <= eager["q3"]
-        <= eager["max"]
-    )
-    assert eager["q1"] < 1.5 * napping.LONG_MS * 1000
-    assert default["min"] >= napping.SHORT_MS * 1000
-    assert default["q1"] < 2 * napping.SHORT_MS * 1000
+    eager = benched.variant("eager")["call_us"]
+    default = benched.variant("backend=aot_eager")["call_us"]
+    assert napping.LONG_MS * 1000 <= eager["min"] <= eager["q1"] < 1.5 * napping.LONG_MS * 1000
+    assert napping.SHORT_MS * 1000 <= default["min"] <= default["q1"] < 2 * napping.SHORT_MS * 1000
 
 
 def test_the_speed_up_is_the_ratio_of_the_times(benched):
@@ -165,16 +89,9 @@ def test_the_speed_up_is_the_ratio_of_the_times(benched):
     )
 
 
-def test_results_graphs_and_breaks_are_those_of_each_variant(benched):
-    default = benched.variant("backend=aot_eager")
-    assert (default["status"], default["correct"]) == ("ok", True)
-    assert (default["graphs"], default["break_sites"], default["recompiles"]) == (2, 1, 0)
-    assert benched.variant("eager")["graphs"] is None
-
-
 def test_a_variant_that_can_t_be_says_why_and_the_rest_goes_on(benched):
     failed = benched.variant("fullgraph=true")
-    assert failed["status"] == "failed"
+    assert (failed["status"], failed["stages"] is None) == ("failed", False)
     assert "graph_break" in failed["reason"]
     unknown = benched.variant("mode=fast")
     assert (unknown["status"], unknown["call_us"]) == ("failed", None)
@@ -183,32 +100,6 @@ def test_a_variant_that_can_t_be_says_why_and_the_rest_goes_on(benched):
     assert (skipped["status"], skipped["call_us"]) == ("skipped", None)
     assert "CUDA" in skipped["reason"]
     assert benched.variant("dynamic=true")["status"] == "ok"
-
-
-def test_compiling_pays_after_as_many_calls_as_it_says(benched):
-    found = benched.variant("backend=aot_eager")["break_even_cold"]
-    assert found["low"] <= found["calls"] <= (found["high"] or found["calls"])
-    assert benched.variant("backend=aot_eager")["break_even_calls"] == found["calls"]
-    for calls, is_paid in ((max(found["calls"] // 4, 1), False), (found["calls"] * 4, True)):
-        eager, compiled = map(float, plain(_PAYING, benched.folder, calls=calls).split())
-        assert (compiled < eager) == is_paid, (calls, eager, compiled)
-
-
-def test_times_agree_with_torch_s_own_benchmark(benched):
-    independent = eval(plain(_INDEPENDENT, benched.folder))
-    (first, _, third), mine = (
-        (seconds * 1e6 for seconds in independent["eager"]),
-        benched.variant("eager")["call_us"],
-    )
-    assert mine["q1"] <= 1.2 * third
-    assert first <= 1.2 * mine["q3"]
-
-
-def plain(script: str, folder: Path, **values: Any) -> str:
-    """What a script without graphdoctor prints; it starts as the probes of the tests do."""
-    file = folder / "plain.py"
-    file.write_text(script.format(folder=str(folder), **values))
-    return run_script(file, cwd=folder, env=clean_environment()).stdout
 
 
 def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
@@ -234,21 +125,6 @@ def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
     assert "at most 64 samples" in large["variants"][0]["reason"]
     # Again, without running anything.
     assert run_command("bench", "--format", "json", cwd=tmp_path).stdout == process.stdout
-
-
-def test_a_size_of_no_argument_is_refused_by_name(tmp_path):
-    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = run_command(
-        "bench",
-        "napping.py:Faster",
-        "--backend",
-        "aot_eager",
-        "--sweep",
-        "y.shape[0]=4",
-        cwd=tmp_path,
-        status=2,
-    )
-    assert "L['y'] isn't an argument of the call" in " ".join(process.stdout.split())
 
 
 def test_explain_can_add_a_bench(tmp_path):
@@ -303,12 +179,6 @@ def test_what_was_not_asked_for_is_unknown_and_said_to_be_so(quick):
     assert "results" not in text.partition("Variants")[2].partition("pays off")[0]
 
 
-def test_a_variant_that_fails_says_why_without_being_followed_down_the_compiler(quick):
-    failed = quick.variant("fullgraph=true")
-    assert (failed["status"], failed["stages"]) == ("failed", None)
-    assert "graph_break" in failed["reason"]
-
-
 @pytest.mark.parametrize(
     ("option", "part", "known"),
     [
@@ -341,30 +211,6 @@ def test_a_program_that_fails_is_told_as_explain_tells_it_and_no_study_of_it_is_
     assert f"holds no {command}" in " ".join(
         run_command(command, cwd=tmp_path, status=2).stderr.split()
     )
-
-
-@pytest.mark.nightly
-def test_two_benches_on_a_busy_machine_do_not_contradict_each_other(tmp_path):
-    (tmp_path / "model.py").write_text(
-        "import torch\nfrom torch import nn\n\nlayers = nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)\n"
-        "model = nn.Sequential(*layers)\n\n\ndef example_inputs():\n    return torch.randn(32, 64)\n"
-    )
-    spinning = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(os.cpu_count() or 1)
-    ]
-    try:
-        runs = [
-            run_command("bench", "model.py", "--format", "json", cwd=tmp_path, status=0)
-            for _ in range(3)
-        ]
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-    assert not {"faster", "slower"} <= {
-        json.loads(run.stdout)["variants"][1]["judgement"] for run in runs
-    }
 
 
 def test_an_interrupt_is_said_and_leaves_no_process(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from graphdoctor.facts.bench import CallTimes, Noise, Speedup
-from graphdoctor.studies.bench.rounds import break_even, judged, needs_twin, noise_of
+from graphdoctor.studies.bench.rounds import break_even, judged, noise_of
 from tests.each import for_each
 
 QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
@@ -72,21 +72,6 @@ def test_a_machine_is_noisy_if_equal_processes_differ_or_calls_scatter():
     assert noise_of(None, None) is None
     assert noise_of(times(), None) == Noise(ratio=None, spread=0.0, is_noisy=False)
     assert noise_of(times(q1=800.0, q3=1200.0), None).is_noisy
-
-
-@for_each(
-    "speedup, expected",
-    [
-        (ratio(1.06, 1.05, 1.07), True),
-        (ratio(0.94, 0.93, 0.95), True),
-        (ratio(1.5, 1.4, 1.6), False),
-        (ratio(1.06, 0.98, 1.1), False),
-        (ratio(1.0, 0.99, 1.01), False),
-        (None, False),
-    ],
-)
-def test_a_second_process_in_eager_mode_is_run_for_small_differences_only(speedup, expected):
-    assert needs_twin(speedup) is expected
 
 
 def test_compiling_pays_when_so_many_calls_have_saved_its_time():

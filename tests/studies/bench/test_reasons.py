@@ -78,10 +78,6 @@ def test_five_are_enough() -> None:
     assert len(found) == MOST
 
 
-def test_what_only_makes_the_start_longer_is_no_reason() -> None:
-    assert ordered(finding("GD401", severity="info"), finding("GD101", call_us=80.0)) == ["GD101"]
-
-
 SLOW = """
 import torch
 

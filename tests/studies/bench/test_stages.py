@@ -17,19 +17,22 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
-from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
-from graphdoctor.studies.bench.switches import (
+from graphdoctor.studies.bench.stages import (
+    CROSSREF,
     DECOMPOSED,
     INDUCTOR,
+    Subject,
     Switch,
     change_of,
+    follow,
     lines_of,
     named,
+    stages_of,
 )
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.program import Program, RunChange
 from tests.each import for_each
-from tests.factories import recording
+from tests.factories import message, recording
 
 NAMES: dict[CompilerPartKind, tuple[str, ...]] = {
     "pass": tuple(f"pass_{number}" for number in range(7)),
@@ -120,7 +123,7 @@ class Judge:
 
     def judge(self, _recording: Recording, _program: Program, _name: str, **_given: Any) -> Verdict:
         is_wrong = self.compiler.is_wrong
-        return Verdict(not is_wrong, None, "output differs by 1" if is_wrong else None)
+        return Verdict(not is_wrong, None, message("output differs by 1")[0] if is_wrong else None)
 
 
 def variant_on(compiler: Compiler, **spec: Any) -> Subject:
@@ -137,7 +140,9 @@ def variant_on(compiler: Compiler, **spec: Any) -> Subject:
 def followed(
     compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()
 ) -> Stages:
-    return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, known=known)
+    return follow(
+        variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, followed=known
+    )
 
 
 @for_each("stage", stages_of(INDUCTOR))
@@ -152,11 +157,6 @@ def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(
     assert [result.outcome for result in plain] == [*["ok"] * (len(plain) - 1), outcome]
     assert found.part is None
     assert found.workaround is None
-
-
-def test_a_backend_that_is_none_of_the_stages_comes_after_those_without_decompositions() -> None:
-    assert stages_of("mine") == ("eager", "aot_eager", "mine")
-    assert stages_of("aot_eager") == ("eager", "aot_eager")
 
 
 def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
@@ -295,9 +295,3 @@ def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch: pytest.Monkey
     found = followed(Compiler({INDUCTOR, "prims.op1.default"}), limit_s=6)
     first = ", ".join(f"the lowering of prims.op{number}.default" for number in range(3))
     assert found.part == f"{first} and the lowering of prims.op3.default"
-
-
-def test_nothing_is_run_when_the_time_is_up_at_once() -> None:
-    found = followed(Compiler({INDUCTOR}), limit_s=-1)
-    assert found.results == ()
-    assert found.note == "stopped after 0 runs: the time was up"

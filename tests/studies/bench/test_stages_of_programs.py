@@ -10,8 +10,7 @@ import pytest
 
 from graphdoctor.facts.bench import Stages, Workaround
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
-from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR
+from graphdoctor.studies.bench.stages import CROSSREF, DECOMPOSED, INDUCTOR, Subject, follow
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request

@@ -137,14 +137,6 @@ def test_without_eager_mode_nothing_can_be_compared():
     )
 
 
-@for_each(
-    "reason, was_stopped", [("timeout", True), ("killed", True), ("error", False), (None, False)]
-)
-def test_what_was_stopped_is_not_run_again(reason, was_stopped):
-    ended = None if reason is None else ProbeExit(status=None, reason=reason)
-    assert Way(VariantSpec("x"), ended=ended).was_stopped is was_stopped
-
-
 class Devices(SideBySide):
     """Stands for processes on a GPU, which works so long for a call of each."""
 

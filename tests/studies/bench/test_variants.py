@@ -88,13 +88,6 @@ def test_all_has_regional_compilation_where_blocks_repeat():
     assert regional.arguments(BASE) == {}
 
 
-def test_what_needs_cuda_is_known_before_it_is_run():
-    needing = [
-        variant.name for variant in variants_of([], BASE, is_all=True) if variant.needs_cuda(BASE)
-    ]
-    assert needing == ["mode=reduce-overhead", "mode=max-autotune", "backend=cudagraphs"]
-
-
 @for_each(
     "text, words",
     [
@@ -112,13 +105,6 @@ def test_what_needs_cuda_is_known_before_it_is_run():
 def test_what_can_t_be_read_is_refused_by_name(text, words):
     with pytest.raises(GraphDoctorError, match=words):
         variants_of([text], BASE, is_all=False)
-
-
-def test_a_regional_run_is_named_so_beside_the_whole() -> None:
-    base = RunSpec(target="model.py", backend="inductor", regional=True)
-    _, own, whole = variants_of(("default",), base, is_all=False)
-    assert (own.name, own.spec(base).regional) == ("regional", True)
-    assert (whole.name, whole.spec(base).regional) == ("default", False)
 
 
 @for_each(

@@ -6,6 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.fixes import Reason
 
 Model = TypeVar("Model", bound=Fact)
 
@@ -25,6 +26,8 @@ def _value(kind: Any, text: str) -> Any:
         kinds = [argument for argument in arguments if argument is not NoneType]
         return _value(str if str in kinds else kinds[-1], text)
     if origin is tuple:
+        if arguments[0] is Reason:
+            return (Reason(kind="message", values=(text,)),)
         return tuple(_value(argument, text) for argument in arguments if argument is not Ellipsis)
     if origin is dict:
         return {_value(arguments[0], text): _value(arguments[1], text)}

@@ -215,12 +215,6 @@ def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
     assert "recording/trace/dedicated_log_torch_trace_recorded.log" in names
 
 
-def test_a_single_log_of_any_name_is_read_again(tmp_path, run_here):
-    shutil.copy(next((RECORDINGS / "print_in_helper.bare").glob("*.log")), tmp_path / "mine.txt")
-    assert run_here("bundle", "mine.txt").returncode == 0
-    assert "recording/trace/dedicated_log_torch_trace_mine.log" in names_in(tmp_path / "bundle.zip")
-
-
 def test_a_launcher_s_console_is_read_again(tmp_path, run_here):
     log = next((RECORDINGS / "print_in_helper.bare").glob("*.log")).read_bytes()
     (tmp_path / "job").mkdir()

@@ -64,19 +64,6 @@ def test_a_signature_without_the_key_is_none(hostile, tmp_path, run_here, signat
 
 
 @pytest.mark.slow
-def test_other_commands_on_it_run_nothing(hostile, tmp_path, run_here):
-    for command in ("report", "recompiles", "guards", "lint"):
-        run_here(
-            command, *([hostile] if command in ("report", "recompiles", "guards") else [tmp_path])
-        )
-    run_here("recompiles", hostile, "--what-if")
-    run_here("recompiles", "--what-if")
-    run_here("fix", hostile)
-    run_here("diff", hostile, hostile)
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.slow
 def test_a_recording_that_was_made_here_is_run_and_a_changed_or_moved_one_is_not(
     recorded, tmp_path, run_cli
 ):

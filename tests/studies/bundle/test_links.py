@@ -69,13 +69,3 @@ def test_a_folder_that_is_a_link_is_none(recording, tmp_path, run_here, name, st
     (recording / name).symlink_to(outside)
     assert run_here("bundle", recording, "--with-trials").returncode == status
     assert status or SECRET.encode() not in bundled(tmp_path)
-
-
-def test_a_link_in_a_folder_of_trials_is_left_out(recording, tmp_path, run_here):
-    (tmp_path / "outside").write_text(SECRET)
-    (recording / "fixes" / "1").mkdir(parents=True)
-    (recording / "fixes" / "1" / "probe.jsonl").symlink_to(tmp_path / "outside")
-    (recording / "fixes" / "kept.json").write_text("{}")
-    run_here("bundle", recording, "--with-trials")
-    assert SECRET.encode() not in bundled(tmp_path)
-    assert b"recording/fixes/kept.json" in bundled(tmp_path)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.bench import Noise, Speedup
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep
+from graphdoctor.facts.bench import AS_IT_WAS, CURED, CureReport, CureStep, Noise, Speedup
 from tests.studies.bench.reports import eager, report, variant
 
 

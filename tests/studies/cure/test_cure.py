@@ -69,19 +69,6 @@ def test_where_eager_mode_is_fastest_it_says_so_and_writes_nothing(tmp_path):
     assert "There is nothing to write." in said
 
 
-@pytest.mark.nightly
-def test_a_budget_that_is_used_up_leaves_the_rest_untried(tmp_path):
-    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = run_command(
-        *("cure", "napping.py:Slower", "--budget", "0.01", "--format", "json"),
-        cwd=tmp_path,
-        timeout=600,
-        is_brief=True,
-    )
-    document = json.loads(process.stdout)
-    assert [(step["outcome"], step["is_late"]) for step in document["steps"]] == [("skipped", True)]
-
-
 def test_what_must_not_be_written_is_refused_before_the_search(tmp_path):
     program = tmp_path / "napping.py"
     program.write_bytes(PROGRAM.read_bytes())

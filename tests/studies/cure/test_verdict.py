@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.cure import AS_IT_WAS, CURED
-from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.cure import best_of, compile_lines
+from graphdoctor.facts.bench import AS_IT_WAS, CURED
+from graphdoctor.studies.bench.cure import best_of
 from graphdoctor.views.answers import cure_text
 from tests.studies.bench.reports import NOISY, QUIET, eager, ended, finding, variant
 from tests.studies.cure.reports import cured, step
@@ -64,11 +63,3 @@ def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> Non
 def test_a_noisy_machine_makes_no_cure() -> None:
     had, found = variant(AS_IT_WAS, 5200.0), variant(CURED, 4900.0)
     assert best_of(eager(), had, found, NOISY.replace(ratio=1.2)) == "eager"
-
-
-def test_lines_compile_the_model_as_it_was_found() -> None:
-    base = RunSpec(target="model.py", backend="inductor", dynamic=True)
-    assert compile_lines({}, base, ()) == ()
-    assert compile_lines({"mode": "reduce-overhead"}, base, ()) == (
-        "model = torch.compile(model, mode='reduce-overhead', dynamic=True)",
-    )

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.export import (
-    DynamicShapes,
-    ExportBlocker,
-    ExportDim,
-    ExportReport,
-    ExportWay,
-)
-from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.export import ExportBlocker, ExportReport, ExportWay
+from graphdoctor.facts.fixes import Fix, TriedFix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
 from graphdoctor.facts.stack import StackEntry
 from tests.studies.bench.reports import EXACT, report
@@ -46,24 +40,24 @@ def branch(line: int = 7) -> Finding:
 
 def tried(**more: Any) -> TriedFix:
     """A fix for it that works."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "title": "Choose `y` with `torch.where`",
         "kind": "code",
         "diff": EDIT,
         "is_safe": False,
         "code": "GD102",
         "fingerprint": branch().fingerprint,
-        "place": "model.py:7",
+        "finding_place": "model.py:7",
         "round": 1,
         "is_on_untouched": True,
         "verdict": "verified",
     }
-    return TriedFix(**given | more)
+    return TriedFix(**values | more)
 
 
 def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
     """A way that works."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "status": "exported",
         "line": f"program = torch.export.export(model, (x,), strict={is_strict})",
         "seconds": 0.4,
@@ -74,7 +68,7 @@ def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
         "lost": ("calls",),
         "unwritten": ("stdout",),
     }
-    return ExportWay(is_strict=is_strict, **given | more)
+    return ExportWay(is_strict=is_strict, **values | more)
 
 
 def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
@@ -85,52 +79,18 @@ def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
         message="Could not guard on data-dependent expression Eq(u0, 1)",
         tried=(tried(),),
     )
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "status": "blocked",
         "reason": "Could not guard",
         "blockers": (blocker,),
     }
-    return ExportWay(is_strict=is_strict, **given | more)
-
-
-def dims() -> DynamicShapes:
-    """Sizes of which one stays dynamic."""
-    return DynamicShapes(
-        is_strict=False,
-        origin="option",
-        status="exported",
-        dims=(
-            ExportDim(
-                source="x",
-                dim=0,
-                size=3,
-                is_dynamic=True,
-                expression="s77",
-                low=2,
-                high=4,
-                other_sizes=(4,),
-            ),
-            ExportDim(
-                source="x",
-                dim=1,
-                size=4,
-                is_dynamic=False,
-                location=StackEntry(
-                    file="model.py", line=9, function="Net.forward", text="y = self.lin(x)"
-                ),
-            ),
-        ),
-        line='from torch.export import Dim\nprogram = torch.export.export(model, (x,), dynamic_shapes={"x": '
-        "{0: Dim.DYNAMIC}}, strict=False)",
-        constraints=("x.shape[0] <= 4",),
-        correctness=EXACT,
-    )
+    return ExportWay(is_strict=is_strict, **values | more)
 
 
 def exported(*ways: ExportWay, **more: Any) -> ExportReport:
     """A report on ways."""
     bench = report()
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "graphdoctor_version": "0",
         "environment": bench.environment,
         "target": bench.target,
@@ -139,15 +99,14 @@ def exported(*ways: ExportWay, **more: Any) -> ExportReport:
         "ways": ways,
         "calls_made": 1,
     }
-    return ExportReport(**given | more)
+    return ExportReport(**values | more)
 
 
 def blocked() -> ExportReport:
-    """One way works, the other with a fix; sizes were tried."""
+    """One way works, the other with a fix."""
     return exported(
         made(),
         refused(is_cured=True, diff=EDIT),
-        dynamic=dims(),
         is_wrapped=True,
         calls_other=(3,),
         breaks=(branch(12),),

@@ -56,7 +56,6 @@ def event(
         "op_count": None,
         "inputs": [],
         "constraints": [],
-        "dims": [],
     }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.fixes import SnippetPlace, Where
+from graphdoctor.facts.fixes import Fix, SnippetPlace, Where
 from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.studies.export.trials import written
 from tests.each import for_each

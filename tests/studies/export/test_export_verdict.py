@@ -6,14 +6,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.export import answer, best_of
-from graphdoctor.studies.export.view import (
-    blocked_groups,
-    cured_groups,
-    dim_text,
-    left_out_texts,
-    to_paste,
-)
-from tests.studies.export.reports import EDIT, dims, exported, made, refused
+from graphdoctor.studies.export.view import blocked_groups, cured_groups, left_out_texts, to_paste
+from tests.studies.export.reports import EDIT, exported, made, refused
 
 
 def test_the_way_to_take_and_the_answer(snapshot: SnapshotAssertion) -> None:
@@ -52,7 +46,6 @@ def test_ways_that_stop_for_the_same_reasons_are_shown_once():
 
 def test_what_to_paste_is_what_was_run():
     assert to_paste(exported(made(), made(is_strict=True))) == made().line
-    assert to_paste(exported(made(), refused(), dynamic=dims())) == dims().line
     assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
     cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
     assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
@@ -68,12 +61,3 @@ def test_what_a_program_leaves_out_is_said():
         "The program doesn't update `a`, `b`, `c`, `d` and 2 more: of what modules keep, it changes only buffers.",
         "One call doesn't show whether later results depend on that; --calls 2 does.",
     ]
-
-
-def test_sizes_are_described_as_torch_left_them():
-    free, constant = dims().dims
-    assert dim_text(free, dims()) == "dynamic, 2 to 4 (exported with 3; run with 4)"
-    assert dim_text(constant, dims()) == "always 4, made a constant by model.py:9 `y = self.lin(x)`"
-    other = free.replace(source="y", other_sizes=())
-    both = dims().replace(dims=(free, other))
-    assert dim_text(other, both) == "dynamic, 2 to 4, equal to x.shape[0] (exported with 3)"

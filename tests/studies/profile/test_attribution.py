@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.profiled import InductorRun, KernelRun, Profiled
 from graphdoctor.trace.inductor import base_name
 from tests.each import for_each
@@ -98,26 +96,6 @@ def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
     for _, name, us in names_of(found):
         times[name] += us
     assert times == {"extern_kernels.mm": 6.0, "extern_kernels.bmm": 6.0}
-
-
-def test_every_microsecond_is_kept():
-    found = profiled(
-        [
-            ran("a", 6.0),
-            ran("triton_poi_0", 4.0),
-            ran("b", 2.0, "aten::mm"),
-            ran("c", 1.0, run=None),
-        ],
-        graph(
-            [
-                code("extern_kernels.conv"),
-                code("extern_kernels.mm"),
-                code("triton_poi_0"),
-                code("extern_kernels.mm"),
-            ]
-        ),
-    )
-    assert sum(each.us for each in found.matched) == pytest.approx(13.0)
 
 
 @for_each(

@@ -7,8 +7,6 @@ import json
 import re
 from collections import defaultdict
 
-import pytest
-
 from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, KernelRun, ProfiledCall
 from graphdoctor.facts.reading import read_fact
@@ -82,32 +80,6 @@ def test_a_cuda_graph_runs_the_kernels_that_are_otherwise_launched_one_by_one() 
         short_name(each.name) for each in one_by_one.kernels
     ]
     assert (graphs.graph_launches, one_by_one.graph_launches) == (2, 0)
-
-
-def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
-    call = seen("graphs")
-    copies = [
-        kernel.end_ns - kernel.start_ns
-        for kernel in call.kernels
-        if "multi_tensor_apply" in kernel.name
-    ]
-    share = call.share()
-    assert len(copies) == call.graph_launches
-    assert share.graph_input_copy_us == share.copy_us == sum(copies) / 1000
-    assert seen("one_by_one").share().graph_input_copy_us == 0.0
-
-
-@for_each("name", ["graphs", "one_by_one"])
-def test_kinds_add_up_to_what_the_device_did(name: str) -> None:
-    call = seen(name)
-    share = call.share()
-    parts = [
-        getattr(share, part) or 0.0
-        for part in ("library_us", "generated_us", "copy_us", "communication_us")
-    ]
-    took_us = [(kernel.end_ns - kernel.start_ns) / 1000 for kernel in call.kernels]
-    assert sum(parts) == pytest.approx(sum(took_us))
-    assert share.launches == len(call.kernels)
 
 
 @for_each("name", ["graphs", "one_by_one"])

@@ -27,14 +27,6 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_only_a_page_needs_is_read_only_for_a_page(folder):
-    place = Place(folder, "folder")
-    plain, page = kept_profile(place, Needs()), kept_profile(place, Needs(picture=True))
-    assert plain.report == page.report == profiled()
-    assert plain.picture is None
-    assert page.picture.phases
-
-
 def test_a_document_has_no_picture(folder):
     found = kept_profile(Place(folder / PROFILE_FILE, "document"), Needs(picture=True))
     assert (found.report, found.picture) == (profiled(), None)

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.studies.profile.lines import (
-    Shared,
-    module_path,
-    module_roots,
-    operation_name,
-    share_out,
-)
+from graphdoctor.studies.profile.lines import Shared, module_roots, share_out
 from graphdoctor.studies.profile.report import fusion_of
 from tests.each import for_each
 from tests.factories import frame, recording
@@ -37,40 +29,12 @@ def test_a_kernel_is_shared_in_proportion_to_the_elements_that_operations_work_o
     assert found.kernels[0].operations == ("aten.sin", "aten.mul", "aten.add")
 
 
-def test_without_sizes_each_operation_has_an_equal_part():
-    operations = [operation("sin", 1, elements=None), operation("mul", 2)]
-    found = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1)], operations))
-    assert [line.forward_us for line in found.lines] == [25.0, 25.0]
-
-
 def test_an_operation_without_a_line_has_no_part_unless_no_other_has_one():
     operations = [operation("seed", None), operation("mul", 2)]
     with_line = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1)], operations))
     assert [line.forward_us for line in with_line.lines] == [50.0]
     without = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0)], operations))
     assert (without.lines, without.unattributed_us) == ((), 50.0)
-
-
-def test_lines_and_what_has_none_add_up_to_all_kernels():
-    operations = [operation("sin", 1), operation("mul", 2), operation("mm", 3)]
-    found = shared(
-        [
-            ran("triton_poi_0", 50.0),
-            ran("gemm", 20.0, "aten::mm"),
-            ran("aten::sum", 7.0, "aten::sum", run=None),
-        ],
-        graph([code("triton_poi_0", 0, 1), code("extern_kernels.mm", 2)], operations),
-    )
-    in_lines = sum(line.forward_us + line.backward_us for line in found.lines)
-    assert in_lines + found.unattributed_us == pytest.approx(
-        sum(kernel.time_us for kernel in found.kernels)
-    )
-    assert sum(part.us for part in found.parts) == pytest.approx(in_lines)
-    assert [kernel.name for kernel in found.kernels] == [
-        "triton_poi_0",
-        "extern_kernels.mm",
-        "aten::sum",
-    ]
 
 
 def test_a_call_that_runs_several_kernels_computes_and_moves_what_it_does_once():
@@ -131,28 +95,6 @@ def test_a_module_has_what_is_in_it():
         ("layers.2.fc", 10.0),
         ("layers.10", 30.0),
     ]
-
-
-@for_each(
-    "path, root, shown",
-    [
-        ("L['self'].layers.0", "", "layers.0"),
-        ("L['self']", "", ""),
-        (None, "", None),
-        ("L['self'].conv", "Block", "Block.conv"),
-        (None, "Block", "Block"),
-    ],
-)
-def test_paths_of_modules_begin_at_the_target(path, root, shown):
-    assert module_path(path, root) == shown
-
-
-@for_each(
-    "torchs, shown",
-    [("aten.gelu.default", "aten.gelu"), ("aten::mm", "aten::mm"), ("prims.iota", "prims.iota")],
-)
-def test_operations_are_shown_without_their_overload(torchs, shown):
-    assert operation_name(torchs) == shown
 
 
 def test_fusion_counts_operations_before_and_what_never_gets_to_memory():

@@ -81,13 +81,6 @@ def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
     assert (found.saved[0].operation, found.saved[0].compile_id) == ("aten.gelu", "0/0")
 
 
-def test_paths_begin_where_the_compile_does_and_arguments_have_none() -> None:
-    partitioned = cut(0, kept("gelu", module="L['self'].mlp"), argument("primals_1"))
-    found = memory_use(profiled((), partitioned), measured(), {"0/0": "Block"}, has_backward=False)
-    assert [each.module for each in found.saved] == ["Block.mlp", None]
-    assert not found.has_backward
-
-
 def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
     runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     found = use(profiled((), cut(0, kept("gelu"), gelu=2), runs=runs), measured(saved_bytes=800))
@@ -106,19 +99,6 @@ def test_what_no_graph_keeps_is_left_over() -> None:
     assert (found.saved_bytes, found.unlisted_bytes) == (1000, 200)
     unknown = use(profiled((), cut(0, kept("gelu", bytes=None))), measured(saved_bytes=1000))
     assert (unknown.saved[0].bytes, unknown.unlisted_bytes) == (None, None)
-
-
-def test_nothing_kept_is_not_unknown() -> None:
-    found = use(profiled((), graph(())), measured(eager_saved_bytes=None))
-    assert (found.saved, found.saved_bytes, found.unlisted_bytes, found.eager_saved_bytes) == (
-        (),
-        0,
-        0,
-        None,
-    )
-    unknown = use(profiled((), cut(0, kept("gelu"))), None)
-    assert (unknown.saved_bytes, unknown.peak_bytes, unknown.peak_of) == (None, None, None)
-    assert memory_use(profiled((), graph(())), None, {}, has_backward=True) is None
 
 
 def test_the_smaller_budget_is_what_is_left_without_cheap_ones() -> None:

@@ -22,7 +22,6 @@ from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
 from tests.factories import diagnosed
-from tests.probe.test_wire import recorded_in
 from tests.recorded import recorded as record_program
 
 pytestmark = pytest.mark.slow
@@ -82,16 +81,6 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as
 graphs = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")]
 
 
-def kept(function):
-    saved = {}
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: saved.setdefault(id(one), one), lambda one: one):
-        output = function(x)
-    sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved.values()}
-    there = {tensor.untyped_storage().data_ptr() for tensor in (x, *net.parameters())}
-    return sum(size for address, size in sizes.items() if address not in there)
-
-
-print(json.dumps([kept(compiled), kept(net)]))
 print(json.dumps(collections.Counter(child.name for graph in graphs for child in graph.cpu_children)))
 """
 
@@ -115,11 +104,6 @@ def report(recorded: Recording, folder: Path) -> ProfileReport:
     return profile_report(recorded, diagnosed(recorded, root=folder), version="0")
 
 
-def torch_version(report: ProfileReport) -> tuple[int, ...]:
-    """The first two numbers of the torch that was profiled."""
-    return tuple(int(number) for number in report.environment.torch.split(".")[:2])
-
-
 def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
     """For each call of a kernel, the lines that torch's own record of the forward graphs names."""
     found: dict[str, set[int]] = {}
@@ -133,12 +117,6 @@ def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
                         innermost = re.findall(r'File "[^"]*model\.py", line (\d+)', stack)
                         own.update(map(int, innermost[-1:]))
     return found
-
-
-def test_the_recording_is_as_declared(folder: Path) -> None:
-    events, artifacts = recorded_in(folder / "recording")
-    assert {"profiled_call", "memory"} <= set(events)
-    assert "graphdoctor_inductor_graph" in artifacts
 
 
 def test_the_lines_of_each_kernel_are_those_that_torch_names(
@@ -167,28 +145,6 @@ def independent(folder: Path) -> list[str]:
     return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
 
 
-@pytest.mark.nightly
-def test_what_is_kept_is_what_hooks_of_ones_own_see(
-    report: ProfileReport, independent: list[str]
-) -> None:
-    memory = report.memory
-    assert [memory.saved_bytes, memory.eager_saved_bytes] == json.loads(independent[-2])
-    own = [each for each in memory.saved if not each.is_argument]
-    # What the second graph gets from the first is new in the call.
-    assert memory.unlisted_bytes == 0
-    assert sum(each.bytes or 0 for each in own) == memory.saved_bytes
-    large = {
-        (each.operation, each.line, each.tensor, each.count, each.module, each.is_cheap)
-        for each in own[:2]
-    }
-    assert large == {
-        ("aten.addmm", 12, "f32[32, 96]", 2, "blocks.*.up", False),
-        ("aten.mul", 13, "f32[32, 96]", 2, "blocks.*", True),
-    }
-    assert memory.recomputed["aten.gelu"] > 0
-    assert (memory.peak_of, memory.has_backward) == ("process", True)
-
-
 def test_kernels_run_as_often_as_in_a_profile_of_ones_own(
     report: ProfileReport, independent: list[str]
 ) -> None:
@@ -208,20 +164,6 @@ def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
     assert report.unattributed_us == pytest.approx(
         sum(kernel.time_us for kernel in report.kernels if not kernel.lines)
     )
-
-
-def test_every_kernel_of_a_graph_has_a_line(report: ProfileReport) -> None:
-    if torch_version(report) < (2, 13):
-        pytest.skip("its pass that makes an addmm of an mm and an add drops the line")
-    assert [
-        kernel.name for kernel in report.kernels if kernel.graph is not None and not kernel.lines
-    ] == []
-
-
-def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) -> None:
-    lines = {line.line: line for line in report.lines}
-    assert set(lines) == LINES
-    assert all(line.forward_us > 0 and line.backward_us > 0 for line in lines.values())
 
 
 def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: Path) -> None:
@@ -248,49 +190,6 @@ def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: 
     assert isinstance(page, str)
     for kernel in shown.kernels:
         assert kernel_name(kernel) in page
-
-
-def test_modules_are_named_from_the_target(report: ProfileReport) -> None:
-    paths = {module.path for module in report.modules}
-    assert {"", "blocks.0.up", "blocks.1.norm"} <= paths
-
-
-def test_fusion_makes_fewer_kernels_than_operations(report: ProfileReport) -> None:
-    fusion = report.fusion
-    assert fusion.kernels < fusion.operations < fusion.decomposed
-    assert fusion.kernels == sum(
-        kernel.calls for kernel in report.kernels if kernel.graph is not None
-    )
-    assert fusion.eager_launches > fusion.kernels
-
-
-CACHE = """\
-import torch
-
-
-def step(cache, position, x):
-    cache.index_copy_(0, position, x)
-    position.add_(1)
-    return cache.sum()
-
-
-def example_inputs():
-    return torch.zeros(6, 4), torch.zeros(1, dtype=torch.int64), torch.ones(1, 4)
-"""
-
-
-def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Path) -> None:
-    """The cache is full after six calls; a profile makes dozens."""
-    found = read_recording(
-        record_program(tmp_path, CACHE, Measured(kernels=True), name="step", backend="eager")
-    )
-    assert found.gaps == ()
-    # Nothing that puts them back is in the call.
-    assert {kernel.name: kernel.count for kernel in found.kernels.largest} == {
-        "aten::index_copy_": 1,
-        "aten::add_": 1,
-        "aten::sum": 1,
-    }
 
 
 def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> None:

@@ -6,8 +6,9 @@ from dataclasses import MISSING
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.evidence import CompileMark
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.job import Job, RankCompile, RankReport
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit

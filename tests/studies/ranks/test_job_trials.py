@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.counts import Steps
-from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting

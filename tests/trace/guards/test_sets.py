@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.trace.guards.trees import (
@@ -24,7 +21,6 @@ from graphdoctor.trace.sections import Section
 from tests import factories
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.sections import texts_beside
 
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
@@ -127,38 +123,6 @@ def test_a_share_needs_both_times() -> None:
     assert read(COSTED).sets[0].runs_per_call is None
 
 
-def test_checks_that_took_longer_than_the_call_have_no_share() -> None:
-    entry = {"compile_id": "0/0", "runs": 2, "check_us": 60.0, "search_us": 115.0, "bill": []}
-    cost = {
-        "call_us": 100.0,
-        "call_low_us": 90.0,
-        "call_high_us": 110.0,
-        "call_count": 9,
-        "is_complete": True,
-    }
-    found = read(COSTED, cost=cost | {"searches_us": 115.0, "entries": [entry]})
-    assert (found.searches_us, found.share, found.warm_share, found.known_share) == (
-        115.0,
-        None,
-        None,
-        None,
-    )
-    assert found.sets[0].share is None
-
-
-def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
-    cost = {
-        "call_us": 100.0,
-        "call_low_us": 90.0,
-        "call_high_us": 110.0,
-        "call_count": 9,
-        "is_complete": True,
-    }
-    found = read(COSTED, cost=cost | {"entries": []})
-    assert found.sets[0].runs_per_call == 0
-    assert (found.checks_us, found.share) == (None, None)
-
-
 def test_a_root_of_torchs_own_class_is_self() -> None:
     recording = factories.recording(
         frames=(factories.frame().replace(code_name="inner", origin="torch"),)
@@ -189,22 +153,6 @@ def test_every_recording_has_guards_when_asked(folder: Path) -> None:
     assert read_recording(folder).guards is None
 
 
-(TREE,) = texts_beside(__file__)
-
-
-def test_every_guard_hangs_on_its_value() -> None:
-    tree = parse_tree(TREE)
-    assert [(guard.meaning.kind, guard.manager_source, guard.depth) for guard in tree.guards] == [
-        ("DEFAULT_DEVICE", None, 1),
-        ("TYPE_MATCH", "L['d']", 2),
-        ("EQUALS_MATCH", "list(dict.keys(L['d']['k']))[0]", 5),
-        ("EQUALS_MATCH", "L['d']['k']['a']", 5),
-        ("OBJECT_ALIASING", "L['x']", 2),
-        ("LAMBDA_GUARD", None, 0),
-    ]
-    assert (tree.latency_us, tree.unread) == (12.34, ())
-
-
 def test_a_value_that_prints_in_several_lines_stays_one_guard() -> None:
     tree = parse_tree(
         "+- RootGuardManager\n| +- EQUALS_MATCH: L['v'] == Long(\n    a=1,\n  )  # f(v)  # n.py:1 in f\n"
@@ -213,22 +161,3 @@ def test_a_value_that_prints_in_several_lines_stays_one_guard() -> None:
     assert (guard.meaning.source, guard.meaning.expected) == ("L['v']", "Long(\n    a=1,\n  )")
     assert guard.text.place is not None
     assert guard.text.place.line == 1
-
-
-def test_lines_of_another_layout_are_kept() -> None:
-    tree = parse_tree("TREE_GUARD_MANAGER:\nsomething else\n\n* L['x'] is 3")
-    assert tree.unread == ("something else", "* L['x'] is 3")
-    assert tree.guards == ()
-    assert tree.latency_us is None
-
-
-_LINES = st.one_of(
-    st.sampled_from(TREE.splitlines()),
-    st.text(max_size=20),
-    st.from_regex(r"(\| ){0,4}\+- .{0,20}"),
-)
-
-
-@given(st.one_of(st.text(), st.lists(_LINES).map("\n".join)))
-def test_no_text_raises(payload: str) -> None:
-    assert len(parse_tree(payload).guards) <= len(payload.splitlines())

@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.trace.guards import text as tokens
 from graphdoctor.trace.guards.forms import changes_of, meaning_of
 from graphdoctor.trace.guards.text import (
-    Call,
     Comparison,
     is_source,
-    read_call,
     read_comparison,
-    split_list,
     take_apart,
     tokenize,
 )
@@ -110,43 +106,6 @@ def test_no_text_raises_and_none_is_lost(text: str) -> None:
     assert all(change.expression is not None for change in changes_of(found))
 
 
-TEXTS = st.one_of(st.text(), st.text(alphabet="'\"\\\n#()[]{}, =<>!isnot_a1."))
-
-
-@given(TEXTS)
-def test_the_tokens_are_the_text(text: str) -> None:
-    found = list(tokenize(text))
-    assert "".join(token.text for token in found) == text
-    assert [token.start for token in found] == [
-        sum(len(each.text) for each in found[:at]) for at in range(len(found))
-    ]
-    assert all(token.text and token.depth >= 0 for token in found)
-
-
-@given(TEXTS)
-def test_no_question_raises(text: str) -> None:
-    is_source(text)
-    split_list(text)
-    read_comparison(text)
-    read_call(f"f({text}")
-
-
-VALUES = st.one_of(
-    st.text(),
-    st.integers(),
-    st.tuples(st.text(), st.binary()),
-    st.dictionaries(st.text(), st.text()),
-)
-
-
-@given(st.lists(VALUES))
-def test_what_python_prints_is_cut_as_python_reads_it(values: list[object]) -> None:
-    printed = ", ".join(map(repr, values))
-    assert split_list(f"[{printed}]") == [repr(value) for value in values]
-    assert read_call(f"f({printed}), rest") == Call("f", tuple(map(repr, values)), ", rest")
-    assert read_comparison(f"L['x'] == [{printed}]") == Comparison("L['x']", "==", f"[{printed}]")
-
-
 ADVERSE = [
     "'",
     '"',
@@ -208,9 +167,3 @@ def test_the_first_comparison_outside_brackets(text: str, expected: Comparison |
 )
 def test_a_source_is_one_value(text: str, *, expected: bool) -> None:
     assert is_source(text) is expected
-
-
-def test_a_comment_is_one_token() -> None:
-    (*_, last) = tokenize("x == 'a # b'  # it's  # f.py:1 in f")
-    assert (last.kind, last.text) == ("comment", "# it's  # f.py:1 in f")
-    assert tokens.is_source("x#1") is False

@@ -10,14 +10,14 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from graphdoctor.commands.named import place_named
-from graphdoctor.commands.settings import Settings, load_settings
+from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import partial_text
@@ -47,15 +47,6 @@ def test_a_compressed_log_says_what_the_log_says(tmp_path, compression, name):
 
     assert place_named(str(tmp_path / name), Settings()).kind == "log"
     assert read_recording(tmp_path / name) == read_recording(tmp_path / "plain.log")
-
-
-def test_a_compressed_log_in_a_folder_of_trace_logs_is_read(tmp_path, compression):
-    plain, packed = tmp_path / "plain", tmp_path / "packed"
-    for folder, content in ((plain, log_of()), (packed, COMPRESS[compression](log_of()))):
-        folder.mkdir()
-        (folder / "dedicated_log_torch_trace_x.log").write_bytes(content)
-
-    assert read_recording(packed) == read_recording(plain)
 
 
 def test_a_log_can_be_opened_in_another_process_and_from_its_middle(tmp_path, compression):
@@ -113,14 +104,6 @@ def test_a_stream_that_holds_nothing_readable_is_refused_by_name(tmp_path, compr
         place_named(str(path), Settings())
 
 
-def test_what_follows_a_stream_and_is_none_is_damage(tmp_path, compression):
-    path = tmp_path / "log"
-    path.write_bytes(COMPRESS[compression](b"a\n") + b"something else")
-
-    with local_log(path).open() as stream, pytest.raises(CutStreamError, match="damaged"):
-        stream.read()
-
-
 def digits(between: bytes) -> bytes:
     """Some MiB that compress little."""
     return between.join(b"%x" % each for each in random.Random(1).choices(range(10**9), k=2**18))
@@ -165,17 +148,6 @@ def read_until_cut(path: Path):
     with local_log(path).open() as stream, suppress(CutStreamError):
         while read := stream.read1():
             yield read
-
-
-@pytest.mark.slow
-def test_settings_move_the_limits(tmp_path, compression):
-    path = tmp_path / "log"
-    path.write_bytes(COMPRESS[compression](log_of() + (b" " * 2**20 + b"\n") * 64))
-    assert gaps(path)
-
-    context = copy_context()
-    context.run(load_settings, tmp_path, {"GRAPHDOCTOR_LOG_RATIO": "100000"})
-    assert context.run(gaps, path) == []
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import os
 import pickle
 import socket
 import sys
@@ -101,18 +99,6 @@ def test_a_job_s_folder_reads_as_its_copy_does(s3, tmp_path):
     assert read_recording(place.location) == read_recording(copy)
 
 
-def test_one_log_and_a_compressed_one_read_as_their_copies_do(s3, tmp_path):
-    copy = write(tmp_path / "job", **{"rank_0.log": log_of()})
-
-    assert read_recording(Url("s3://logs/job/rank_0.log")) == read_recording(copy)
-    assert read_recording(Url("s3://logs/packed")) == read_recording(copy)
-    assert place_named("s3://logs/packed/rank_0.log.gz", Settings()).kind == "log"
-
-
-def test_a_recording_of_ours_keeps_all_that_it_knows(s3):
-    assert read_recording(Url("s3://logs/own")) == read_recording(RECORDINGS / "print_in_helper")
-
-
 def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
     log = place_at(location_of("s3://logs/long/rank_0.log"))
     assert isinstance(log, LogFile)
@@ -182,17 +168,6 @@ def test_what_isn_t_there_is_said(s3):
     assert refusal("s3://logs/notes/readme.txt")[0] == (
         "s3://logs/notes/readme.txt holds no trace record: it is neither a torch trace log nor a JSON document that "
         "graphdoctor wrote."
-    )
-
-
-def test_a_denied_access_is_said(s3):
-    s3.is_denied = True
-
-    message, hint = refusal("s3://logs/job")
-    assert message == "s3://logs/job can't be read: access denied."
-    assert (
-        hint
-        == "Credentials are found as the store's own tools find them, or in fsspec's configuration."
     )
 
 
@@ -275,33 +250,6 @@ def test_a_package_that_is_missing_is_named_with_the_command(monkeypatch):
         "Reading gs:// needs the package gcsfs.",
         "pip install gcsfs",
     )
-
-
-def test_an_address_that_nobody_reads_is_said():
-    message, _ = refusal("nonsense://logs/job")
-    assert message == "nonsense://logs/job can't be read: Protocol not known: nonsense."
-
-
-def test_commands_take_addresses(s3, run_here):
-    for command, count in (("report", 1), ("recompiles", 1), ("guards", 1), ("diff", 2)):
-        process = run_here(
-            command, *["s3://logs/own"] * count, "--format", "json", env=dict(os.environ)
-        )
-
-        assert (process.returncode, process.stderr) == (0, "")
-        assert json.loads(process.stdout)["schema_version"]
-
-
-def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here):
-    s3.cut_at, s3.only = 5000, "rank_1"
-    process = run_here(
-        "report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ)
-    )
-
-    job = json.loads(process.stdout)
-    # That the others' logs end where they do doesn't say that their runs were complete.
-    assert {rank["rank"]: rank["complete"] for rank in job["ranks"]} == {0: None, 1: False, 2: None}
-    assert "Couldn't read rank_1.log to its end: the connection was cut." in process.stdout
 
 
 def test_commands_that_need_the_files_themselves_say_so(s3):

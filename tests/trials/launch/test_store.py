@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.commands.running import tell_place
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trials.launch.store import FOLDER, Pool, Store
 from tests.conftest import REPOSITORY
@@ -204,21 +203,6 @@ def test_recordings_of_a_read_only_checkout_go_to_the_state_folder(read_only, tm
     assert not Store(tmp_path, keep_count=2).create("a").is_elsewhere
 
 
-def test_people_are_told_where_a_recording_is_that_is_elsewhere(read_only, tmp_path, capsys):
-    tell_place(Store(tmp_path, keep_count=2).create("a"))
-    assert capsys.readouterr().err == ""
-    recording = Store(read_only, keep_count=2).create("a")
-    tell_place(recording)
-    assert capsys.readouterr().err == f"Read-only folder; recording saved to {recording.path}\n"
-
-
-def test_people_are_told_what_was_removed(tmp_path, capsys):
-    store = Store(tmp_path, keep_count=1)
-    first = made(store, "a")
-    tell_place(store.create("b"))
-    assert capsys.readouterr().err == f"Removed the oldest recording: {first.name}\n"
-
-
 def test_what_cannot_be_written_is_a_clear_error(read_only, tmp_path, monkeypatch):
     with pytest.raises(GraphDoctorError, match="can't be written: Read-only file system"):
         Store(read_only, keep_count=2, folder=read_only / "recordings").create("a")
@@ -250,19 +234,6 @@ def test_a_wrong_note_of_the_last_one_falls_back_on_the_newest(tmp_path):
     for content in (b"gone\n", b"../..\n", b"", b"\xff\xfe\0"):
         (tmp_path / FOLDER / "last").write_bytes(content)
         assert store.last() == newest, content
-
-
-def test_without_a_recording_it_says_what_to_run(tmp_path):
-    with pytest.raises(GraphDoctorError, match="There is no recording") as caught:
-        Store(tmp_path, keep_count=5).last()
-    assert "graphdoctor explain" in (caught.value.hint or "")
-
-
-def test_any_label_makes_a_folder(tmp_path):
-    for label in ("", "..", "[red]x", "a/b\\c:d", "x" * 500, "モデル", "\udcff"):
-        path = made(Store(tmp_path, keep_count=5), label)
-        assert path.is_dir(), label
-        assert path.parent == tmp_path / FOLDER
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

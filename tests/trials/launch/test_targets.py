@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import RunSpec
-from graphdoctor.trials.launch.request import (
-    DTYPES,
-    Request,
-    parse_assignments,
-    parse_inputs,
-    parse_target,
-)
+from graphdoctor.trials.launch.request import DTYPES, parse_assignments, parse_inputs, parse_target
 from tests.each import for_each
 from tests.sections import sections
 
@@ -184,18 +177,6 @@ INPUT_LIKE = (
 )
 
 
-@given(
-    st.lists(INPUT_LIKE | st.builds("{}={}".format, st.text(max_size=3), INPUT_LIKE), max_size=4)
-)
-def test_any_input_is_a_value_or_an_error(texts):
-    try:
-        parsed = parse_inputs(texts)
-    except GraphDoctorError as error:
-        assert error.hint
-    else:
-        assert (parsed is None) == (not texts)
-
-
 # The text of --option and --config.
 
 
@@ -219,25 +200,6 @@ def test_assignments_are_python_literals_or_text():
 def test_a_wrong_assignment_is_a_clear_error(text):
     with pytest.raises(GraphDoctorError, match="--config"):
         parse_assignments([text], "--config")
-
-
-@given(st.lists(st.text() | st.builds("{}={}".format, st.text(max_size=3), st.text()), max_size=4))
-def test_any_assignment_is_a_value_or_an_error(texts):
-    try:
-        values = parse_assignments(texts, "--option")
-    except GraphDoctorError as error:
-        assert error.message
-    else:
-        assert len(values) <= len(texts)
-
-
-def test_the_request_names_the_target_by_its_parts():
-    described = Request.of(RunSpec(target="package.module:build", inputs=("int:1",))).for_probe()
-    assert (described["module"], described["name"], described["inputs"]["args"][0]["value"]) == (
-        "package.module",
-        "build",
-        1,
-    )
 
 
 # What a target and its inputs turn out to be.

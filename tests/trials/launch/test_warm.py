@@ -208,16 +208,6 @@ def test_a_forked_probe_ends_as_a_started_one_does(
 
 
 @pytest.mark.slow
-def test_several_are_forked_at_once(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    with ThreadPoolExecutor(max_workers=3) as pool:
-        ends = [
-            pool.submit(run, program, "plain", tmp_path / str(number), warm) for number in range(4)
-        ]
-    assert [end.result()[0].reason for end in ends] == ["finished"] * 4
-    assert {end.result()[1].count("called") for end in ends} == {2}
-
-
-@pytest.mark.slow
 def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path) -> None:
     probes = WarmProbes(probe_command(probe_python()))
     with ThreadPoolExecutor(max_workers=1) as pool:

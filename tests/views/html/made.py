@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Diagnosis, Fix, Result
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.evidence import LogEvidence
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import (
     CompileArtifacts,

@@ -68,14 +68,6 @@ def test_a_variant_that_never_meets_eager_has_no_crossing():
     assert "never meets eager" in page
 
 
-def test_with_many_variants_only_the_best_has_a_line_for_a_restart():
-    shown = report(
-        eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3"
-    )
-    assert re.findall(r'class="curve (\w+) dashed"', page_of(BENCH, shown)) == ["hue3"]
-    assert page_of(BENCH, shown).count("<br>after a restart") == 4
-
-
 def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
     page = page_of(BENCH, troubled())
     assert '<rect class="wrong"' in page
@@ -89,12 +81,6 @@ def test_the_page_shows_where_the_time_of_a_call_goes():
     assert "library kernels 2.10 ms (58%)" in section
     assert "triton_poi_fused_add_relu_0" in section
     assert 'id="kernels"' not in page_of(BENCH, attention())
-
-
-def test_a_sweep_marks_the_sizes_that_failed():
-    page = page_of(BENCH, swept())
-    assert ">128 failed</span>" in page
-    assert section_of(page, "sizes").count('class="dot') == 6
 
 
 def test_drawings_survive_odd_numbers():
@@ -118,9 +104,3 @@ def test_without_source_no_line_is_in_the_page():
     assert "w = q @ k.mT / d" not in page
     assert "q, k, v" not in page
     assert "--no-source left out the lines of code." in page
-
-
-def test_a_page_is_small_and_loads_nothing():
-    page = page_of(BENCH, mobilenet())
-    assert len(page.encode()) < 100_000
-    assert not re.search(r"(?:src|href)=\"?https?:", page)

@@ -42,7 +42,7 @@ PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     ),
     "survey": (
         lambda: page_of(SURVEY, report(), pages="files"),
-        ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a", "#pareto .plot svg"),
+        ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a"),
     ),
     "survey of many": (lambda: page_of(SURVEY, large(20, 1)), ("#row-table",)),
     "survey of odd names": (
@@ -50,7 +50,7 @@ PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
         ("#row-table",),
     ),
     "survey of nothing": (lambda: page_of(SURVEY, SURVEYS["nothing"]()), ("#verdict",)),
-    "surveys": (lambda: page_of(SURVEY_COMPARISON, changed()), ("#speed .track", "#new-failures")),
+    "surveys": (lambda: page_of(SURVEY_COMPARISON, changed()), ("#verdict", "#new-failures")),
     "many surveys": (
         lambda: page_of(SURVEY_COMPARISON, many(40)),
         ("#new-failures div[id^=piece-]",),

@@ -122,27 +122,6 @@ def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_
     assert 'id="f0-L234"' not in page
 
 
-@pytest.mark.slow
-def test_of_many_long_files_only_the_costliest_are_there_whole():
-    line = trained().lines[0]
-    text = "\n".join(
-        [
-            "def first(x):",
-            "    return x + 1",
-            *(f"value_{number} = {number}" for number in range(4_500)),
-        ]
-    )
-    names = [f"/project/file{number}.py" for number in range(5)]
-    lines = tuple(
-        line.replace(file=name, line=2, share=0.5 - 0.1 * at) for at, name in enumerate(names)
-    )
-    files = tuple(SourceText(file=name, text=text) for name in names)
-    page = page_of(PROFILE, ProfileResult(trained().replace(lines=lines), Picture(files=files)))
-    assert page.count("4500 hidden lines") == 3
-    assert 'id="f1-L4000"' in page
-    assert 'id="f2-L2"' in page
-
-
 def test_a_page_without_source_has_none():
     page = page_of(PROFILE, ProfileResult(profiled(), PICTURE), has_source=False)
     for secret in ("secret plan", "gelu(y)", "tl.store"):
@@ -171,21 +150,6 @@ def test_each_kernel_has_the_code_of_its_own_graph():
         assert codes_of([unknown], PICTURE.generated).of == ((),)
 
 
-def test_what_inductor_chose_from_is_there():
-    page = page_of(PROFILE, ProfileResult(profiled(), PICTURE))
-    table = page.partition('id="autotuned"')[2].partition("</table>")[0]
-    for text in (
-        ">mm<",
-        "0/0",
-        "20",
-        "19 Triton",
-        "triton_mm_12",
-        "BLOCK_K=64, BLOCK_M=128, num_warps=8",
-        "12.3 µs",
-    ):
-        assert text in table
-
-
 def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
     long = CODE.replace("import triton\n", "import triton\n" + "x = 1\n" * 1000)
     generated = [GeneratedCode(compile_id="0/0", stage="forward", code=long)]
@@ -210,24 +174,6 @@ def test_the_drawing_adds_up_at_every_level():
         assert not node.inner or sum(each.us for each in node.inner) == pytest.approx(node.us)
         waiting += node.inner
     assert [each.label for each in root.inner] == ["transformer.h", "x"]
-
-
-def test_what_is_too_narrow_is_put_together_and_nothing_draws_nothing():
-    parts = [
-        part.replace(us=1000.0 if number == 0 else 0.1)
-        for number, part in enumerate(trained().parts)
-    ]
-    root = flame(parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None))
-    assert root is not None
-    assert "smaller parts" in str(root)
-    assert flame([], label="kernels", place=lambda file, line: (file, None)) is None
-
-
-def test_a_profile_without_a_steady_call_says_so():
-    shown = profiled(call_us=None, regime=None, kernels=(), lines=(), parts=(), modules=())
-    page = page_of(PROFILE, ProfileResult(shown, None))
-    assert "There is no steady call" in text_of(page)
-    assert 'id="kernels"' not in page
 
 
 @pytest.mark.slow

