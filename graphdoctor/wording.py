@@ -64,7 +64,7 @@ def percent(share: float) -> str:
 
 
 def times(number: int) -> str:
-    """How often: ``never``, ``once``, ``twice``, ``3 times``."""
+    """Say how often: ``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
@@ -187,7 +187,7 @@ def bytes_text(size: int) -> str:
 
 
 def switch_text(switch: CompileSwitch) -> str:
-    """What can keep torch.compile from compiling, as a clause: ``TORCH_COMPILE_DISABLE is set``."""
+    """Say what keeps torch.compile from compiling: ``TORCH_COMPILE_DISABLE is set``."""
     since = f" from call {switch.call_index} on" if (switch.call_index or 1) > 1 else ""
     return {
         "environment": f"{switch.value} is set{since}",

@@ -18,113 +18,36 @@ from graphdoctor.version import __version__
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import counted
 
-HEADINGS: dict[str, tuple[str, ...]] = {
-    "What to run": (
-        *(
-            "-m",
-            "--files",
-            "--from",
-            "--only",
-            "--exclude",
-            "--shard",
-            "--resume",
-            "--input",
-            "--calls",
-            "--backward",
-        ),
-        *(
-            "--train",
-            "--no-grad",
-            "--seed",
-            "--device",
-            "--dtype",
-            "--batch",
-            "--python",
-            "--own",
-            "--timeout",
-        ),
-    ),
-    "torch.compile": (
-        "--backend",
-        "--mode",
-        "--dynamic",
-        "--fullgraph",
-        "--mode",
-        "--dynamic",
-        "--fullgraph",
-        "--option",
-        "--regional",
-        "--config",
-    ),
-    "What to measure": (
-        *(
-            "--coverage",
-            "--measure",
-            "--bench",
-            "--variant",
-            "--sweep",
-            "--minify",
-            "--export",
-            "--fix",
-        ),
-        "--pages",
-    ),
-    "Trials": (
-        *(
-            "--proposer",
-            "--try",
-            "--unsafe-fixes",
-            "--apply",
-            "--diff",
-            "--again",
-            "--what-if",
-            "--vary",
-            "--run",
-            "--budget",
-        ),
-        *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
-    ),
-    "Reading logs": ("--on",),
-    "Execution": ("--cpus", "--gpus", "--memory", "--retries"),
-    "What is allowed": (
-        *(
-            "--read-only",
-            "--max-breaks",
-            "--max-recompiles",
-            "--max-graphs",
-            "--min-coverage",
-            "--fail-on",
-        ),
-        *("--baseline", "--no-baseline", "--update", "--allow-empty"),
-    ),
-    "What to report": (
-        *(
-            "--rank",
-            "--own-code",
-            "--select",
-            "--ignore",
-            "--stages",
-            "--stage",
-            "--graph",
-            "--compile",
-        ),
-        *("--recording", "--all", "--redact", "--with-trials", "--with-environment", "--drop"),
-    ),
-    "Output": (
-        *(
-            "--output",
-            "--format",
-            "--html",
-            "--open",
-            "--report",
-            "--force",
-            "--source",
-            "--stdout",
-        ),
-        *("--recordings", "--verbose", "--quiet", "--color"),
-    ),
-    "Help": ("--help", "--help-all"),
+_HEADINGS = {
+    "What to run": """
+        -m --files --from --only --exclude --shard --resume --input --calls --backward --train
+        --no-grad --seed --device --dtype --batch --python --own --timeout
+    """,
+    "torch.compile": "--backend --mode --dynamic --fullgraph --option --regional --config",
+    "What to measure": """
+        --coverage --measure --bench --variant --sweep --minify --export --fix --pages
+    """,
+    "Trials": """
+        --proposer --try --unsafe-fixes --apply --diff --again --what-if --vary --run --budget
+        --jobs --timing --no-timing --trial-timeout --trial-memory
+    """,
+    "Reading logs": "--on",
+    "Execution": "--cpus --gpus --memory --retries",
+    "What is allowed": """
+        --read-only --max-breaks --max-recompiles --max-graphs --min-coverage --fail-on
+        --baseline --no-baseline --update --allow-empty
+    """,
+    "What to report": """
+        --rank --own-code --select --ignore --stages --stage --graph --compile --recording --all
+        --redact --with-trials --with-environment --drop
+    """,
+    "Output": """
+        --output --format --html --open --report --force --source --stdout --recordings
+        --verbose --quiet --color
+    """,
+    "Help": "--help --help-all",
 }
+HEADINGS = {heading: flags.split() for heading, flags in _HEADINGS.items()}
 """Options by what they are about, in the order in which they are shown; the same in every
 command."""
 
@@ -142,7 +65,6 @@ SELDOM = frozenset(_NAMES_OF_SELDOM.split())
 _REST = "More options"
 _FIRST = re.compile(r"(?<=\.)\s")
 """The end of a sentence."""
-_LONGEST = 120
 
 
 class Command(typer.core.TyperCommand):
@@ -151,7 +73,7 @@ class Command(typer.core.TyperCommand):
     """
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click has no public name
-        """What it does, then examples."""
+        """Write the description, then examples."""
         whole = self.help
         self.help, _, examples = (whole or "").partition("Examples:\n")
         super().format_help_text(ctx, formatter)
@@ -195,12 +117,6 @@ class Command(typer.core.TyperCommand):
             parameters,
             key=lambda one: min((order.index(f) for f in one.opts if f in order), default=0),
         )
-
-
-def _in_short(text: str) -> str:
-    """The first sentence of an option's help, or what it begins with."""
-    first = _FIRST.split(text)[0]
-    return first if len(first) <= _LONGEST else f"{first.partition(': ')[0].rstrip('.')}."
 
 
 def _heading(parameter: Any) -> str:  # noqa: ANN401 - as above

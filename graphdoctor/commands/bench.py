@@ -31,20 +31,20 @@ def bench(
     target: TargetOrReportArgument = None,
     variant: list[str] | None = option(
         None,
-        "Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
-        "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional; or several of these, with "
-        "spaces between. Repeatable.",
+        "Also measure this variant: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
+        "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional, or several of these "
+        "separated by spaces. Repeatable.",
         metavar="NAME=VALUE",
     ),
     is_every_mode: bool = option(
         False,
-        "Measure every mode, CUDA graphs, and each repeated block compiled by itself, where possible.",
+        "Measure every mode, CUDA graphs, and regional compilation, where possible.",
         flag="--all",
         heading=_WHAT,
     ),
     sweep: str | None = option(
         None,
-        "Measure with several sizes: x.shape[0]=1,8,32; dims that change together: x.shape[0],y.shape[0]=1,8.",
+        "Measure several sizes: x.shape[0]=1,8,32, or dims that change together: x.shape[0],y.shape[0]=1,8.",
         metavar="SIZE=N,N",
     ),
     is_cold: bool = option(
@@ -55,19 +55,19 @@ def bench(
     ),
     has_results: bool = option(
         False,
-        "Also compare results with eager mode's, and with a run in float64.",
+        "Also compare results with eager mode and with a float64 run.",
         flag="--check-results",
         heading=_WHAT,
     ),
     has_causes: bool = option(
         False,
-        "Also measure kernels, guards and breaks of every variant: what takes the time.",
+        "Also measure each variant's kernels, guards and breaks, to show what takes the time.",
         flag="--why",
         heading=_WHAT,
     ),
     is_thorough: bool = option(
         False,
-        "All of these, and times as precise as can be: takes minutes.",
+        "All of these, with times as precise as possible: takes minutes.",
         flag="--thorough",
         heading=_WHAT,
     ),

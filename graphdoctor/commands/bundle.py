@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from graphdoctor.commands.named import Place, place_named
+from graphdoctor.commands.named import NamedRun, place_named
 from graphdoctor.commands.options import Given, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.output import check_writable
 from graphdoctor.commands.running import project_settings
@@ -27,21 +27,21 @@ def bundle(
     recording: LogArgument = None,
     output: Path = option(Path("bundle.zip"), "Write the zip to this file.", flag="--output -o"),
     force: bool = option(False, "Overwrite the file that -o names."),
-    redact: bool = option(False, "Leave out source, paths, values and the program's own names."),
-    with_trials: bool = option(
-        False, "Include the recordings of the fixes and remedies that were tried."
+    redact: bool = option(
+        False, "Leave out logs, source, paths, values and the program's own names."
     ),
+    with_trials: bool = option(False, "Include recordings of fixes and remedies that were tried."),
     with_environment: bool = option(
         False, "Include the values of environment variables that torch guards."
     ),
     is_tried: bool = option(
         True,
-        "Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
+        "Run reproduce.py if you made the recording here; issue.md says whether it behaves the same.",
         flag="--try/--no-try",
     ),
     is_run: bool = option(
         False,
-        "Run reproduce.py of any recording: show the interpreter and the code, then run.",
+        "Run reproduce.py of any recording, after showing the interpreter and the code.",
         flag="--run",
     ),
 ) -> None:
@@ -108,7 +108,7 @@ def bundle(
         say(f"GitHub accepts attachments of up to {bytes_text(_ATTACHMENT_BYTES)}.")
 
 
-def _refuse_several_ranks(place: Place) -> None:
+def _refuse_several_ranks(place: NamedRun) -> None:
     """A bundle has one diagnosis, and counts are never added up over ranks."""
     ranks = open_folder(place.path).ranks
     if len(ranks) < 2:

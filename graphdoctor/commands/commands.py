@@ -60,7 +60,12 @@ GONE: dict[str, str] = {
 
 NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
 
-MODULES = {"check": "gate", "baseline": "gate"}
+MODULES = {
+    **dict.fromkeys(("check", "baseline"), "gate"),
+    **dict.fromkeys(("list", "keep"), "recordings"),
+    **dict.fromkeys(("lsp", "mcp"), "serving"),
+    **dict.fromkeys(("rule", "schema"), "reference"),
+}
 """Modules of commands that aren't called as these."""
 
 _LAST_LINE = f"graphdoctor COMMAND --help explains one command. For tools: {', '.join(FOR_TOOLS)}."

@@ -29,10 +29,10 @@ def cure(
     spec: RunSpec,
     common: CommonOptions,
     given: Given,
-    budget: float = option(300.0, "Begin nothing more after this many seconds.", metavar="SECONDS"),
+    budget: float = option(300.0, "Start no new step after this many seconds.", metavar="SECONDS"),
     is_cold: bool = option(
         False,
-        "Also measure starts with an empty cache, and keep what compiles faster.",
+        "Also measure starts with an empty cache, and keep changes that compile faster.",
         flag="--cold",
         heading="What to measure",
     ),
@@ -41,11 +41,11 @@ def cure(
 ) -> None:
     """Search for the fastest correct way to run a target.
 
-    What must change for it is said; nothing is written without --apply.
+    Reports what must change for it; writes nothing without --apply.
 
     Examples:
-        graphdoctor cure model.py: what is fastest, and what must change for it
-        graphdoctor cure model.py --budget 600 --apply: ten minutes; write the edits
+        graphdoctor cure model.py: the fastest way, and what must change for it
+        graphdoctor cure model.py --budget 600 --apply: search for ten minutes, then write the edits
     """
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.writing import check, write

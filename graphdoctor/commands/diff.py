@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.named import Place, diagnoses_to_compare, last_recording, place_named
+from graphdoctor.commands.named import NamedRun, diagnoses_to_compare, last_recording, place_named
 from graphdoctor.commands.options import (
     FAIL_ON,
     NAMED_HELP,
@@ -143,7 +143,9 @@ def _compared(
     )
 
 
-def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
+def _chosen(
+    ranks: Sequence[int], first: NamedRun, second: NamedRun
+) -> tuple[int | None, int | None]:
     if len(ranks) > 2:
         raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
     if ranks:
@@ -157,11 +159,11 @@ def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | No
     return None, None
 
 
-def _name(place: Place, rank: int | None) -> str:
+def _name(place: NamedRun, rank: int | None) -> str:
     return str(place.location) if rank is None else f"{place.location} rank {rank}"
 
 
-def _last_recording(settings: Settings, first: Place) -> Place:
+def _last_recording(settings: Settings, first: NamedRun) -> NamedRun:
     last = last_recording(settings)
     if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
         raise GraphDoctorError(

@@ -101,7 +101,7 @@ from graphdoctor.wording import counted, nearest
 
 
 @dataclass(frozen=True)
-class Ran:
+class TargetRun:
     """What came of one target.
 
     Args:
@@ -116,7 +116,9 @@ class Ran:
     hint: str | None = None
 
 
-def run_all(targets: Sequence[GateTarget], project: Project, asked: ProcessOptions) -> list[Ran]:
+def run_all(
+    targets: Sequence[GateTarget], project: Project, asked: ProcessOptions
+) -> list[TargetRun]:
     """Run targets, saying which one; one that can't be run says why, and costs no other.
 
     As many at once as there are cores; one after the other where there is a GPU, whose memory they
@@ -147,7 +149,7 @@ class _Runs(contextlib.ExitStack):
         self._is_alone = jobs == 1
         self._pool = ThreadPoolExecutor(max_workers=jobs)
 
-    def begin(self, number: int, target: GateTarget) -> Future[Ran] | Ran:
+    def begin(self, number: int, target: GateTarget) -> Future[TargetRun] | TargetRun:
         """Run a target as soon as there is a core for it."""
         folder = target.folder or self._project.root
         try:
@@ -156,9 +158,9 @@ class _Runs(contextlib.ExitStack):
                 request = Request.of(target.spec, Measured(coverage=True))
                 store = self._project.settings.store
         except GraphDoctorError as error:
-            return Ran(target, error=error.message, hint=error.hint)
+            return TargetRun(target, error=error.message, hint=error.hint)
         except OSError as error:
-            return Ran(target, error=f"It can't be run in {folder}: {error.strerror}.")
+            return TargetRun(target, error=f"It can't be run in {folder}: {error.strerror}.")
         limit_s = self._asked.timeout or target.timeout or self._project.settings.timeout
         setup = self._progress.setup(_absolute(self._asked.python) or target.python, limit_s)
         if setup.interpreter not in self._warm:
@@ -168,22 +170,23 @@ class _Runs(contextlib.ExitStack):
         setup = replace(setup, folder=folder, warm=warm, is_cancelled=self._is_cancelled.is_set)
         return self._pool.submit(self._run, number, target, request, store, setup)
 
-    def finished(self, begun: Sequence[Future[Ran] | Ran]) -> list[Ran]:
-        """What came of all."""
+    def finished(self, begun: Sequence[Future[TargetRun] | TargetRun]) -> list[TargetRun]:
+        """Wait for all, and return their results."""
         try:
             with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
                 wait(
-                    [one for one in begun if not isinstance(one, Ran)], return_when=FIRST_EXCEPTION
+                    [one for one in begun if not isinstance(one, TargetRun)],
+                    return_when=FIRST_EXCEPTION,
                 )
         finally:
             # All have ended, unless this was interrupted.
             self._is_cancelled.set()
             self._pool.shutdown(cancel_futures=True)
-        return [one if isinstance(one, Ran) else one.result() for one in begun]
+        return [one if isinstance(one, TargetRun) else one.result() for one in begun]
 
     def _run(
         self, number: int, target: GateTarget, request: Request, store: Store, setup: Setup
-    ) -> Ran:
+    ) -> TargetRun:
         if not self._asked.quiet:
             self._progress.say(f"Checking {target.name} ({number} of {self._total})")
         printed: list[bytes] = []
@@ -192,7 +195,7 @@ class _Runs(contextlib.ExitStack):
         try:
             recorded = record_target(request, store, shown, pool="@check")
         except GraphDoctorError as error:
-            return Ran(target, error=error.message, hint=error.hint)
+            return TargetRun(target, error=error.message, hint=error.hint)
         finally:
             if printed:
                 setup.on_output(b"".join(printed))
@@ -208,7 +211,7 @@ class _Runs(contextlib.ExitStack):
         diagnosis = diagnosis.replace(
             recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION))
         )
-        return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
+        return TargetRun(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
 
 
 def _absolute(python: str | None) -> str | None:
@@ -250,21 +253,21 @@ def _on_disk(path: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenTargets:
     """Which targets are run."""
 
     targets: tuple[GateTarget, ...]
     skipped: tuple[str, ...] = ()
 
 
-def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
+def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
     """The targets to run: those asked for, by name or by text, configured or not, else all that are
     configured.
     """
     if not asked:
         if not project.targets:
             raise _no_targets(project)
-        return Chosen(project.targets)
+        return ChosenTargets(project.targets)
     configured = {target.name: target for target in project.targets}
     chosen: dict[str, GateTarget] = {}
     for text in asked:
@@ -275,15 +278,15 @@ def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
             else [item for item in project.targets if item.target == name]
         )
         chosen.update((item.name, item) for item in found or [_named_by_text(project, text, name)])
-    return Chosen(tuple(chosen.values()))
+    return ChosenTargets(tuple(chosen.values()))
 
 
-def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
+def reached_targets(project: Project, files: Sequence[str]) -> ChosenTargets:
     """The configured targets that given files can reach."""
     chosen = choose_targets(project, ())
     named = {target.name: (target.target,) for target in chosen.targets}
     to_run = select_targets(named, [Path.cwd() / file for file in files], project.root)
-    return Chosen(
+    return ChosenTargets(
         tuple(target for target in chosen.targets if target.name in to_run),
         tuple(name for name in named if name not in to_run),
     )
@@ -291,7 +294,7 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
 
 def reached_projects(
     own: Project, files: Sequence[str], recordings: Path | None
-) -> list[tuple[Project, Chosen]]:
+) -> list[tuple[Project, ChosenTargets]]:
     """The projects whose targets given files can reach: the working directory's, those below it,
     and each file's.
     """
@@ -338,7 +341,6 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
 
 
 def _prefix(report: CheckReport, root: Path) -> str:
-    """What tells a project's targets from another's: its folder."""
     folder = Path(report.root or root)
     return f"{folder.relative_to(root)}: " if folder != root and folder.is_relative_to(root) else ""
 
@@ -414,10 +416,9 @@ def policies(
     fail_on: FailOn | None = None,
     baseline: Baseline | None = None,
 ) -> dict[str, Policy]:
-    """What each target is judged by, by its name: what is asked for, then the target's own, then
-    the project's.
+    """Decide what each target is judged by: options, then the target, then the project.
 
-    Decided before anything runs, so that a wrong code costs nothing.
+    Before anything runs, so that a wrong code costs nothing.
     """
     paths = path_ignores(project)
     return {
@@ -450,13 +451,13 @@ def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
 
 
 def judge(
-    ran: Sequence[Ran],
-    chosen: Chosen,
+    ran: Sequence[TargetRun],
+    chosen: ChosenTargets,
     project: Project,
     judged_by: Mapping[str, Policy],
     baseline: Path | None,
 ) -> CheckReport:
-    """What the gate says."""
+    """Judge the runs."""
     checks = tuple(_judged(found, judged_by[found.target.name]) for found in ran)
     notes = [] if Path.cwd() == project.root else [f"Paths are relative to {project.root}."]
     return CheckReport(
@@ -471,7 +472,7 @@ def judge(
     )
 
 
-def _judged(ran: Ran, policy: Policy) -> TargetCheck:
+def _judged(ran: TargetRun, policy: Policy) -> TargetCheck:
     name, target = ran.target.name, ran.target.target
     if ran.diagnosis is not None:
         return check_target(
@@ -488,7 +489,7 @@ def _judged(ran: Ran, policy: Policy) -> TargetCheck:
 
 
 def _unused(
-    ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project
+    ran: Sequence[TargetRun], checks: Sequence[TargetCheck], project: Project
 ) -> tuple[UnusedIgnore, ...]:
     """Judged only where all targets ran to their end: an ignore may be for one of the others."""
     names = {check.name for check in checks if check.state != "crashed" and check.error is None}
@@ -588,7 +589,7 @@ def check(
 
 
 def _troubles(
-    ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool
+    ran: Sequence[TargetRun], before: Baseline | None, *, is_empty_allowed: bool
 ) -> Iterator[tuple[str, str | None]]:
     """Of targets that give nothing to write down, because they ended early or compiled nothing:
     why, and a hint.
@@ -605,7 +606,7 @@ def _troubles(
             yield f"{name}: {empty}", "--allow-empty writes it down nevertheless."
 
 
-def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
+def _found(ran: Sequence[TargetRun], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
     return {
         found.target.name: Found(
             release(found.diagnosis.recording.environment.torch or ""),

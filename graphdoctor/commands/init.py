@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gate import Ran, run_all
+from graphdoctor.commands.gate import TargetRun, run_all
 from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
@@ -73,13 +73,13 @@ def starter_section(folder: Path) -> Starter:
     return Starter(path, before, "".join(_section(found, chosen, {})), found, chosen)
 
 
-def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
+def with_budgets(starter: Starter, ran: Sequence[TargetRun]) -> Starter:
     """The section with budgets that are kept now."""
     budgets = {found.target.name: "".join(_budgets(found)) for found in ran}
     return replace(starter, section="".join(_section(starter.found, starter.targets, budgets)))
 
 
-def _budgets(ran: Ran) -> Iterator[str]:
+def _budgets(ran: TargetRun) -> Iterator[str]:
     trouble = (
         ran.error
         if ran.diagnosis is None

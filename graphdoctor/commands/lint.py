@@ -45,9 +45,6 @@ def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
 
 
 def _home(folder: Path) -> Path:
-    """Where to look for the project of a folder's files: the working directory, unless they belong
-    to another one.
-    """
     own, here = project_folder(folder), project_folder(Path.cwd())
     return Path.cwd() if own is None or own == here else own
 

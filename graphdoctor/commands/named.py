@@ -1,7 +1,7 @@
 """What a RECORDING argument names: a recording, a trace log, a JSON document. The same for every
 command.
 
-Goes out: a ``Place``, and what is read from there: diagnoses, or the report that an earlier command
+Goes out: a ``NamedRun``, and what is read from there: diagnoses, or the report that an earlier command
 left.
 """
 
@@ -48,8 +48,8 @@ _START_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run can be read from."""
+class NamedRun:
+    """A place to read a run from."""
 
     location: Location
     kind: Literal["folder", "log", "document"]
@@ -80,12 +80,12 @@ class Place:
         return whole.parent.parent if whole.parent.name == FOLDER else None
 
 
-def last_recording(settings: Settings) -> Place:
+def last_recording(settings: Settings) -> NamedRun:
     """The last recording of the working directory."""
-    return Place(settings.store.last(), "folder")
+    return NamedRun(settings.store.last(), "folder")
 
 
-def place_named(text: str | None, settings: Settings) -> Place:
+def place_named(text: str | None, settings: Settings) -> NamedRun:
     """The place that an argument names; without an argument, the last recording."""
     if text is None:
         return last_recording(settings)
@@ -98,7 +98,7 @@ def place_named(text: str | None, settings: Settings) -> Place:
     return _place(location)
 
 
-def place_or_target(text: str | None, settings: Settings) -> Place | None:
+def place_or_target(text: str | None, settings: Settings) -> NamedRun | None:
     """As ``place_named``, for commands that take a target too: None where the argument is one."""
     if text is None:
         return last_recording(settings)
@@ -108,7 +108,7 @@ def place_or_target(text: str | None, settings: Settings) -> Place | None:
     return _place(location)
 
 
-def _place(location: Location) -> Place:
+def _place(location: Location) -> NamedRun:
     if (
         isinstance(location, Path)
         and location.is_symlink()
@@ -123,17 +123,17 @@ def _place(location: Location) -> Place:
             f"There is nothing at {location}.", hint="Name a folder or file that is there."
         )
     if not isinstance(found, LogFile):
-        return Place(location, "folder", found)
+        return NamedRun(location, "folder", found)
     try:
         # The first record decides: a program's own output can come before it.
         if logs_of(found):
-            return Place(location, "log", found)
+            return NamedRun(location, "log", found)
         with found.open() as stream:
             start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
     except CutStreamError as error:
         raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
-        return Place(location, "document", found)
+        return NamedRun(location, "document", found)
     what = (
         "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
     )
@@ -156,7 +156,7 @@ def _existing(text: str, settings: Settings) -> Location | None:
 
 
 def diagnose_place(
-    place: Place, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None
+    place: NamedRun, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None
 ) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
@@ -189,7 +189,7 @@ def diagnose_place(
 
 
 def diagnoses_to_compare(
-    places: Sequence[Place], ranks: Sequence[int | None], executor: Executor
+    places: Sequence[NamedRun], ranks: Sequence[int | None], executor: Executor
 ) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
 
@@ -224,7 +224,7 @@ def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     )
 
 
-def _read_document(place: Place) -> Diagnosis:
+def _read_document(place: NamedRun) -> Diagnosis:
     assert isinstance(place.found, LogFile)
     try:
         with place.found.open() as stream:
@@ -246,7 +246,7 @@ class Study:
     said: str | None
 
 
-def kept_study(place: Place) -> Study | None:
+def kept_study(place: NamedRun) -> Study | None:
     """The study that a recording was made for; None if there is none."""
     from graphdoctor.studies.documents import CURE, EXPORT
     from graphdoctor.views.formats import BENCH
@@ -268,9 +268,9 @@ def kept_study(place: Place) -> Study | None:
 
 
 def kept_report(
-    place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]
+    place: NamedRun, kind: type[_Report], *, file: str, command: str, has: Collection[str]
 ) -> _Report:
-    """What an earlier command found."""
+    """Read the report that an earlier command left."""
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
     content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)

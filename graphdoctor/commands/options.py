@@ -113,7 +113,7 @@ def names_of(*groups: type[Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """How processes are run, and where recordings go."""
+    """Options of processes and recordings."""
 
     python: str | None = PYTHON
     timeout: float | None = option(None, "Stop the run after this many seconds.", metavar="SECONDS")
@@ -176,7 +176,7 @@ class StagesOptions:
     )
 
     def asked(self, given: Given) -> StagesAsked | None:
-        """What to show; None for nothing."""
+        """Return what to show; None for nothing."""
         from graphdoctor.rules.diagnosed import StagesAsked
         from graphdoctor.wording import nearest
 
@@ -197,7 +197,7 @@ class StagesOptions:
 
 @dataclass(frozen=True)
 class OutputOptions(ProcessOptions):
-    """Where a result goes and how it looks, too."""
+    """Options of the result, too."""
 
     format: str | None = option(
         None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT"
@@ -220,12 +220,12 @@ class OutputOptions(ProcessOptions):
 
 @dataclass(frozen=True)
 class CommonOptions(ShownOptions, OutputOptions):
-    """What a command takes that reports findings."""
+    """Options of commands that report findings."""
 
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """Where logs are read."""
+    """Options of reading logs."""
 
     reading_jobs: int | None = option(
         None,
@@ -238,7 +238,7 @@ class ExecutorOptions:
     on: str | None = ON
 
     def executor(self) -> Executor:
-        """What reads logs."""
+        """Return the executor that reads logs."""
         from graphdoctor.executors.choice import executor_for
 
         return executor_for(jobs=self.reading_jobs, on=self.on)
@@ -250,7 +250,7 @@ OF_EXECUTOR = names_of(ExecutorOptions)
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """How fixes are tried."""
+    """Options of trials."""
 
     jobs: int | None = option(
         None,

@@ -41,7 +41,7 @@ class Output(Generic[C]):
 
     @property
     def needs(self) -> Needs:
-        """What must be read of a recording for it."""
+        """Facts to read of a recording for it."""
         return Needs(
             guards=self.format.needs_guards,
             picture=self.format.needs_picture,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.commands.named import Place, kept_report, place_or_target
+from graphdoctor.commands.named import NamedRun, kept_report, place_or_target
 from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import begin, finish, set_up
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
@@ -21,13 +21,13 @@ def profile(
     target: TargetOrReportArgument = None,
     is_tried: bool = option(
         False,
-        "With --backward, try to keep less for the backward pass, and report what it saves and costs.",
+        "With --backward, try to keep less memory for the backward pass; report savings and cost.",
         flag="--try",
     ),
 ) -> None:
     """Report where the time of a compiled call goes.
 
-    By line of the program and by kernel, with what the call is bound by.
+    By line and by kernel, with what limits the call.
 
     Examples:
         graphdoctor profile model.py: by line and by kernel
@@ -50,7 +50,7 @@ def profile(
     finish(profile.recorded, profile.diagnosis)
 
 
-def kept_profile(place: Place, needs: Needs) -> ProfileResult:
+def kept_profile(place: NamedRun, needs: Needs) -> ProfileResult:
     """Read the report of an earlier ``profile``."""
     from graphdoctor.trace.reader import read_recording
 

@@ -80,7 +80,7 @@ def begin(
 def set_up(
     settings: Settings, process: ProcessOptions, *, is_warm: bool = False
 ) -> Iterator[Setup]:
-    """How to run processes while a status line shows what they do."""
+    """Yield how processes run while a status line shows their progress."""
     import_report_meanwhile()
     if is_warm:
         import_meanwhile("graphdoctor.fixes.search")
@@ -137,7 +137,7 @@ def trials_of(
     is_unsafe_tried: bool,
     is_tried: bool = True,
 ) -> SearchOptions:
-    """How fixes are tried, from the options of the command line."""
+    """Return how fixes are tried, from the command line."""
     from graphdoctor.fixes.patch import SearchOptions
 
     if asked.no_timing and "timing" in given and asked.timing != "none":

@@ -81,13 +81,13 @@ class Settings:
 
     @property
     def store(self) -> Store:
-        """Where the working directory's recordings are."""
+        """Recordings of the working directory."""
         return Store(Path.cwd(), keep_count=self.keep_recordings, folder=self.recordings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """What a target may have; None for any number."""
+    """Limits of a target; None for any number."""
 
     max_breaks: int | None = option(None, "Fail if there are more break sites.", least=0)
     max_recompiles: int | None = option(None, "Fail if there are more recompiles.", least=0)
@@ -277,15 +277,15 @@ def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_text(variable: str, name: str, text: str) -> object:
-    kind, default = _KINDS[name], getattr(Settings, name)
+    kind = _KINDS[name]
     if kind is TEXTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     if kind is SWITCH:
         return {**ConfigParser.BOOLEAN_STATES, "": False}.get(text.strip().lower(), text)
-    if "number" not in kind.wanted:
+    if kind.number is None:
         return text
     try:
-        return int(text) if isinstance(default, int) else float(text)
+        return kind.number(text)
     except ValueError:
         raise GraphDoctorError(f"{variable} must be a number, not {text!r}.") from None
 

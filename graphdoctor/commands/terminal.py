@@ -64,7 +64,6 @@ _IN_ASCII = {
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """What a stream writes in place of characters that its encoding lacks: units stay units."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]
@@ -134,9 +133,7 @@ def drop_results() -> None:
 
 
 def system_error_text(error: OSError) -> str | None:
-    """What the system refused, in a sentence; None for an error that the system alone doesn't
-    explain.
-    """
+    """Say what the system refused; None for an error that the system alone doesn't explain."""
     if error.errno not in _OF_THE_SYSTEM:
         return None
     reason = error.strerror or "unknown error"
@@ -149,7 +146,7 @@ def system_error_text(error: OSError) -> str | None:
 
 
 def is_closed(stream: IO[str]) -> bool:
-    """Whether a stream stands in for standard output that is closed."""
+    """Whether a stream stands in for closed standard output."""
     return isinstance(stream, ClosedStream)
 
 
@@ -224,9 +221,7 @@ def console_of(
 
 
 def live_console(*, is_quiet: bool) -> Console | None:
-    """Where progress can be drawn over what was drawn before: standard error if it is such a
-    terminal.
-    """
+    """Return a console for progress: standard error, if it is a terminal that can redraw; else None."""
     if is_quiet or not sys.stderr.isatty():
         return None
     console = console_of("auto", is_stderr=True)
@@ -323,7 +318,7 @@ class Progress:
             self._status = console.status(self._line)
 
     def setup(self, python: str | None, timeout_s: float | None) -> Setup:
-        """How processes are run while this shows what they do."""
+        """Return how processes run while this shows their progress."""
         from graphdoctor.trials.launch.child import Setup
 
         return Setup(python, timeout_s, self.show_phase, self._pass_on, self.show_trial)

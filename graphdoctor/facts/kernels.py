@@ -152,6 +152,11 @@ class KernelShare(Fact):
     """The kernels that take the most time, at most ``MOST_KERNELS``."""
 
     @property
+    def is_own_python(self) -> bool:
+        """Whether most of the host's time is outside of compiled code."""
+        return self.outside_us >= self.region_us
+
+    @property
     def kernels_us(self) -> float | None:
         """All kernels and copies; None if the profiler didn't say."""
         return whole_sum((self.library_us, self.generated_us, self.copy_us, self.communication_us))

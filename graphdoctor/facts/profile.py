@@ -144,6 +144,16 @@ class ProfiledModule(Fact):
     backward_us: float
 
 
+RegimeDoubt = Literal[
+    "unseen", "scattered", "long_kernels", "short_profiled", "uncalibrated", "unsteady", "unreached"
+]
+"""A reason why the limit of a call is unknown. ``unseen``: the profiler saw no kernels;
+``scattered``: calls differ too much; ``long_kernels``: they take longer than the call without the
+profiler; ``short_profiled``: the call is shorter under it; ``uncalibrated``: nobody measured what
+the device reaches; ``unsteady``: other work disturbed that; ``unreached``: most kernels come close
+to none of it."""
+
+
 class Regime(Fact):
     """The limit of the call as a whole."""
 
@@ -155,6 +165,12 @@ class Regime(Fact):
     """The numbers: shares of the call, counts, microseconds."""
     advice: tuple[str, ...] = ()
     """Advice for that regime, the most useful first."""
+    doubt: RegimeDoubt | None = None
+    """None if the limit is known."""
+    largest: BoundBy | None = None
+    """The limit with the largest part that is known."""
+    close: BoundBy | None = None
+    """Another limit, whose part is nearly as large; None if there is none."""
 
 
 class Fusion(Fact):

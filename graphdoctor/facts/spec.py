@@ -70,7 +70,7 @@ class RunOption:
     heading: str | None = None
 
     def flags(self, name: str) -> str:
-        """How a field of this name is written on a command line, as typer takes it."""
+        """Return how a field of this name is written on a command line, as typer takes it."""
         return self.flag or f"--{name.replace('_', '-')}"
 
 
@@ -123,11 +123,11 @@ class CallSpec:
     no_grad: bool = option(False, "Make the calls under torch.no_grad().", goes_to="call")
 
     def compile_arguments(self) -> dict[str, object]:
-        """What ``torch.compile`` is given: ``TargetInfo.compile_arguments``."""
+        """Return the arguments of ``torch.compile``: ``TargetInfo.compile_arguments``."""
         return self._given_to("compile")
 
     def call_options(self) -> dict[str, object]:
-        """How calls are made: ``TargetInfo.call_options``."""
+        """Return how calls are made: ``TargetInfo.call_options``."""
         return self._given_to("call")
 
     def _given_to(self, receiver: str) -> dict[str, object]:
@@ -139,7 +139,7 @@ class CallSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(CallSpec):
-    """What to compile, how, and how to call it."""
+    """A target, how to compile it, and how to call it."""
 
     target: str = ""
     """Its text, such as ``model.py:Net``."""

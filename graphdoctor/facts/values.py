@@ -38,12 +38,14 @@ class Kind:
         fits: Whether a value is one.
         made: What becomes of it.
         choices: All that it can be, by each way of writing that; None for anything that fits.
+        number: The type of a number; None for anything else.
     """
 
     wanted: str
     fits: Callable[[Any], bool]
     made: Callable[[Any], Any] = lambda value: value
     choices: Mapping[str, str] | None = None
+    number: type[int] | type[float] | None = None
 
     def read(self, where: str, name: str, value: object) -> Any:  # noqa: ANN401 - of any type
         """A value, checked.
@@ -108,9 +110,16 @@ TEXTS = Kind(
     tuple,
 )
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
-SECONDS = Kind("a positive number of seconds", lambda value: _is_number(value) and value > 0, float)
-_POSITIVE = Kind("a number above 0", SECONDS.fits, float)
-_SHARE = Kind("a share from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1, float)
+SECONDS = Kind(
+    "a positive number of seconds",
+    lambda value: _is_number(value) and value > 0,
+    float,
+    number=float,
+)
+_POSITIVE = Kind("a number above 0", SECONDS.fits, float, number=float)
+_SHARE = Kind(
+    "a share from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1, float, number=float
+)
 TABLE = Kind(
     "a table of strings, numbers, booleans, and lists of these",
     lambda value: isinstance(value, dict) and is_plain(value),
@@ -132,9 +141,7 @@ _BY_TYPE = {
 
 
 def kinds_of(settings: type) -> dict[str, Kind]:
-    """What each field of a dataclass can be, by its annotation and its ``RunOption``; a text by
-    default.
-    """
+    """Return what each field of a dataclass can be, by its annotation and ``RunOption``; text by default."""
     return {found.name: _kind_of(found) for found in fields(settings)}
 
 
@@ -146,6 +153,7 @@ def _kind_of(found: Field[Any]) -> Kind:
         return Kind(
             f"a whole number of at least {least}",
             lambda value: type(value) is int and value >= least,
+            number=int,
         )
     if kind == "float":
         return (

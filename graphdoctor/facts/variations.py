@@ -12,7 +12,7 @@ TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fail
 hit the recompile limit and ran eagerly; ``fails_compiled``: it works in eager mode and raises under
 torch.compile; ``fails_eager``: it raises in eager mode, so it was not tried compiled."""
 
-Verdict = Literal["recompiles", "generalises", "free", "fails", "not_varied"]
+VariationVerdict = Literal["recompiles", "generalises", "free", "fails", "not_varied"]
 """``recompiles``: each new value recompiled. ``generalises``: some did, and the code that was
 compiled then works for others. ``free``: none did. ``fails``: each raises under torch.compile and
 works in eager mode. ``not_varied``: unknown. Special values only count if no other could be
@@ -53,7 +53,7 @@ class Variation(Fact):
     """Properties that had to change with it, because the call fails in eager mode otherwise."""
     tried: tuple[TriedValue, ...] = ()
     """The values that were tried, in order."""
-    verdict: Verdict
+    verdict: VariationVerdict
     back_compiles: int | None = None
     """Compiles of the unchanged call after all values; None if it wasn't made."""
     compile_s: float | None = None

@@ -106,7 +106,7 @@ def _files_of(diff: str) -> dict[str, list[_Hunk]]:
         if refused is not None:
             raise DiffError(refused)
         if _is_head(lines, at):
-            old, new = (_name(lines[at + one]) for one in (0, 1))
+            old, new = (_name(lines[at + item]) for item in (0, 1))
             if "/dev/null" in (old, new):
                 raise DiffError("it adds a file" if old == "/dev/null" else "it deletes a file")
             hunks = files.setdefault(new, [])
@@ -148,9 +148,9 @@ def _hunk(lines: Sequence[str], at: int, start: int | None) -> tuple[_Hunk, int]
 
 def _path(name: str, root: Path) -> Path:
     stripped = name.partition("/")[2] if name.startswith(("a/", "b/")) else name
-    for one in dict.fromkeys((stripped, name)):
-        if one and (root / one).is_file():
-            return Path(os.path.normpath(root / one))
+    for item in dict.fromkeys((stripped, name)):
+        if item and (root / item).is_file():
+            return Path(os.path.normpath(root / item))
     raise DiffError(f"there is no file {stripped}")
 
 

@@ -61,7 +61,7 @@ def with_settings(source: bytes, lines: Sequence[str]) -> bytes | None:
     if text and not text[-1].endswith((b"\n", b"\r")):
         text[-1] += newline
     for line, new in reversed(added):
-        text[line:line] = [one.encode() + newline for one in new]
+        text[line:line] = [item.encode() + newline for item in new]
     return b"".join(text)
 
 

@@ -92,8 +92,8 @@ def _described(
             "surroundings": vars(found) if isinstance(found, Surroundings) else None,
             "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
             "changes": [
-                [str(one.path), *(text.decode("latin-1") for text in (one.before, one.after))]
-                for one in result.changes
+                [str(item.path), *(text.decode("latin-1") for text in (item.before, item.after))]
+                for item in result.changes
             ],
             "fixes": _digest(recording / FIXES_FILE),
         }

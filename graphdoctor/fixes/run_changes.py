@@ -319,8 +319,11 @@ def _for_mutation(recording: Recording) -> Iterator[Candidate]:
         return
     written = [expression(source) for source in sources]
     marks = [f"torch._dynamo.mark_static_address({name})" for name in written]
-    pronoun, tensors = ("it", "a tensor") if len(written) == 1 else ("them", "tensors")
-    title = f"Mark {names(written)} as static, and pass the same {tensors.removeprefix('a ')} in each call"
+    is_one = len(written) == 1
+    pronoun, same, tensors = (
+        ("it", "tensor", "a tensor") if is_one else ("them", "tensors", "tensors")
+    )
+    title = f"Mark {names(written)} as static, and pass the same {same} in each call"
     yield call_fix(
         "mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks)
     )
@@ -336,11 +339,11 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
     found: list[str] = []
     for graph in recording.graphs:
         tensors = [
-            each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None
+            item for item in graph.inputs or () if item.kind == "tensor" and item.device is not None
         ]
-        if any(str(each.device).startswith("cuda") for each in tensors):
+        if any(str(item.device).startswith("cuda") for item in tensors):
             found += [
-                each.source for each in tensors if each.device == "cpu" and each.source is not None
+                item.source for item in tensors if item.device == "cpu" and item.source is not None
             ]
     sources = _arguments(found, recording)
     if sources:

@@ -78,9 +78,9 @@ class SiteChange:
                 # same site.
                 file, start, cause = key
                 same = (
-                    one
-                    for one in known
-                    if (one[0], lines.range_start(one[1]), one[2]) == (file, start, cause)
+                    item
+                    for item in known
+                    if (item[0], lines.range_start(item[1]), item[2]) == (file, start, cause)
                 )
                 key = next(same, key)
                 caused.add(key)

@@ -142,7 +142,9 @@ def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
         GraphDoctorError: There is no such compile.
     """
     shown = most_telling(diagnosis, most=_MOST_ROWS)
-    if unknown := set(asked).difference(found.compile_id for found in diagnosis.recording.compiles):
+    if unknown := set(asked).difference(
+        compile_.compile_id for compile_ in diagnosis.recording.compiles
+    ):
         raise _unknown("compile", min(unknown), shown)
     return tuple(dict.fromkeys((*asked, *shown)))
 
@@ -175,13 +177,13 @@ def _is_large(folder: RecordingFolder) -> bool:
     return sum(size or 0 for size in sizes) > _LARGE_BYTES or None in sizes
 
 
-def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
+def chosen_stages(graphs: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
     """Those of the graphs that are asked for.
 
     Raises:
         GraphDoctorError: There is no such graph.
     """
-    known = [graph.compile_id or "?" for graph in found]
+    known = [graph.compile_id or "?" for graph in graphs]
     if unknown := set(asked.compile_ids).difference(known):
         raise _unknown("graph", min(unknown), known)
     return tuple(
@@ -190,7 +192,7 @@ def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[G
                 each for each in graph.stages if not asked.stages or each.stage in asked.stages
             )
         )
-        for graph in found
+        for graph in graphs
         if not asked.compile_ids or graph.compile_id in asked.compile_ids
     )
 
@@ -206,17 +208,17 @@ def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[R
 
     if executor.cluster is None and len(pieces) == 1:
         return [pieces[0](executor=executor)]
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
     for index, result in executor.run(_made, pieces):
         if not isinstance(result, Failure):
-            found[index] = result
+            results[index] = result
         elif executor.cluster is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
-            found[index] = pieces[index]()
+            results[index] = pieces[index]()
         else:
             where = f"{_location(pieces[index])} couldn't be read on {executor.cluster}"
             raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
-    return [found[index] for index in range(len(pieces))]
+    return [results[index] for index in range(len(pieces))]
 
 
 def _made(piece: partial[Result]) -> Result:

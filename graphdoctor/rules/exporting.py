@@ -104,17 +104,17 @@ class ExportType(BreakRule, code="GD601", severity="error"):
     topic = "export_type"
 
     def message(self, site: BreakSite) -> str:
-        names = [f"`{found.name}`" for found in site.records[0].classes]
+        names = [f"`{class_.name}`" for class_ in site.records[0].classes]
         return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        found = (
+        registrations = (
             _registration(known.module, known.name)
             for known in site.records[0].classes
             if known.is_dataclass
         )
         title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
-        return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
+        return (*registrations, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
 
 
 def _registration(module: str, name: str) -> Fix:

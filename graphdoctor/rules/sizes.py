@@ -97,7 +97,9 @@ class SizeChange(RecompileRule, code="GD202"):
 
 
 def _size_fixes(group: RecompileGroup) -> Fixes:
-    changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
+    changes = [
+        change for of_event in group.changes for change in of_event if can_be_dynamic(change)
+    ]
     if not changes:
         title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
         yield call_fix(title, is_safe=True)

@@ -126,7 +126,7 @@ def _around(site: BreakSite) -> set[str]:
     """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``slice``,
     ``index``, ``key``.
     """
-    found: set[str] = set()
+    uses: set[str] = set()
     for node in ast.walk(site.statement_node or ast.Module([], [])):
         match node:
             case ast.If(test=part, body=[*_, ast.Raise()]) | ast.Assert(test=part):
@@ -151,8 +151,8 @@ def _around(site: BreakSite) -> set[str]:
             case _:
                 continue
         if _is_read_in(part, site.node):
-            found.add(use)
-    return found
+            uses.add(use)
+    return uses
 
 
 def _is_read_in(part: ast.expr, read: ast.expr | None) -> bool:

@@ -198,7 +198,7 @@ def _with_torch(code: str, name: str | None) -> str | None:
 def _free_names(tree: ast.AST) -> set[str]:
     """The names that code reads from around it, among them those that it binds and reads."""
     inner: set[str] = set()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, _COMPREHENSIONS):
             inner |= {
@@ -210,10 +210,10 @@ def _free_names(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Lambda):
             inner |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-    return found - inner
+            names.add(node.target.id)
+    return names - inner
 
 
 def spliced(statement: str, part: ast.expr, new: str) -> str:

@@ -76,7 +76,11 @@ class Assembler:
         breaks = [*intake.breaks, *self._raised_breaks()]
         frames = self._frames(compiles)
         # An export traces frames that don't run.
-        ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
+        ran = {
+            compile_.compile_id: frames[compile_.frame_id]
+            for compile_ in compiles
+            if compile_.frame_id in frames
+        }
         counts = Counter(
             compile_.call_index for compile_ in compiles if compile_.outcome == "compiled"
         )
@@ -87,11 +91,11 @@ class Assembler:
             "finished",
         )
         unfinished = [
-            found.compile_id
-            for found in intake.compiles.values()
-            if found.outcome == "unfinished" and not found.is_metrics_unread
+            seen.compile_id
+            for seen in intake.compiles.values()
+            if seen.outcome == "unfinished" and not seen.is_metrics_unread
         ]
-        limits = {found.frame_id for found in self._extra if found.outcome == "limit"}
+        limits = {seen.frame_id for seen in self._extra if seen.outcome == "limit"}
         return run.replace(
             environment=intake.environment,
             is_partial=is_cut or is_unfinished,
@@ -112,9 +116,9 @@ class Assembler:
             replay=run.replay and run.replay.replace(warm_up_frames_over_limit=len(limits)),
             cache_bypasses=cache_bypasses(evidence.cache_answers),
             ignored_caches=tuple(
-                each.replace(entry=entry)
-                for each in intake.ignored_caches
-                for entry in self._named((each.entry,))
+                cache.replace(entry=entry)
+                for cache in intake.ignored_caches
+                for entry in self._named((cache.entry,))
             ),
             evidence=evidence,
             gaps=(
@@ -123,11 +127,11 @@ class Assembler:
             ),
         )
 
-    def _stack(self, found: PrintedBreak, function: str | None) -> tuple[StackEntry, ...]:
-        if found.exact:
-            return found.exact
-        printed = found.stack
-        header = found.header or (None if printed else self._failed_line(found))
+    def _stack(self, break_: PrintedBreak, function: str | None) -> tuple[StackEntry, ...]:
+        if break_.exact:
+            return break_.exact
+        printed = break_.stack
+        header = break_.header or (None if printed else self._failed_line(break_))
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
@@ -136,9 +140,9 @@ class Assembler:
         )
         return without_probe(entries)
 
-    def _failed_line(self, found: PrintedBreak) -> tuple[str, int] | None:
-        compile_ = self._intake.compiles.get(found.record.compile_id or "")
-        metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
+    def _failed_line(self, break_: PrintedBreak) -> tuple[str, int] | None:
+        compile_ = self._intake.compiles.get(break_.record.compile_id or "")
+        metrics = compile_.metrics if compile_ is not None and compile_.error is break_ else None
         if (
             metrics is None
             or metrics.fail_user_frame_filename is None
@@ -155,8 +159,8 @@ class Assembler:
             for entry in stack
         )
 
-    def _break(self, found: PrintedBreak) -> BreakRecord:
-        record = found.record
+    def _break(self, break_: PrintedBreak) -> BreakRecord:
+        record = break_.record
         compile_ = self._intake.compiles.get(record.compile_id or "")
         function = root = None
         is_skip = False
@@ -168,9 +172,9 @@ class Assembler:
             is_skip = (
                 compile_.outcome == "skipped"
                 and not compile_.is_declined
-                and compile_.breaks[-1] is found
+                and compile_.breaks[-1] is break_
             )
-        stack = self._stack(found, function)
+        stack = self._stack(break_, function)
         if root is not None and innermost(stack) is None:
             # No line of the program is on it: the module that torch wraps breaks in torch's own
             # code.
@@ -178,7 +182,7 @@ class Assembler:
         return record.replace(
             effect="frame_skipped" if is_skip else record.effect,
             stack=self._named(stack),
-            is_stack_exact=bool(found.exact),
+            is_stack_exact=bool(break_.exact),
             mechanism=mechanism_of((*path, *stack), record),
         )
 
@@ -286,9 +290,9 @@ class Assembler:
     def _broken_expression(self, file: str, line: int) -> str | None:
         if self._broken is None:
             self._broken = {}
-            for found in self._intake.breaks:
-                entry = found.exact[0] if found.exact else None
-                is_call = (found.record.instruction or "").startswith("CALL")
+            for break_ in self._intake.breaks:
+                entry = break_.exact[0] if break_.exact else None
+                is_call = (break_.record.instruction or "").startswith("CALL")
                 if (
                     entry is None
                     or not is_call
@@ -304,18 +308,20 @@ class Assembler:
 
     def _frames(self, compiles: list[Compile]) -> dict[int, Frame]:
         frames: dict[int, Frame] = {}
-        for each in compiles:
-            if each.frame_id not in frames and each.frame_id in self._intake.code_names:
-                frames[each.frame_id] = self._frame(each.frame_id, each.compiled_autograd_id)
+        for compile_ in compiles:
+            if compile_.frame_id not in frames and compile_.frame_id in self._intake.code_names:
+                frames[compile_.frame_id] = self._frame(
+                    compile_.frame_id, compile_.compiled_autograd_id
+                )
         return frames
 
     def _frame(self, frame_id: int, compiled_autograd_id: int | None) -> Frame:
         code_name, file, line = self._intake.code_names[frame_id]
         if (root := self._intake.roots.get(frame_id)) is not None:
-            known = values_of(root.place, "file", "line", "text", "origin", "package")
+            fields = values_of(root.place, "file", "line", "text", "origin", "package")
             name = root.expression if root.class_name == "partial" else f"{root.class_name}.forward"
-            known |= {"function": "forward", "qualname": name, "code_name": code_name}
-            return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
+            fields |= {"function": "forward", "qualname": name, "code_name": code_name}
+            return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **fields)
         function, resumes_at = resumed(code_name)
         wrapped = self._intake.wrapped(frame_id)
         context = self._intake.sources.get((file, line))
@@ -415,19 +421,19 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
         if name.startswith("submod_")
     ]
     for name, code in parts:
-        own: dict[str, int | None] = {}
+        sizes: dict[str, int | None] = {}
         for argument, size in _arguments(code):
             if argument.lower() not in outside:
                 crossing[argument] = size
-            elif (known := _parameter(argument, parameters)) is not None:
-                own[known] = size
+            elif (parameter := _parameter(argument, parameters)) is not None:
+                sizes[parameter] = size
         body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
         count = len(_CALL.findall(body))
         buckets.append(
             DdpBucket(
                 name=name,
-                parameters=tuple(own),
-                parameter_bytes=whole_sum(own.values()),
+                parameters=tuple(sizes),
+                parameter_bytes=whole_sum(sizes.values()),
                 op_count=count,
             )
         )

@@ -99,18 +99,18 @@ def break_record(
     words: str,
     chain: tuple[BreakReason, ...],
     effect: BreakEffect,
-    **known: Any,  # noqa: ANN401
+    **fields: Any,  # noqa: ANN401
 ) -> BreakRecord:
     """A break without a stack; its topic is read from all of torch's words."""
     operator = _HIGHER_ORDER.search(words)
-    known = {
+    fields = {
         "compile_id": None,
         "stack": (),
         "topic": topic_of(words, chain[0]),
         "higher_order_operator": operator and operator[1].strip(),
-        **known,
+        **fields,
     }
-    return BreakRecord(chain=chain, words=words[:MAX_MESSAGE], effect=effect, **known)
+    return BreakRecord(chain=chain, words=words[:MAX_MESSAGE], effect=effect, **fields)
 
 
 def parse_break(payload: str) -> PrintedBreak:
@@ -163,8 +163,8 @@ def parse_error(trace: str) -> PrintedBreak:
     ``augment_exc_message``, ``torch/_dynamo/exc.py``, 2.11 to 2.15).
     """
     words = exception_words(trace)
-    _, found, rest = trace.rpartition("\nfrom user code:\n")
-    stack = rest.partition("\nSet TORCHDYNAMO_VERBOSE=1")[0] if found else ""
+    _, has_stack, rest = trace.rpartition("\nfrom user code:\n")
+    stack = rest.partition("\nSet TORCHDYNAMO_VERBOSE=1")[0] if has_stack else ""
     # The first line has one space more than those of other stacks.
     printed = parse_stack(stack.lstrip("\n").removeprefix(" "))
     return PrintedBreak(break_record(words, parse_chain(words), "raised"), printed)
@@ -223,8 +223,8 @@ def limit_of(words: str) -> RecompileLimit:
 
 
 def _parse_reason(part: str) -> BreakReason | None:
-    head, found, body = part.partition("\n  Explanation:")
-    if not found:
+    head, has_body, body = part.partition("\n  Explanation:")
+    if not has_body:
         return None
     lines = [line for line in head.splitlines() if line.strip() and not _HIGHER_ORDER.match(line)]
     link = _ID.search(body)
@@ -286,5 +286,5 @@ def mechanism_of(path: Sequence[StackEntry], record: BreakRecord) -> TorchMechan
     if is_skipped or (is_inside and cause.gb_type == _SIDE_EFFECT):
         return "checkpoint"
     is_hook = below and below[0][0].endswith(_MODULE_FILE) and "hook(" in below[0][1].lower()
-    known = (mechanism for file, _ in below for part, mechanism in _FOLDERS if part in file)
-    return next(known, "module_hook" if is_hook else None)
+    mechanisms = (mechanism for file, _ in below for part, mechanism in _FOLDERS if part in file)
+    return next(mechanisms, "module_hook" if is_hook else None)

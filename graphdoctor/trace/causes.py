@@ -70,13 +70,12 @@ def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
             any(_is_part(change, other) for other in last.differing) for change in entry.differing
         )
     ]
-    return min((last, *possible), key=_distance)
 
+    def distance(entry: ComparedEntry) -> int:
+        names = {change.source or change.expression for change in entry.changes}
+        return len(names) + entry.hidden_count
 
-def _distance(entry: ComparedEntry) -> int:
-    return (
-        len({change.source or change.expression for change in entry.changes}) + entry.hidden_count
-    )
+    return min((last, *possible), key=distance)
 
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:
@@ -105,8 +104,8 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry) -> tuple[
     """
     # Several values pass a relation, so that the last call's isn't known.
     shown = [change for change in last.differing if change.kind != "relation"]
-    known = {change.key: change.old for change in reversed(shown)}
-    return tuple(change.replace(previous=known.get(change.key)) for change in changes)
+    values = {change.key: change.old for change in reversed(shown)}
+    return tuple(change.replace(previous=values.get(change.key)) for change in changes)
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
@@ -185,12 +184,12 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.replace(guard_location=line) for change in changes_of(guard))
     last = ComparedEntry(guard.compile_id, changes, changes)
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "nearest": guard.compile_id,
         "last_used": guard.compile_id,
         "is_exact": False,
     }
-    return RecompileCause(**known, entry_count=len(reasons), changes=with_previous(changes, last))
+    return RecompileCause(**fields, entry_count=len(reasons), changes=with_previous(changes, last))
 
 
 def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | None:
@@ -206,8 +205,8 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
         words = ((change, _carried_words(change.expression, carried)) for change in changes)
         return tuple(
-            each.replace(expression=text, old=value(each.old), new=value(each.new))
-            for each, text in words
+            change.replace(expression=text, old=value(change.old), new=value(change.new))
+            for change, text in words
         )
 
     return cause.replace(changes=named(cause.changes), also_changed=named(cause.also_changed))
@@ -226,9 +225,9 @@ def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
     entry = place(*kept) if kept else None
     if item["leaf"] == "RELATION" or entry is None:
         for text in item.get("text") or ():
-            found = _entry(take_apart(text).place, place)
-            if found is not None and (found.origin in ("user", "third_party") or entry is None):
-                return found
+            printed = _entry(take_apart(text).place, place)
+            if printed is not None and (printed.origin in ("user", "third_party") or entry is None):
+                return printed
     return entry
 
 
@@ -277,8 +276,8 @@ def _changes(item: _Failed) -> Iterator[GuardChange]:
         update |= {"hint": words.hint, "guard": None if item["leaf"] in _TOLD else words.expression}
     number: ChangeKind = "module_number" if item.get("is_of_module") else "number"
     for change in _found(item, source, words):
-        known = vars(change)
-        added = {key: value for key, value in update.items() if known[key] is None}
+        fields = vars(change)
+        added = {key: value for key, value in update.items() if fields[key] is None}
         is_known = change.kind in ("number", "module_number") and "is_of_module" in item
         yield change.replace(**added, kind=number if is_known else change.kind)
 

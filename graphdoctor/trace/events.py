@@ -28,7 +28,7 @@ from graphdoctor.facts.recording import (
     Recording,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.facts.variations import TriedValue, Variation, Verdict
+from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
 from graphdoctor.trace.breaks import break_record, export_topic, export_words, parse_chain
 from graphdoctor.trace.origin import Origins
 
@@ -151,7 +151,7 @@ def _variation(event: Event) -> Variation:
     )
 
 
-def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
+def verdict_of(tried: Sequence[TriedValue]) -> VariationVerdict:
     """The verdict on a property from the values tried; special values count only if there are no
     others.
     """

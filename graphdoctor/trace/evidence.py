@@ -71,17 +71,19 @@ def _text(value: object) -> str:
 def _answer(record: Record) -> Iterator[CacheAnswer]:
     cache, state = _ANSWERS[record.kind]
     try:
-        said = record.json()
+        fields = record.json()
     except orjson.JSONDecodeError:
-        said = record.payload
-    if not isinstance(said, dict):
-        said = {"reason": str(said)}
+        fields = record.payload
+    if not isinstance(fields, dict):
+        fields = {"reason": str(fields)}
     reason = (
-        next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
+        next((fields[name] for name in _REASONS if fields.get(name)), None)
+        if state != "miss"
+        else None
     )
     reason, key = (
         reason and str(reason)[:_MAX_REASON],
-        None if said.get("key") is None else _text(said["key"]),
+        None if fields.get("key") is None else _text(fields["key"]),
     )
     yield CacheAnswer(
         compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key
@@ -90,11 +92,11 @@ def _answer(record: Record) -> Iterator[CacheAnswer]:
 
 def _program(record: Record) -> Iterator[ExportedProgram]:
     text = record.payload or ""
-    found = _RANGES.search(text, max(len(text) - 100_000, 0))
+    match = _RANGES.search(text, max(len(text) - 100_000, 0))
     ranges = (
         {}
-        if found is None
-        else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
+        if match is None
+        else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(match[1])}
     )
     yield ExportedProgram(
         size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id
@@ -126,13 +128,13 @@ def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
 
 def _triton(record: Record) -> Iterator[TritonKernel]:
     """What torch says of kernels (``torch/_inductor/async_compile.py``, 2.13)."""
-    for name, said in record.json().items():
-        us = said.get("compile_time_us")
+    for name, notes in record.json().items():
+        us = notes.get("compile_time_us")
         yield TritonKernel(
             compile_id=record.compile_id,
             name=_text(name),
             compile_us=None if us is None else float(us),
-            notes={key: _text(item) for key, item in said.items() if key != "compile_time_us"},
+            notes={key: _text(item) for key, item in notes.items() if key != "compile_time_us"},
         )
 
 
@@ -177,12 +179,12 @@ class Evidence:
 
     def finish(self) -> LogEvidence:
         """What was collected, without counts of records."""
-        found: dict[str, Any] = {name: tuple(items) for name, items in self._found.items()}
+        facts: dict[str, Any] = {name: tuple(items) for name, items in self._found.items()}
         return LogEvidence(
             shapes=tuple(self._shapes.values()),
             hidden_shapes=self._hidden_shapes,
             fake_kernels=tuple(self._kernels.values()),
-            **found,
+            **facts,
         )
 
     def _add_shape(self, record: Record) -> None:
@@ -197,9 +199,9 @@ class Evidence:
         before = self._shapes.get(key)
         if before is not None:
             # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
-            known = {} if before.file is not None else self._place(value)
+            fields = {} if before.file is not None else self._place(value)
             is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
-            self._shapes[key] = before.replace(**known, count=before.count + (not is_twin))
+            self._shapes[key] = before.replace(**fields, count=before.count + (not is_twin))
             return
         if len(self._shapes) >= _MAX_SHAPES:
             self._hidden_shapes += 1
@@ -210,32 +212,36 @@ class Evidence:
             "range": value.get("vr"),
             "reason": value.get("reason"),
         }
-        known = {name: _text(item) for name, item in texts.items() if item is not None}
-        known |= {
+        fields = {name: _text(item) for name, item in texts.items() if item is not None}
+        fields |= {
             "kind": kind,
             "compile_id": record.compile_id,
             "expression": expression,
             **self._place(value),
         }
-        self._shapes[key] = read_fact(ShapeEvent, known)
+        self._shapes[key] = read_fact(ShapeEvent, fields)
 
     def _place(self, value: Mapping[str, Any]) -> dict[str, Any]:
         entries = reversed(self._entries(value.get("user_stack") or value.get("stack")))
-        own = (
-            each for each in entries if each.file != "<unknown>" and each.origin in PROGRAM_ORIGINS
+        program = (
+            entry
+            for entry in entries
+            if entry.file != "<unknown>" and entry.origin in PROGRAM_ORIGINS
         )
-        return next(({"file": each.file, "line": each.line, "text": each.text} for each in own), {})
+        return next(
+            ({"file": entry.file, "line": entry.line, "text": entry.text} for entry in program), {}
+        )
 
     def _add_kernel(self, record: Record) -> None:
         op, reason = _text(record.value["op"]), record.value.get("reason")
         reason = None if reason is None else _text(reason)
         key = (record.kind, record.compile_id, op, reason)
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "op": op,
             "is_missing": _KERNELS[record.kind],
             "compile_id": record.compile_id,
         }
-        before = self._kernels.get(key, FakeKernel(**known, reason=reason, count=0))
+        before = self._kernels.get(key, FakeKernel(**fields, reason=reason, count=0))
         self._kernels[key] = before.replace(count=before.count + 1)
 
 

@@ -67,9 +67,9 @@ def reported_gaps(events: Events) -> Iterator[CaptureGap]:
 
 def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
     """What kept torch.compile from compiling, or could have."""
-    for found in switches:
-        meaning = "torch.compile does nothing" if found.is_off else "calls can run eagerly"
-        yield gap("compile_disabled", f"{switch_text(found)}, so {meaning}.")
+    for switch in switches:
+        meaning = "torch.compile does nothing" if switch.is_off else "calls can run eagerly"
+        yield gap("compile_disabled", f"{switch_text(switch)}, so {meaning}.")
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
@@ -224,24 +224,28 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
 
 def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
     """The functions of a script whose coverage or steady time is unknown."""
-    for found in watch.functions:
-        place = "" if found.file is None else f", compiled at {Path(found.file).name}:{found.line},"
-        if found.coverage is None and found.not_covered not in (None, "nested"):
-            whose = ", and so is the program's" if found in watch.own else ""
+    for function in watch.functions:
+        place = (
+            ""
+            if function.file is None
+            else f", compiled at {Path(function.file).name}:{function.line},"
+        )
+        if function.coverage is None and function.not_covered not in (None, "nested"):
+            whose = ", and so is the program's" if function in watch.own else ""
             yield gap(
                 "coverage",
-                f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.",
+                f"Coverage of `{function.compiled}`{place} is unknown{whose}: {_not_covered(function)}.",
             )
-        elif found.coverage is not None and found.steady_us is None:
+        elif function.coverage is not None and function.steady_us is None:
             yield gap(
                 "steady_time",
-                f"The time of a steady call of `{found.compiled}`{place} is unknown: no call that compiled "
+                f"The time of a steady call of `{function.compiled}`{place} is unknown: no call that compiled "
                 "nothing was timed.",
             )
 
 
-def _not_covered(found: WatchedFunction) -> str:
-    calls = "its calls" if found.calls is None else f"its {counted(found.calls, 'call')}"
+def _not_covered(function: WatchedFunction) -> str:
+    calls = "its calls" if function.calls is None else f"its {counted(function.calls, 'call')}"
     return {
         "once": "it was called only once",
         "compiling": f"each of {calls} that was watched compiled something",
@@ -254,7 +258,7 @@ def _not_covered(found: WatchedFunction) -> str:
         "cost": "watching other calls had taken its share of the time",
         "few": f"none of {calls} was watched",
         "ended": "the process ended before it could say how often it was called",
-    }[found.not_covered or "few"]
+    }[function.not_covered or "few"]
 
 
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
@@ -267,12 +271,12 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
 
 
 def guard_gaps(
-    guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool
+    guards: Guards, gaps: Iterable[CaptureGap], *, is_measured: bool
 ) -> Iterator[CaptureGap]:
     """What the guards lack."""
-    if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
+    if not is_measured and not any(gap.kind == "guard_cost" for gap in gaps):
         yield gap("guard_cost", "The cost of guard checks was not measured during this run.")
-    unread = sum(len(found.unread_lines) for found in guards.sets)
+    unread = sum(len(guard_set.unread_lines) for guard_set in guards.sets)
     if unread:
         yield gap(
             "guards",
@@ -362,26 +366,28 @@ def beginning_gaps(
 
     A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """
-    said = ["it begins in the middle of a record"] if headless_logs else []
+    losses = ["it begins in the middle of a record"] if headless_logs else []
     is_fork_possible = False
     for name, beginning, intakes in processes:
         whose = "" if name is None else f" of {name}"
         if beginning.has_lost_event:
-            said.append(f"something ends{whose} that doesn't begin")
+            losses.append(f"something ends{whose} that doesn't begin")
         if beginning.is_forked:
             continue
         if beginning.undefined:
-            said.append(f"it lacks the names of {counted(len(beginning.undefined), 'file')}{whose}")
-        known = [] if is_ours else intakes
-        if starts := [found for intake in known for found in _starts(intake)]:
-            said.append(f"the start of {listed(starts)}{whose} is missing")
-        if compiles := [found for intake in known for found in _compiles(intake)]:
-            said.append(f"{listed(compiles)}{whose} compiled again what it doesn't have")
+            losses.append(
+                f"it lacks the names of {counted(len(beginning.undefined), 'file')}{whose}"
+            )
+        foreign = [] if is_ours else intakes
+        if starts := [compile_id for intake in foreign for compile_id in _starts(intake)]:
+            losses.append(f"the start of {listed(starts)}{whose} is missing")
+        if compiles := [compile_id for intake in foreign for compile_id in _compiles(intake)]:
+            losses.append(f"{listed(compiles)}{whose} compiled again what it doesn't have")
         is_fork_possible |= name is not None and bool(beginning.undefined or compiles)
-    if said:
+    if losses:
         yield gap(
             "log_beginning",
-            f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
+            f"The beginning of the trace log is missing: {'; '.join(losses)}. What was compiled before isn't in "
             "the counts."
             + (" The log of a forked process looks the same." if is_fork_possible else ""),
         )
@@ -389,12 +395,14 @@ def beginning_gaps(
 
 def _starts(intake: Intake) -> list[str]:
     missing = (
-        each
-        for each in intake.compiles.values()
-        if not each.is_started and each.metrics is not None
+        compile_
+        for compile_ in intake.compiles.values()
+        if not compile_.is_started and compile_.metrics is not None
     )
     return [
-        each.compile_id for each in missing if each.metrics and each.metrics.co_name is not None
+        compile_.compile_id
+        for compile_ in missing
+        if compile_.metrics and compile_.metrics.co_name is not None
     ]
 
 
@@ -403,6 +411,6 @@ def _compiles(intake: Intake) -> list[str]:
     for compile_ in intake.compiles.values():
         count = compile_.compile_id.rpartition("/")[2]
         if count.isdecimal():
-            found = (int(count), compile_.compile_id)
-            first[compile_.frame_id] = min(first.get(compile_.frame_id, found), found)
+            numbered = (int(count), compile_.compile_id)
+            first[compile_.frame_id] = min(first.get(compile_.frame_id, numbered), numbered)
     return [compile_id for count, compile_id in first.values() if count > 0]

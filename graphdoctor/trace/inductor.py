@@ -103,12 +103,12 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     inputs: dict[str | None, Sequence[GraphInput]] = {
         graph.compile_id: graph.inputs or () for graph in graphs
     }
-    found = {
+    fields = {
         "skipped": [_skip(record, has_device=has_device) for record in event["skipped"]],
         "left_out": [_skip(record, has_device=True) for record in event.get("left_out", ())],
-        "functions": functions and [_function(each, inputs) for each in functions],
+        "functions": functions and [_function(function, inputs) for function in functions],
     }
-    return read_fact(CudaGraphs, event | found)
+    return read_fact(CudaGraphs, event | fields)
 
 
 def _function(
@@ -117,12 +117,12 @@ def _function(
     named = inputs.get(record["compile_id"], ())
     return {
         **record,
-        "copied": [_input(each, named) for each in record["copied"]],
-        "moved": [_input(each, named) for each in record["moved"]],
+        "copied": [_input(item, named) for item in record["copied"]],
+        "moved": [_input(item, named) for item in record["moved"]],
         "mutated": [
             source
-            for each in record["mutated"]
-            if (source := source_of(each, None, named)) is not None
+            for item in record["mutated"]
+            if (source := source_of(item, None, named)) is not None
         ],
     }
 
@@ -147,12 +147,13 @@ def source_of(
     at = int(number[1]) if number[1] else int(number[2]) - 1
     if not 0 <= at < len(inputs):
         return None
-    known = inputs[at].shape
+    expected = inputs[at].shape
     if shape is not None:
-        if known is None or len(known) != len(shape):
+        if expected is None or len(expected) != len(shape):
             return None
         if not all(
-            isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True)
+            isinstance(size, str) or size == other
+            for size, other in zip(expected, shape, strict=True)
         ):
             return None
     return inputs[at].source
@@ -164,8 +165,8 @@ def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
         # torch says nothing of a graph that has no CUDA device.
         kind, reason = ("cpu_graph", _ON_CPU) if has_device else ("no_device", _NO_DEVICE)
         return {"kind": kind, "reason": reason, "compile_id": compile_id}
-    before, found, _ = reason.partition(_STACK)
-    words = before if found else reason.partition("\n")[0]
+    before, has_stack, _ = reason.partition(_STACK)
+    words = before if has_stack else reason.partition("\n")[0]
     file, line = (_STACK_LINE.findall(reason) or [(None, None)])[-1]
     place = {"file": file, "line": line and int(line)}
     return {
@@ -219,7 +220,7 @@ def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
 
 def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
     """Why the caches leave graphs out, one for each reason of each graph."""
-    found: list[CacheBypass] = []
+    bypasses: list[CacheBypass] = []
     for graph in _by_graph(records):
         of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
         is_code_kept = bool(of_inductor) and "bypass" not in of_inductor
@@ -228,13 +229,13 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
             if record.state == "bypass":
                 reasons.setdefault(bypass_kind(record.reason or ""), record)
         for (kind, subject), record in reasons.items():
-            known: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "compile_id": record.compile_id,
                 "kind": kind,
                 "subject": subject,
             }
-            found.append(CacheBypass(**known, reason=record.reason, is_code_kept=is_code_kept))
-    return tuple(found)
+            bypasses.append(CacheBypass(**fields, reason=record.reason, is_code_kept=is_code_kept))
+    return tuple(bypasses)
 
 
 def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
@@ -290,8 +291,8 @@ def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterato
     for run, numbers in grouped(
         (kernel.run, number) for number, kernel in enumerate(call.kernels)
     ).items():
-        found = None if run is None else call.runs[run]
-        graph = None if found is None else index.get((found.graph, found.phase))
+        graph_run = None if run is None else call.runs[run]
+        graph = None if graph_run is None else index.get((graph_run.graph, graph_run.phase))
         if graph is None:
             yield from (MatchedRun(run=number, us=call.kernels[number].us) for number in numbers)
         else:
@@ -369,32 +370,32 @@ def base_name(name: str) -> str:
 
 
 def inductor_graph(
-    found: Mapping[str, Any], compile_id: str | None, place: PlaceReader
+    value: Mapping[str, Any], compile_id: str | None, place: PlaceReader
 ) -> InductorGraph:
     """A graph for which Inductor generated code."""
     stacks = [
         tuple(entry for line in stack if (entry := place(*line)) is not None)
-        for stack in found["stacks"]
+        for stack in value["stacks"]
     ]
 
     def facts(kind: type[_Fact], items: Iterable[Mapping[str, Any]]) -> tuple[_Fact, ...]:
-        known = (
-            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}
-            for each in items
+        fields = (
+            {**item, "stack": () if item["stack"] is None else stacks[item["stack"]]}
+            for item in items
         )
-        return tuple(read_fact(kind, each, skips_unknown=True) for each in known)
+        return tuple(read_fact(kind, item, skips_unknown=True) for item in fields)
 
-    partition = found.get("partition")
+    partition = value.get("partition")
     if partition is not None:
-        known = {name: partition[name] for name in ("recomputed", "draws_random")}
-        partition = Partition(saved=facts(KeptTensor, partition["saved"]), **known)
+        fields = {name: partition[name] for name in ("recomputed", "draws_random")}
+        partition = Partition(saved=facts(KeptTensor, partition["saved"]), **fields)
     return InductorGraph(
-        graph=found["graph"],
-        phase=found["phase"],
+        graph=value["graph"],
+        phase=value["phase"],
         compile_id=compile_id,
-        operations=facts(InductorOperation, found["operations"]),
+        operations=facts(InductorOperation, value["operations"]),
         kernels=tuple(
-            read_fact(InductorKernel, each, skips_unknown=True) for each in found["kernels"]
+            read_fact(InductorKernel, item, skips_unknown=True) for item in value["kernels"]
         ),
         partition=partition,
     )
@@ -402,14 +403,14 @@ def inductor_graph(
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
     """What a profile recorded; None for any other run, and if the call wasn't profiled."""
-    call, known = events.fact("profiled_call", ProfiledCall), tuple(graphs)
+    call, inductor_graphs = events.fact("profiled_call", ProfiledCall), tuple(graphs)
     if call is None:
         return None
     measured = events.fields("calibration")
     return Profiled(
         call=call,
-        graphs=known,
-        matched=tuple(matched_runs(call, known)),
+        graphs=inductor_graphs,
+        matched=tuple(matched_runs(call, inductor_graphs)),
         # Up to graphdoctor 0.1, what was measured was in an object of its own.
         calibration=read_fact(Calibration, measured | measured.pop("found", {}))
         if measured

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import Fact, InvalidFactError, field_types
+from graphdoctor.facts.base import Fact, InvalidFactError, field_types, values_of
 from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
@@ -145,13 +145,12 @@ class SeenCompile:
         (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes
         the two.
         """
+        return self.has_graph and self._is_uncounted
+
+    @property
+    def _is_uncounted(self) -> bool:
         metrics = self.metrics
-        return (
-            metrics is not None
-            and metrics.has_guarded_code
-            and metrics.guard_count is None
-            and self.has_graph
-        )
+        return metrics is not None and metrics.has_guarded_code and metrics.guard_count is None
 
     @property
     def outcome(self) -> CompileOutcome:
@@ -159,21 +158,14 @@ class SeenCompile:
         metrics = self.metrics
         if metrics is None:
             return "unfinished" if self.error is None else "failed"
+        if self._is_uncounted:
+            return "skipped" if self.has_graph else "empty"
         if metrics.has_guarded_code:
-            return (
-                "skipped"
-                if self.is_declined
-                else "empty"
-                if metrics.guard_count is None
-                else "compiled"
-            )
+            return "compiled"
         if not self.is_started and metrics.co_name is None:
             return "limit"
-        return (
-            "skipped"
-            if any(found.record.effect == "frame_skipped" for found in self.breaks)
-            else "failed"
-        )
+        is_skipped = any(seen.record.effect == "frame_skipped" for seen in self.breaks)
+        return "skipped" if is_skipped else "failed"
 
 
 @dataclass
@@ -197,11 +189,8 @@ class SeenGraph:
         """Whether another graph is of a later attempt at the same compile, so that torch dropped
         this one.
         """
-        is_later = (
-            self.attempt is not None
-            and record.attempt is not None
-            and self.attempt < record.attempt
-        )
+        attempts = (self.attempt, record.attempt)
+        is_later = None not in attempts and attempts[0] < attempts[1]  # type: ignore[operator]
         return is_later and self.graph.compile_id == record.compile_id and not self.is_ours
 
 
@@ -249,12 +238,6 @@ class Intake:
         later._begin()
         return later
 
-    def has_started(self, compile_id: str | None) -> bool:
-        """Whether a compile with this id has begun; another one with it comes after a
-        ``torch._dynamo.reset()``.
-        """
-        return compile_id in self.compiles and self.compiles[compile_id].is_started
-
     def begin_after(self, parent: Intake) -> None:
         """Know the strings that a process had defined in the same log, as one that it forked
         does.
@@ -265,11 +248,11 @@ class Intake:
         """Every file in the log."""
         nodes = (node.file for seen in self.graphs for node in seen.graph.nodes or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
-        breaks = (entry.file for found in self.breaks for entry in found.exact)
-        known = {file for file, _ in self.sources} | {
+        breaks = (entry.file for break_ in self.breaks for entry in break_.exact)
+        files = {file for file, _ in self.sources} | {
             file for _, file, _ in self.code_names.values()
         }
-        return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
+        return files.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
         """Take the next record; of one of another kind, only where it belongs is found out."""
@@ -297,13 +280,15 @@ class Intake:
 
     def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
         return tuple(
-            self.entry(self._file_of(line), line["line"], line["name"], line.get("loc"))
+            self.entry(
+                self._strings.get(key) or self._inherited.get(key, _UNKNOWN),
+                line["line"],
+                line["name"],
+                line.get("loc"),
+            )
             for line in stack or ()
+            for key in (line.get("filename", -1),)
         )
-
-    def _file_of(self, line: Mapping[str, Any]) -> str:
-        key: int = line.get("filename", -1)
-        return self._strings.get(key) or self._inherited.get(key, _UNKNOWN)
 
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:
@@ -328,12 +313,12 @@ class Intake:
             compile_.reasons = printed_reasons(record.payload)
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
-        found = self._stacked(record, parse_break(record.payload or ""))
+        break_ = self._stacked(record, parse_break(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            compile_.breaks.append(found)
+            compile_.breaks.append(break_)
         if not record.is_extra:
-            self.breaks.append(found)
+            self.breaks.append(break_)
 
     def _on_dynamo_error(self, record: Record) -> None:
         error = self._stacked(record, parse_error(record.payload or ""))
@@ -341,15 +326,15 @@ class Intake:
         if compile_ is not None:
             compile_.error = error
 
-    def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
+    def _stacked(self, record: Record, break_: PrintedBreak) -> PrintedBreak:
         place = {
             "compile_id": record.compile_id,
             "attempt": record.attempt,
             "call_index": record.call_index,
         }
-        found.record = found.record.replace(**place)
-        self._last_stacked = found
-        return found
+        break_.record = break_.record.replace(**place)
+        self._last_stacked = break_
+        return break_
 
     def _on_dynamo_output_graph(self, record: Record) -> None:
         compile_ = self._compile_of(record)
@@ -377,16 +362,18 @@ class Intake:
         if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
             return
         compile_.is_metrics_unread = True
-        found = compile_.metrics = read_metrics(metrics)
+        read = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
-        attempts = [each + 1 for each in (found.attempt, record.attempt) if each is not None]
+        attempts = [
+            attempt + 1 for attempt in (read.attempt, record.attempt) if attempt is not None
+        ]
         compile_.attempts = max(attempts, default=compile_.attempts)
-        if found.co_name and found.co_filename and found.co_firstlineno is not None:
-            self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
+        if read.co_name and read.co_filename and read.co_firstlineno is not None:
+            self._name_frame(compile_, read.co_name, read.co_filename, read.co_firstlineno)
 
     def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
-        known = self.code_names.get(compile_.frame_id)
-        if known is None or known[1] == _UNKNOWN or known[0] != name:
+        before = self.code_names.get(compile_.frame_id)
+        if before is None or before[1] == _UNKNOWN or before[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
         last = compile_.stack[-1] if compile_.stack else None
         if last is not None and last.at != (file, line):
@@ -403,18 +390,14 @@ class Intake:
 
     def _on_graphdoctor_call(self, record: Record) -> None:
         value = record.json()
-        index = value.get("index")
-        if value.get("event") == "start":
-            if index is not None:
-                self.calls[index] = read_fact(Call, {"index": index, "inputs": value.get("inputs")})
-            self._call, self._is_extra = index, index is None
-        else:
-            if index in self.calls:
-                outcome = {
-                    key: value[key] for key in ("outcome", "duration_s", "error") if key in value
-                }
-                self.calls[index] = read_fact(Call, vars(self.calls[index]) | outcome)
-            self._call, self._is_extra = None, False
+        index, is_start = value.get("index"), value.get("event") == "start"
+        if index is not None and (is_start or index in self.calls):
+            call = {} if is_start else vars(self.calls[index])
+            names = ("index", "inputs") if is_start else ("outcome", "duration_s", "error")
+            more = {name: value[name] for name in names if name in value}
+            self.calls[index] = read_fact(Call, call | more)
+        self._call = index if is_start else None
+        self._is_extra = is_start and index is None
 
     def _on_graphdoctor_compile_call(self, record: Record) -> None:
         self.compile_calls.append(read_fact(CompileCall, record.json()))
@@ -444,32 +427,28 @@ class Intake:
     def _of_graphdoctor_cached(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
         if not record.is_extra:
-            place = self._recorded_entry(value["place"])
-            found = IgnoredCache(
-                function=value["function"], entry=place, compile_id=compile_.compile_id
+            cache = IgnoredCache(
+                function=value["function"],
+                entry=self._recorded_entry(value["place"]),
+                compile_id=compile_.compile_id,
             )
             # Dynamo traces a frame anew once it knows where that breaks.
-            if found not in self.ignored_caches:
-                self.ignored_caches.append(found)
+            if cache not in self.ignored_caches:
+                self.ignored_caches.append(cache)
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        names, place = value.get("arguments"), value.get("place")
-        entry = (
-            None
-            if place is None
-            else self._recorded_entry(place).replace(qualname=value["qualname"])
-        )
-        self._wrapped[compile_.frame_id].add(
-            Wrapped(value["qualname"], None if names is None else tuple(names), entry)
-        )
+        names, place, qualname = value.get("arguments"), value.get("place"), value["qualname"]
+        entry = place and self._recorded_entry(place).replace(qualname=qualname)
+        arguments = None if names is None else tuple(names)
+        self._wrapped[compile_.frame_id].add(Wrapped(qualname, arguments, entry))
 
     def wrapped(self, frame_id: int) -> Wrapped | None:
         """What a frame of a decorator's function stands for; None if it isn't one, or if two
         modules share it.
         """
-        found = self._wrapped.get(frame_id, set())
-        return next(iter(found)) if len(found) == 1 else None
+        modules = self._wrapped.get(frame_id, set())
+        return next(iter(modules)) if len(modules) == 1 else None
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:
@@ -481,15 +460,11 @@ class Intake:
             compile_.backend_error = value.get("backend_error")
         # torch's own record of the same graph is right before it, unless a backend is called again.
         compile_id, last = record.compile_id or "?", self.graphs[-1] if self.graphs else None
-        index, printed = len(self.graphs), {}
+        printed: dict[str, Any] = {"compile_id": compile_id, "index": len(self.graphs)}
         if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
-            index, printed = (
-                last.graph.index,
-                {"code": last.graph.code, "dtensors": last.graph.dtensors},
-            )
-        record.graph_index = index
-        known = {"op_count": None, **value, "compile_id": compile_id, "index": index}
-        graph = read_fact(Graph, known, skips_unknown=True).replace(**printed)
+            printed = values_of(last.graph, "compile_id", "index", "code", "dtensors")
+        index = record.graph_index = printed["index"]
+        graph = read_fact(Graph, {"op_count": None, **value, **printed}, skips_unknown=True)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
 
     def _of_graphdoctor_caller(self, record: Record, compile_: SeenCompile) -> None:
@@ -559,8 +534,8 @@ class Intake:
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
             columns |= self.origins.named(file)
-            known = {"file": file, "line": line, "function": function, "text": text or None}
-            self._entries[key] = read_fact(StackEntry, known | columns)
+            fields = {"file": file, "line": line, "function": function, "text": text or None}
+            self._entries[key] = read_fact(StackEntry, fields | columns)
         return self._entries[key]
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
@@ -572,7 +547,7 @@ class Intake:
         whole = (
             file
             if Path(file).is_absolute()
-            else next((known for known in self._files if known.endswith(file)), None)
+            else next((path for path in self._files if path.endswith(file)), None)
         )
         if whole is None:
             return None

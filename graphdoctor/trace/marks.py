@@ -42,10 +42,10 @@ def clock_seconds(stamp: str) -> float | None:
     """
     try:
         # A leap year, so that every day of any year is one.
-        found = datetime.strptime(f"2024 {stamp[1:].rpartition(' ')[0]}", "%Y %m%d %H:%M:%S.%f")
+        time = datetime.strptime(f"2024 {stamp[1:].rpartition(' ')[0]}", "%Y %m%d %H:%M:%S.%f")
     except ValueError:
         return None
-    return (found - datetime(2024, 1, 1)).total_seconds()
+    return (time - datetime(2024, 1, 1)).total_seconds()
 
 
 def plain_graph(code: str) -> str:
@@ -68,9 +68,9 @@ def plain_guards(text: str) -> str:
         for line in text.splitlines()
         if line.strip() and not line.startswith(_LATENCY)
     )
-    found = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
-    found = _IDENTITY.sub(r"___check_\1_id(\2, …)", found)
-    return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", found))
+    plain = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
+    plain = _IDENTITY.sub(r"___check_\1_id(\2, …)", plain)
+    return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", plain))
 
 
 def _unless_decimals(number: re.Match[str]) -> str:
@@ -178,8 +178,8 @@ def graph_digest(text: str) -> str:
 
 
 def _joined(digests: Iterable[str]) -> str | None:
-    found = list(digests)
-    return None if not found else found[0] if len(found) == 1 else graph_digest("\n".join(found))
+    parts = list(digests)
+    return None if not parts else parts[0] if len(parts) == 1 else graph_digest("\n".join(parts))
 
 
 def _mismatch(report: str) -> tuple[str, ...]:
@@ -187,9 +187,9 @@ def _mismatch(report: str) -> tuple[str, ...]:
     (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
     """
     lines = [line.strip() for line in report.splitlines()]
-    found = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
+    operations = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
     # Where one graph only has more operations, these are their numbers.
-    return tuple(found[:2] or [line for line in lines if _OF_RANK.match(line)][:2])
+    return tuple(operations[:2] or [line for line in lines if _OF_RANK.match(line)][:2])
 
 
 def _tensors_of(payload: str) -> str:

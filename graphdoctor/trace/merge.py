@@ -90,7 +90,7 @@ def merge(parts: Sequence[Part]) -> Recording:
 
 def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
     """What the logs of several processes have."""
-    found: dict[str, Any] = {}
+    joined: dict[str, Any] = {}
     for part in parts:
         for name, value in vars(part.recording.evidence).items():
             items = value
@@ -99,8 +99,8 @@ def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
                     part.prefix + item if isinstance(item, str) else part.named(item)
                     for item in value
                 )
-            found[name] = found[name] + items if name in found else items
-    return LogEvidence(**found)
+            joined[name] = joined[name] + items if name in joined else items
+    return LogEvidence(**joined)
 
 
 def _rename(part: Part, frame_base: int) -> Recording:
@@ -178,10 +178,10 @@ class _Renaming:
         if isinstance(value, Fact):
             return self._fact(value)
         if isinstance(value, tuple):
-            found = tuple(map(self.of, value))
+            items = tuple(map(self.of, value))
             return (
-                found
-                if any(new is not old for new, old in zip(found, value, strict=True))
+                items
+                if any(new is not old for new, old in zip(items, value, strict=True))
                 else value
             )
         if isinstance(value, dict):

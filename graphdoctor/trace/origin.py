@@ -191,7 +191,7 @@ class Root:
             source = _CALLED_SOURCE.sub(lambda _found: f"L['{head}']{dot}{rest}", source)
         return _ARGUMENT_SOURCE.sub(self._source, source)
 
-    def _source(self, found: re.Match[str]) -> str:
-        index = int(found[1])
+    def _source(self, match: re.Match[str]) -> str:
+        index = int(match[1])
         name = _NAME.fullmatch(self.arguments[index]) if index < len(self.arguments) else None
-        return found[0] if name is None else f"L['{name[1]}']{name[2]}"
+        return match[0] if name is None else f"L['{name[1]}']{name[2]}"

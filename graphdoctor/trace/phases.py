@@ -56,8 +56,8 @@ class _Begun:
 
     @property
     def latest_us(self) -> float:
-        known = self.gone_us if self.end_us is None else self.end_us
-        return math.inf if known is None else max(self.start_us, known)
+        end_us = self.gone_us if self.end_us is None else self.end_us
+        return math.inf if end_us is None else max(self.start_us, end_us)
 
 
 class Phases(Collector):
@@ -88,8 +88,14 @@ class Phases(Collector):
         event = record.json()
         name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
         # The event's own compile id, ``None`` as text outside any compile, or its record's.
-        own = args.get("compile_id")
-        compile_id = record.compile_id if own is None else None if own == "None" else str(own)
+        compile_id_text = args.get("compile_id")
+        compile_id = (
+            record.compile_id
+            if compile_id_text is None
+            else None
+            if compile_id_text == "None"
+            else str(compile_id_text)
+        )
         is_kept = self._keeps(compile_id)
         if self._first_us is None:
             self._first_us = time_us
@@ -170,23 +176,23 @@ class Phases(Collector):
     ) -> None:
         for phase in reversed(self._open):
             if phase.compile_id == compile_id and phase.start_us <= time_us:
-                known = sum(key.partition(" (")[0] == name for key in phase.notes)
+                count = sum(key.partition(" (")[0] == name for key in phase.notes)
                 text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
-                phase.notes[f"{name} ({known + 1})" if known else name] = _short(text)
+                phase.notes[f"{name} ({count + 1})" if count else name] = _short(text)
                 return
 
 
-def _autotuned(phase: _Begun, found: dict[str, Any]) -> Autotuned:
-    triton_ms = found.get("best_triton_time")
+def _autotuned(phase: _Begun, stats: dict[str, Any]) -> Autotuned:
+    triton_ms = stats.get("best_triton_time")
     return Autotuned(
         operation=phase.name.removesuffix(_AUTOTUNING),
         compile_id=phase.compile_id,
-        choices=int(found["num_choices"]),
-        triton_choices=int(found["num_triton_choices"]),
-        best=str(found["best_kernel"]),
-        best_us=1000 * float(found["best_time"]),
-        best_settings=found.get("best_kernel_desc"),
-        triton=found.get("best_triton_kernel"),
+        choices=int(stats["num_choices"]),
+        triton_choices=int(stats["num_triton_choices"]),
+        best=str(stats["best_kernel"]),
+        best_us=1000 * float(stats["best_time"]),
+        best_settings=stats.get("best_kernel_desc"),
+        triton=stats.get("best_triton_kernel"),
         triton_us=None if triton_ms is None else 1000 * float(triton_ms),
     )
 

@@ -159,19 +159,19 @@ class _Reader:
             end = min(end + 1, len(lines))
         match _parsed("\n".join(lines[at:end]).strip() + "\n  pass"):
             case [ast.FunctionDef(args=given), *_]:
-                found = (
+                arguments = (
                     *given.posonlyargs,
                     *given.args,
                     given.vararg,
                     *given.kwonlyargs,
                     given.kwarg,
                 )
-                known = {
-                    each.arg: _value(each.annotation)
-                    for each in found
-                    if each and each.arg != "self"
+                values = {
+                    argument.arg: _value(argument.annotation)
+                    for argument in arguments
+                    if argument and argument.arg != "self"
                 }
-                self._take_arguments(known)
+                self._take_arguments(values)
             case _:
                 self.unread_lines += end - at
         return end
@@ -211,16 +211,16 @@ class _Reader:
         return end
 
     def _read_call(self, text: str) -> bool:
-        found = _CALL.fullmatch(text) if text.isascii() else None
-        if found is None or not self._known.isdisjoint(_MEANT):
+        match = _CALL.fullmatch(text) if text.isascii() else None
+        if match is None or not self._known.isdisjoint(_MEANT):
             return False
-        names = dict.fromkeys(_INPUT.findall(found["arguments"]))
-        if not _KEYWORDS.isdisjoint((*names, found["name"], *found["target"].split("."))):
+        names = dict.fromkeys(_INPUT.findall(match["arguments"]))
+        if not _KEYWORDS.isdisjoint((*names, match["name"], *match["target"].split("."))):
             return False
-        value = None if found["value"] is None else _value_of(found["value"])
-        target, text = short_target(found["target"]), short_target(found["call"])
+        value = None if match["value"] is None else _value_of(match["value"])
+        target, text = short_target(match["target"]), short_target(match["call"])
         self._add(
-            found["name"], "call_function", target, self._known_among(names), value=value, text=text
+            match["name"], "call_function", target, self._known_among(names), value=value, text=text
         )
         return True
 
@@ -351,29 +351,29 @@ class _Reader:
         text: str | None = None,
     ) -> None:
         file, line = (None, None) if opcode == "output" else self._place
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": name,
             "opcode": opcode,
             "target": target,
             "inputs": tuple(inputs),
         }
-        self._nodes.append(StageNode(**known, value=value, file=file, line=line, text=text))
+        self._nodes.append(StageNode(**fields, value=value, file=file, line=line, text=text))
         self._known.add(name)
 
     def _inputs(self, *parts: ast.expr | None) -> list[str]:
         walked = (node for part in parts if part is not None for node in ast.walk(part))
-        found = [node for node in walked if isinstance(node, ast.Name)]
-        found.sort(key=lambda node: (node.lineno, node.col_offset))
-        return self._known_among(node.id for node in found)
+        nodes = [node for node in walked if isinstance(node, ast.Name)]
+        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+        return self._known_among(node.id for node in nodes)
 
     def _known_among(self, names: Iterable[str]) -> list[str]:
-        found: dict[str, None] = {}
+        inputs: dict[str, None] = {}
         for name in names:
             if name in self._known:
-                found[name] = None
+                inputs[name] = None
             elif name in self._boxed:
-                found.update(dict.fromkeys(self._boxed[name]))
-        return list(found)
+                inputs.update(dict.fromkeys(self._boxed[name]))
+        return list(inputs)
 
 
 def _text_of(value: ast.expr, text: str) -> str:

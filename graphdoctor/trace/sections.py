@@ -151,9 +151,9 @@ class ProcessSections:
         """
         self.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
         self.first, self.last = self.first or record.stamp, record.stamp
-        if record.kind == "dynamo_start" and self.sections[-1].intake.has_started(
-            record.compile_id
-        ):
+        begun = self.sections[-1].intake.compiles.get(record.compile_id or "")
+        if record.kind == "dynamo_start" and begun is not None and begun.is_started:
+            # The same id begins again after a ``torch._dynamo.reset()``.
             self.sections.append(self.sections[-1].after_reset())
         try:
             if record.kind in Beginning.KINDS:
@@ -292,13 +292,13 @@ def _read_log(
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
         if lane not in by_lane:
-            found = (
+            new = (
                 [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])]
                 if is_whole
                 else []
             )
-            by_lane[lane] = next(iter(found), None)
-            contents.processes += found
+            by_lane[lane] = next(iter(new), None)
+            contents.processes += new
         taken = by_lane[lane]
         if taken is None:
             continue

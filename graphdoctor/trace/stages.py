@@ -108,13 +108,13 @@ class Stages(Collector):
         self._has_backward.pop(compile_id, None)
 
     def _add_fused(self, record: Record) -> None:
-        found = record.json()
-        names = [operation["name"] for operation in found["operations"]]
+        value = record.json()
+        names = [operation["name"] for operation in value["operations"]]
         self._fused[record.compile_id] = tuple(
             FusedKernel(
                 name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"])
             )
-            for kernel in found["kernels"]
+            for kernel in value["kernels"]
         )
 
     def _add_provenance(self, record: Record) -> None:
@@ -122,10 +122,10 @@ class Stages(Collector):
         from a cache.
         """
         code = self._last_code.get(record.compile_id)
-        found = record.json()
-        if code is not None and found:
+        mappings = record.json()
+        if code is not None and mappings:
             code.lowered_from = {
-                name: tuple(nodes) for name, nodes in found.get("preToPost", {}).items()
+                name: tuple(nodes) for name, nodes in mappings.get("preToPost", {}).items()
             }
 
     def _add_lowered(self, record: Record, text: str) -> None:
@@ -157,12 +157,15 @@ class Stages(Collector):
         """The graphs in the order of the log, numbered from the recording's first on."""
         origins = Origins(recording.environment)
         frames = recording.frames_by_compile()
-        own = recording.graphs
+        dynamo_graphs = recording.graphs
         for seen in self._seen:
             if isinstance(seen, int):
-                if seen < len(own) and self._keeps(own[seen].compile_id):
+                if seen < len(dynamo_graphs) and self._keeps(dynamo_graphs[seen].compile_id):
                     yield _dynamo_graph(
-                        own[seen], first_index + seen, frames.get(own[seen].compile_id), origins
+                        dynamo_graphs[seen],
+                        first_index + seen,
+                        frames.get(dynamo_graphs[seen].compile_id),
+                        origins,
                     )
             elif seen.stage is not None and seen.text is not None:
                 printed = parse_graph(seen.text, _named_by(origins))
@@ -201,16 +204,16 @@ def _dynamo_graph(graph: Graph, index: int, frame: Frame | None, origins: Origin
         printed = parse_graph(graph.code, _named_by(origins))
         nodes, unread_lines = printed.nodes, printed.unread_lines
     compile_id = None if graph.compile_id == "?" else graph.compile_id
-    known: dict[str, Any] = {"compile_id": compile_id, "graph_index": index, "code": graph.code}
-    return StageGraph(stage="dynamo", nodes=nodes, unread_lines=unread_lines, **known)
+    fields: dict[str, Any] = {"compile_id": compile_id, "graph_index": index, "code": graph.code}
+    return StageGraph(stage="dynamo", nodes=nodes, unread_lines=unread_lines, **fields)
 
 
 def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
     arguments = ", ".join(filter(None, (node.args, node.kwargs)))
-    known = values_of(node, "name", "opcode", "value", "file", "line")
+    fields = values_of(node, "name", "opcode", "value", "file", "line")
     target = short_target(node.target)
     return StageNode(
-        **known,
+        **fields,
         target="" if node.opcode == "output" else target,
         inputs=node.inputs or (),
         text=f"{target}({arguments})" if node.opcode.startswith("call_") else None,
@@ -229,8 +232,8 @@ def _module_words(frame: Frame | None) -> Callable[[str], str]:
 
     @cache
     def words(path: str) -> str:
-        own = path.replace("L['fn']", "L['self']", 1) if is_wrapped else path
-        return _MODULE_NUMBER.sub(r"[\1]", expression(own, resumes_at))
+        source = path.replace("L['fn']", "L['self']", 1) if is_wrapped else path
+        return _MODULE_NUMBER.sub(r"[\1]", expression(source, resumes_at))
 
     return words
 

@@ -355,7 +355,7 @@ class Reference:
                 recording, differing = repeated, self._differing(found)
                 is_agreed = all(difference.may_be_rounding for difference in differing)
                 notes += [_OTHER_NUMBERS] if is_agreed else []
-        if differing and all(one.may_be_rounding for one in differing):
+        if differing and all(item.may_be_rounding for item in differing):
             differing = self._beside_shaken(name, differing)
             notes += [] if differing else [_STEPS]
         worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)

@@ -47,13 +47,13 @@ class RunChange:
     def joined(self, other: RunChange) -> RunChange:
         """Both changes together."""
         both: dict[str, Any] = {}
-        for one in fields(self):
-            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+        for item in fields(self):
+            mine, theirs = getattr(self, item.name), getattr(other, item.name)
             if isinstance(mine, tuple):
-                both[one.name] = tuple(dict.fromkeys((*mine, *theirs)))
+                both[item.name] = tuple(dict.fromkeys((*mine, *theirs)))
             else:
                 # An empty mapping, and False where None is the default, say something.
-                both[one.name] = mine if theirs == one.default else theirs
+                both[item.name] = mine if theirs == item.default else theirs
         return RunChange(**both)
 
     @property

@@ -210,10 +210,10 @@ class Replays:
         replay.
         """
         return {
-            (one["file"], one["function"], one["text"]): Equal(
-                tuple(one["names"]), one["count"], one["is_varied"]
+            (item["file"], item["function"], item["text"]): Equal(
+                tuple(item["names"]), item["count"], item["is_varied"]
             )
-            for one in self._attacks_of(name).get("equal", ())
+            for item in self._attacks_of(name).get("equal", ())
         }
 
     def _attacks_of(self, name: str) -> dict[str, Any]:

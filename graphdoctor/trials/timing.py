@@ -1,23 +1,36 @@
 """Times programs in turns: probes time their last call on request, and share the machine's noise.
 
-Timing stops as soon as ``confidence.py`` is sure, or after 64 turns or ten seconds. Compiling and
-the repetitions until the call is steady come before that and aren't counted.
+Timing stops as soon as an interval of the ratio is sure, or after 64 turns or ten seconds.
+Compiling and the repetitions until the call is steady come before that and aren't counted.
+
+Whoever looks at a 95% interval after each turn, and stops once it excludes 1, finds a difference
+between equal programs sooner or later (Armitage, McPherson and Rowe, "Repeated significance tests
+on accumulating data", Journal of the Royal Statistical Society A 132, 1969). So there are few
+looks, each after twice as many turns as the one before, and they divide the 5% of false intervals
+equally among them (Bonferroni), whatever one look has to do with another.
+
+The interval of a look is that of the median from the sign test: it reaches from one of the sorted
+ratios to another, and assumes nothing about how times are distributed (Hollander, Wolfe and
+Chicken, "Nonparametric statistical methods", 3rd edition, 2014, section 3.6). Long calls get fewer
+turns than the first look needs, which have no such interval; there it is Student's, of the
+logarithms.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from graphdoctor.facts.bench import PROCESSES_DIFFER
 from graphdoctor.facts.fixes import PairedTime, Reason, because, deciding
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.judge import failure_of
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -31,6 +44,25 @@ GRAPH_US = 50.0
 """More than calling a compiled graph costs that computes next to nothing: guards, and the checks
 and buffers of its wrapper (9 to 15 µs for six small linear layers on two cores). Such a cost says
 the program is a toy."""
+
+
+LOOKS = (8, 16, 32, 64)
+"""Numbers of turns after which to look; the end of the time is one more look."""
+
+MIN_TURNS = 2
+
+SAME = PROCESSES_DIFFER
+"""A ratio this close to 1 is no difference worth more turns."""
+
+PLAIN = 1.5
+"""A ratio that two pairs of processes don't disagree about. Of 20 pairs that ran the same program,
+12 of them beside four busy processes on two cores, the ratios lay between 0.94 and 1.02."""
+
+_ERROR = 0.05
+_ERROR_OF_LOOK = _ERROR / (len(LOOKS) + 1)
+_STUDENT = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707)
+"""Quantiles of Student's distribution that 1% lie beyond on both sides, for 1 to 6 degrees of
+freedom."""
 
 
 class ServedProbe:
@@ -170,3 +202,51 @@ def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]
         spent_s += turn_s
         if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
             return found
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of the interval at a look."""
+    count = len(ratios)
+    if count < LOOKS[0]:
+        logs = [math.log(ratio) for ratio in ratios]
+        middle, reach = (
+            statistics.fmean(logs),
+            _STUDENT[count - 2] * statistics.stdev(logs) / math.sqrt(count),
+        )
+        return _exp(middle - reach), _exp(middle + reach)
+    ordered = sorted(ratios)
+    rank = _rank(count)
+    return ordered[rank], ordered[-1 - rank]
+
+
+def is_decided(ratios: Sequence[float]) -> bool:
+    """Tell if these are the turns of a look that need no more: one program is faster, or it hardly
+    matters.
+    """
+    if len(ratios) not in LOOKS:
+        return False
+    low, high = interval(ratios)
+    return not low <= 1 <= high or (low >= 1 - SAME and high <= 1 + SAME)
+
+
+def change_of(
+    ratio: float, low: float, high: float, *, noise: float = PROCESSES_DIFFER
+) -> Literal["faster", "slower", "same"]:
+    """Tell what the ratio of a changed program's time says; "same" also where it isn't certain."""
+    if high < 1 and ratio < 1 - noise:
+        return "faster"
+    return "slower" if low > 1 and ratio > 1 + noise else "same"
+
+
+def _rank(count: int) -> int:
+    """Count the sorted ratios that the interval leaves out at each end, for the error of a look."""
+    outside = 1 / 2**count
+    rank = 0
+    while 2 * (outside + math.comb(count, rank + 1) / 2**count) <= _ERROR_OF_LOOK:
+        rank += 1
+        outside += math.comb(count, rank) / 2**count
+    return rank
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))

@@ -44,12 +44,12 @@ class Action:
 
     @property
     def call_from(self) -> set[str | None]:
-        """Where ``call_us`` is known from."""
+        """Sources of ``call_us``."""
         return {cost.call_from for cost in self._costs}
 
     @property
     def call_us(self) -> float:
-        """What its findings cost in a steady call, in microseconds, as far as that is known.
+        """Cost of its findings in a steady call, in microseconds, as far as known.
 
         A gap is of one line, whose findings all have it. What a trial of the fix saved is of all
         its findings together.
@@ -68,12 +68,12 @@ class Action:
 
     @property
     def compile_s(self) -> float:
-        """What its findings cost in compile time, in seconds, as far as that is known."""
+        """Cost of its findings in compile time, in seconds, as far as known."""
         return sum(cost.compile_s or 0.0 for cost in self._costs)
 
 
 def actions(findings: Sequence[Finding]) -> list[Action]:
-    """What to do, each thing once, the worst and costliest first.
+    """Return what to do, each thing once, the worst and costliest first.
 
     Findings without a known fix come last. A finding that other findings' fixes removed needs no
     action.
@@ -151,10 +151,9 @@ def code_line(action: Action) -> str | None:
 
 
 def mends_text(action: Action) -> str:
-    """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``.
+    """Count what it is for: ``3 breaks``, ``6 recompiles, 1 counted above``.
 
-    What is only suggested for the function that torch skips leaves the break that made torch skip
-    it.
+    A fix suggested only for the function that torch skips leaves the break that made torch skip it.
     """
     breaks = [found for found in action.findings if found.code.startswith("GD1")]
     skips = [found for found in breaks if found.code == "GD111"]

@@ -63,7 +63,7 @@ class Annotation:
 
 
 def annotations_of(report: CheckReport) -> Iterator[Annotation]:
-    """What a check says, target by target, then of the run as a whole."""
+    """Annotate a check, target by target, then the run as a whole."""
     for target in report.targets:
         yield from _of_target(target)
     yield from (Annotation("note", "info", "graphdoctor", note) for note in report.notes)
@@ -75,7 +75,7 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
 
 
 def annotations_of_lint(report: LintReport) -> Iterator[Annotation]:
-    """What a lint report says: new findings at their lines."""
+    """Annotate new findings of a lint report at their lines."""
     yield from (_of_finding(finding, None) for finding in report.findings)
     for file in report.unreadable:
         place = f"{file.file}:{file.line}" if file.line else file.file
@@ -147,7 +147,7 @@ def _written_lines(fix: Fix) -> list[str]:
 
 
 def budget_texts(budget: Budget) -> tuple[str, str]:
-    """What was measured, and what is allowed: ``must be at most 1``."""
+    """Return the measured value, and the limit: ``must be at most 1``."""
     is_share = budget.name == "min-coverage"
     value, limit = (
         words.UNKNOWN
@@ -161,7 +161,7 @@ def budget_texts(budget: Budget) -> tuple[str, str]:
 
 
 def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:
-    """That a target crashed or failed as a whole, and why; nothing if it did neither."""
+    """Say that a target crashed or failed as a whole, and why; nothing if it did neither."""
     if target.state == "crashed" or target.error is not None:
         yield (
             "crashed" if target.state == "crashed" else "failed",
@@ -170,14 +170,14 @@ def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:
 
 
 def unused_texts(unused: UnusedIgnore) -> tuple[str, str, str]:
-    """Where an ignore is that matches nothing, what it ignores, and that it doesn't."""
+    """Return where an unused ignore is, what it ignores, and that it matches nothing."""
     place = unused.file if unused.line is None else f"{unused.file}:{unused.line}"
     what = f"ignore[{','.join(unused.codes)}]" if unused.codes else "ignore"
     return place, what, f"matches no finding{f': {unused.why}' if unused.why else ''}"
 
 
 def worse_text(worse: WorseFinding) -> str:
-    """What a known finding does now and what it did in the baseline, as a clause."""
+    """Compare a known finding with the baseline, as a clause."""
     now, before = worse.finding, worse.before
     if worse.is_rise:
         return f"it happens {times(now.count)}; in the baseline {times(before.count)}"
@@ -198,7 +198,7 @@ def worse_text(worse: WorseFinding) -> str:
 
 
 def more_eager_texts(target: TargetCheck) -> Iterator[str]:
-    """What runs eagerly and didn't in the baseline, whichever finding is to blame."""
+    """List what runs eagerly now and not in the baseline, whichever finding causes it."""
     if target.newly_eager:
         names = ", ".join(f"`{name}`" for name in target.newly_eager)
         yield f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the baseline"
@@ -217,7 +217,7 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
 
 
 def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
-    """How a run differs from the baseline's before, which None stands in for if it had none."""
+    """List how a run differs from the baseline's; nothing if the baseline had none."""
     if before is None:
         return
     if before.calls != now.calls:
@@ -233,7 +233,7 @@ def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
 
 
 def baseline_notes(target: TargetCheck) -> Iterator[str]:
-    """What limits the comparison with the baseline, in sentences."""
+    """Say what limits the comparison with the baseline."""
     run = target.baseline_run
     if target.lacks_run:
         yield (
@@ -253,7 +253,7 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class UriPath:
     """A file."""
 
     path: str
@@ -271,7 +271,7 @@ class Place:
         return "file://" + _quoted(self.path)
 
 
-def place_of(found: StackEntry, root: Path | None) -> Place | None:
+def place_of(found: StackEntry, root: Path | None) -> UriPath | None:
     """Where a line is: a package's file by its path from the package on, which is the same in every
     environment.
 
@@ -282,19 +282,19 @@ def place_of(found: StackEntry, root: Path | None) -> Place | None:
     if not path or path.startswith("<"):
         return None
     if found.package is not None and (inside := _in_package(path, found.package)):
-        return Place(inside, "PACKAGES")
+        return UriPath(inside, "PACKAGES")
     return file_place(path, root)
 
 
-def file_place(file: str, root: Path | None) -> Place:
+def file_place(file: str, root: Path | None) -> UriPath:
     """Like ``place_of``, for a file that isn't in a package."""
     path = file.replace("\\", "/")
     if not path.startswith("/") and not _DRIVE.match(path):
-        return Place(path.removeprefix("./"), "SRCROOT")
+        return UriPath(path.removeprefix("./"), "SRCROOT")
     top = None if root is None else root.as_posix().rstrip("/") + "/"
     if top is not None and path.startswith(top):
-        return Place(path.removeprefix(top), "SRCROOT")
-    return Place(path, None)
+        return UriPath(path.removeprefix(top), "SRCROOT")
+    return UriPath(path, None)
 
 
 def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.views import words
+from graphdoctor.views import parts, words
 from graphdoctor.views.annotations import (
     baseline_notes,
     budget_texts,
@@ -21,25 +21,11 @@ from graphdoctor.views.annotations import (
 )
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_check
-from graphdoctor.views.parts import (
-    Block,
-    Cell,
-    Inline,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Table,
-    Tone,
-    Verdict,
-    View,
-)
 from graphdoctor.wording import counted, times
 
-_TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
+_TONES: dict[str, parts.Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
-_UPDATE = Span("graphdoctor baseline --update", "code")
+_UPDATE = parts.Span("graphdoctor baseline --update", "code")
 _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
     ("break sites", "max-breaks", lambda found: str(found.break_sites)),
     ("recompiles", "max-recompiles", lambda found: str(found.recompiles)),
@@ -48,10 +34,10 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
 )
 
 
-def check_view(report: CheckReport) -> View:
+def check_view(report: CheckReport) -> parts.View:
     """The report as a tree."""
     baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
-    return View(
+    return parts.View(
         ("check", *baseline),
         "check",
         tuple(_parts(report)),
@@ -60,10 +46,10 @@ def check_view(report: CheckReport) -> View:
     )
 
 
-def _parts(report: CheckReport) -> Iterator[Block]:
+def _parts(report: CheckReport) -> Iterator[parts.Block]:
     states = {target.state for target in report.targets}
     ruled = f", judged with {' and '.join(report.variables)}" if report.variables else ""
-    yield Verdict(
+    yield parts.Verdict(
         f"{_verdict(report)}{ruled}.", "good" if states == {"passed"} else "bad" if states else None
     )
     yield _table(report)
@@ -73,22 +59,25 @@ def _parts(report: CheckReport) -> Iterator[Block]:
     for target in report.targets:
         yield from _findings(target)
     unused = (
-        Row("unused", Note((Span(f"{place} "), Span(what, "code"), f" {said}")))
+        parts.Row(
+            "unused", parts.Note((parts.Span(f"{place} "), parts.Span(what, "code"), f" {said}"))
+        )
         for place, what, said in map(unused_texts, report.unused_ignores)
     )
-    yield Section("Unused ignores", Rows(unused, "entry", _MOST_ROWS))
-    reached = Note("These targets don't reach any of the given files.", "dim")
-    yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
-    yield Section("Notes", (Span(note) for note in report.notes))
+    yield parts.Section("Unused ignores", parts.Rows(unused, "entry", _MOST_ROWS))
+    reached = parts.Note("These targets don't reach any of the given files.", "dim")
+    yield parts.Section(
+        "Skipped", (*map(parts.Span, report.skipped), reached) if report.skipped else ()
+    )
+    yield parts.Section("Notes", (parts.Span(note) for note in report.notes))
     if any(target.fixed for target in report.targets if not target.is_other_torch):
-        yield Note((_UPDATE, " removes the fixed findings."), "dim")
+        yield parts.Note((_UPDATE, " removes the fixed findings."), "dim")
     if report.baseline is None and any(target.failing for target in report.targets):
         accepts = " accepts the current findings, so that only new ones fail."
-        yield Note((Span("graphdoctor baseline", "code"), accepts), "dim")
+        yield parts.Note((parts.Span("graphdoctor baseline", "code"), accepts), "dim")
 
 
 def _verdict(report: CheckReport) -> str:
-    """How many targets failed and crashed, without a period."""
     states = [target.state for target in report.targets]
     if not states:
         return f"No targets ran: {counted(len(report.skipped), 'target')} skipped"
@@ -102,20 +91,20 @@ def _verdict(report: CheckReport) -> str:
     return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
 
 
-def _table(report: CheckReport) -> Table:
+def _table(report: CheckReport) -> parts.Table:
     """A row for each target."""
     rows = (
         (
-            Cell(Span(target.name, "code")),
-            Cell(target.state, tone=_TONES[target.state]),
+            parts.Cell(parts.Span(target.name, "code")),
+            parts.Cell(target.state, tone=_TONES[target.state]),
             _new(target),
             *(_measured(target, budget, shown) for _, budget, shown in _MEASURED),
-            Cell(_also(target)),
+            parts.Cell(_also(target)),
         )
         for target in report.targets
     )
     headings = ("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
-    return Table(headings, rows, "target", label="Targets")
+    return parts.Table(headings, rows, "target", label="Targets")
 
 
 def _also(target: TargetCheck) -> str:
@@ -132,83 +121,89 @@ def _also(target: TargetCheck) -> str:
     )
 
 
-def _new(target: TargetCheck) -> Cell:
+def _new(target: TargetCheck) -> parts.Cell:
     if target.state == "crashed":
-        return Cell(words.UNKNOWN)
+        return parts.Cell(words.UNKNOWN)
     below = len(target.new) - len(target.failing)
     allowed = (
         f"{below} below {target.fail_on}"
         if below and target.fail_on != "never"
         else f"{below} allowed"
     )
-    return Cell(
+    return parts.Cell(
         str(len(target.failing)), allowed if below else "", "bad" if target.failing else None
     )
 
 
-def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], str]) -> Cell:
+def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], str]) -> parts.Cell:
     """A number, with its limit if it misses it."""
     for budget in target.budgets:
         if budget.name == name and not budget.is_kept:
-            return Cell(*budget_texts(budget), "bad")
-    return Cell(words.UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary))
+            return parts.Cell(*budget_texts(budget), "bad")
+    return parts.Cell(
+        words.UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary)
+    )
 
 
-def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
-    """What is to be said of a target as a whole."""
-    rows = [Row(label, Note(Span(error), "bad")) for label, error in ended_texts(target)]
+def _about(target: TargetCheck, *, has_baseline: bool) -> parts.Section:
+    rows = [
+        parts.Row(label, parts.Note(parts.Span(error), "bad"))
+        for label, error in ended_texts(target)
+    ]
     if target.hint:
-        rows.append(Row("hint", Span(target.hint)))
+        rows.append(parts.Row("hint", parts.Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
         running = target.diagnosis.recording.environment.torch
-        said: Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
+        said: parts.Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
         if target.new or target.fixed:
             can = ", so new and fixed findings may come from the upgrade. "
             said = (said, can, _UPDATE, " adds this version to the baseline")
-        rows.append(Row("torch", Note(said)))
+        rows.append(parts.Row("torch", parts.Note(said)))
     elif has_baseline and target.baseline_torch is None and target.failing:
-        rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
-    rows += [Row("eager", text) for text in more_eager_texts(target)]
-    rows += [Row("note", text) for text in baseline_notes(target)]
-    return Section(Span(target.name), Rows(rows), tone=_TONES[target.state])
+        rows.append(
+            parts.Row("baseline", "has no entry for this target, so all of its findings are new")
+        )
+    rows += [parts.Row("eager", text) for text in more_eager_texts(target)]
+    rows += [parts.Row("note", text) for text in baseline_notes(target)]
+    return parts.Section(parts.Span(target.name), parts.Rows(rows), tone=_TONES[target.state])
 
 
-def _findings(target: TargetCheck) -> Iterator[Section]:
-    name = Span(target.name, "code")
+def _findings(target: TargetCheck) -> Iterator[parts.Section]:
+    name = parts.Span(target.name, "code")
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
-    yield Section(("New in ", name), _cards(target.failing), tone="bad")
-    told: list[Block] = []
+    yield parts.Section(("New in ", name), _cards(target.failing), tone="bad")
+    told: list[parts.Block] = []
     for item in target.failing_worse:
         told += [f"{worse_text(item)}.", *_cards([item.finding])]
-    yield Section(("Worse in ", name), told, tone="bad")
-    yield Section(
+    yield parts.Section(("Worse in ", name), told, tone="bad")
+    yield parts.Section(
         ("New in ", name, ", but below the severity that fails"), _cards(below), show="long"
     )
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     still = _lines(kept, lambda one: worse[one.fingerprint])
-    yield Section(("Worse in ", name, ", but below the severity that fails"), still)
-    yield Section(
+    yield parts.Section(("Worse in ", name, ", but below the severity that fails"), still)
+    yield parts.Section(
         ("More frequent in ", name),
         _lines(grown, lambda one: f"{one.message}, now {times(one.count)}"),
     )
     fixed = (
-        Row(
+        parts.Row(
             entry.code,
-            Note(
+            parts.Note(
                 (
-                    Span(entry.file, "code"),
+                    parts.Span(entry.file, "code"),
                     " in ",
-                    Span(entry.function, "code"),
+                    parts.Span(entry.function, "code"),
                     f"  {entry.message}",
                 )
             ),
         )
         for entry in target.fixed
     )
-    yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
-    yield Section(
+    yield parts.Section(("Fixed in ", name), parts.Rows(fixed, "finding", _MOST_ROWS), tone="good")
+    yield parts.Section(
         ("In the baseline of ", name), _lines(target.known, lambda one: one.message), show="long"
     )
     why = {
@@ -219,14 +214,17 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
         [item.finding for item in target.ignored],
         lambda one: f"{one.message} ({why[one.fingerprint]})",
     )
-    yield Section(("Ignored in ", name), ignored, show="long")
+    yield parts.Section(("Ignored in ", name), ignored, show="long")
 
 
-def _cards(findings: Sequence[Finding]) -> Iterator[Block]:
+def _cards(findings: Sequence[Finding]) -> Iterator[parts.Block]:
     return (card_of(cluster) for cluster in words.clusters(findings))
 
 
-def _lines(findings: Sequence[Finding], said: Callable[[Finding], str]) -> Rows:
+def _lines(findings: Sequence[Finding], said: Callable[[Finding], str]) -> parts.Rows:
     """Findings, a line each."""
-    rows = (Row(one.code, Note((place_of(one.location), f"  {said(one)}"))) for one in findings)
-    return Rows(rows, "finding", _MOST_ROWS)
+    rows = (
+        parts.Row(one.code, parts.Note((place_of(one.location), f"  {said(one)}")))
+        for one in findings
+    )
+    return parts.Rows(rows, "finding", _MOST_ROWS)

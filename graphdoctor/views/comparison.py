@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.check import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_comparison
-from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
 from graphdoctor.views.words import (
     ONE_RUN_EACH,
     UNKNOWN,
@@ -26,23 +26,25 @@ from graphdoctor.wording import UNCHANGED, counted, duration, join_texts, times
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
-def comparison_view(comparison: DiagnosisComparison) -> View:
+def comparison_view(comparison: DiagnosisComparison) -> parts.View:
     """The comparison as a tree."""
     before, after = comparison.before, comparison.after
     was, now = before.target.text or "a program", after.target.text or "a program"
     _, *rest = title_parts(after)
     title = (f"Two runs of {now}" if was == now else f"{was} → {now}", *rest)
     sides = (("before", before.name), ("after", after.name))
-    parts = (
-        Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name),
+    pieces = (
+        parts.Rows(
+            parts.Row(label, parts.Note(parts.Span(name), "dim")) for label, name in sides if name
+        ),
         *_parts(comparison),
     )
-    return View(
-        title, "What changed", parts, after.graphdoctor_version, after_comparison(comparison)
+    return parts.View(
+        title, "What changed", pieces, after.graphdoctor_version, after_comparison(comparison)
     )
 
 
-def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
+def _parts(comparison: DiagnosisComparison) -> Iterator[parts.Block]:
     new, gone, unseen, same = comparison.new, comparison.gone, comparison.unseen, comparison.same
     said = "No findings on either side."
     if new or gone or unseen or same:
@@ -52,33 +54,35 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
             else f"{len(gone)} gone"
         )
         said = f"{counted(len(new), 'new finding')}, {lost}, {len(same)} in both."
-    yield Verdict(said, "bad" if new else "good" if gone else None)
-    yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
+    yield parts.Verdict(said, "bad" if new else "good" if gone else None)
+    yield from (parts.Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
     rows = (
-        (label, old, now if now == old else Span(now, "strong"), change)
+        (label, old, now if now == old else parts.Span(now, "strong"), change)
         for label, old, now, change in _numbers(comparison)
     )
-    numbers = Table(
+    numbers = parts.Table(
         ("#count", "#before", "#after", "change"),
         rows,
         "number",
         label="Counts and times of both runs",
     )
-    yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
-    yield Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
-    yield Section("Gone", _lines(gone), count=len(gone), tone="good")
-    yield Section("Not seen in the partial run", _lines(unseen), count=len(unseen), tone="warning")
+    yield parts.Section("Numbers", (numbers, parts.Note(_SINGLE, "dim")))
+    yield parts.Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
+    yield parts.Section("Gone", _lines(gone), count=len(gone), tone="good")
+    yield parts.Section(
+        "Not seen in the partial run", _lines(unseen), count=len(unseen), tone="warning"
+    )
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
     alike = [pair for pair in same if pair not in changed]
-    yield Section(
+    yield parts.Section(
         "In both, with another severity or count", _same(changed), "Changed", len(changed)
     )
     if alike:
-        yield Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
-    yield Section("In both", _same(alike), count=len(alike), show="long")
-    yield Section("The two runs", _runs(comparison), "Runs")
+        yield parts.Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
+    yield parts.Section("In both", _same(alike), count=len(alike), show="long")
+    yield parts.Section("The two runs", _runs(comparison), "Runs")
     if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
-        yield Note(
+        yield parts.Note(
             f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.",
             "dim",
         )
@@ -118,29 +122,30 @@ def _times(
 # Findings.
 
 
-def _lines(findings: Sequence[Finding]) -> Rows:
+def _lines(findings: Sequence[Finding]) -> parts.Rows:
     """A finding that is gone needs no suggestion."""
     rows = []
     for one in findings:
-        source = Note(Span(one.location.text or "", "code"), show="long")
-        said = Note((place_of(one.location), f"  {one.message}"))
-        rows.append(Row(one.code, (said, source) if one.location.text else said))
-    return Rows(rows, "finding")
+        source = parts.Note(parts.Span(one.location.text or "", "code"), show="long")
+        said = parts.Note((place_of(one.location), f"  {one.message}"))
+        rows.append(parts.Row(one.code, (said, source) if one.location.text else said))
+    return parts.Rows(rows, "finding")
 
 
-def _same(pairs: Sequence[SameFinding]) -> Rows:
-    return Rows((Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding")
+def _same(pairs: Sequence[SameFinding]) -> parts.Rows:
+    return parts.Rows(
+        (parts.Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding"
+    )
 
 
-def _changes(pair: SameFinding) -> Iterator[Note]:
-    """Where a finding of both sides is, and what changed about it."""
+def _changes(pair: SameFinding) -> Iterator[parts.Note]:
     before, after = pair.before, pair.after
     was = f" (was line {before.location.line})" if "line" in pair.changes else ""
-    yield Note((place_of(after.location), f"{was}  {after.message}"))
+    yield parts.Note((place_of(after.location), f"{was}  {after.message}"))
     severity = f"{before.severity} → {after.severity}" if "severity" in pair.changes else None
     count = f"{times(before.count)} → {times(after.count)}" if "count" in pair.changes else None
     if severity or count:
-        yield Note(join_texts(", ", severity, count))
+        yield parts.Note(join_texts(", ", severity, count))
     old, new, costs = before.cost, after.cost, []
     if old is not None and new is not None:
         if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
@@ -148,13 +153,13 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
         if old.compile_s is not None and new.compile_s is not None:
             costs.append(f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling")
     if costs:
-        yield Note(", ".join(costs), "dim", show="long")
+        yield parts.Note(", ".join(costs), "dim", show="long")
 
 
 # The two runs.
 
 
-def _runs(comparison: DiagnosisComparison) -> Table:
+def _runs(comparison: DiagnosisComparison) -> parts.Table:
     sides = comparison.before, comparison.after
     known = [
         {
@@ -167,7 +172,7 @@ def _runs(comparison: DiagnosisComparison) -> Table:
         for side in sides
     ]
     rows = (
-        (Span(label), *(Span(side.get(label, "")) for side in known))
+        (parts.Span(label), *(parts.Span(side.get(label, "")) for side in known))
         for label in dict.fromkeys(label for side in known for label in side)
     )
-    return Table(("#what", "before", "after"), rows, label="What the two runs were made with")
+    return parts.Table(("#what", "before", "after"), rows, label="What the two runs were made with")

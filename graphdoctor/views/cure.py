@@ -88,4 +88,4 @@ def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:
         for place, snippet in applied_snippets(report.treatment, is_by_hand=True):
             yield (f"{place}:" if place else "Set yourself:", Code(snippet))
     if report.compile_lines:
-        yield ("Compile it so:", Code("\n".join(report.compile_lines)))
+        yield ("Compile it like this:", Code("\n".join(report.compile_lines)))

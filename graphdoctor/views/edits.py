@@ -121,7 +121,7 @@ def _body(
 
 def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
     line = hunk.old_line
-    for is_changed, lines in groupby(hunk.lines, lambda each: each[0] in ("-", "+")):
+    for is_changed, lines in groupby(hunk.lines, lambda item: item[0] in ("-", "+")):
         found = list(lines)
         old = [text for mark, text in found if mark != "+"]
         end_line, end_column = line + len(old), 1

@@ -223,9 +223,7 @@ def _sentence(text: object) -> str:
 
 
 def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
-    """How a run ended, in the words of a surface; unchanged where the words are the same on all of
-    them.
-    """
+    """Word how a run ended for a surface; unchanged where the words are the same everywhere."""
     if exit_.hint_code is None:
         return exit_
     message, hint = words(exit_.hint_code, exit_.hint_values, surface)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Treatment, deciding, distinct
+from graphdoctor.facts.fixes import WORKING, Treatment, TriedPatch, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
@@ -43,8 +43,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.patch import patch_outcome, patch_parts
-from graphdoctor.views.reasons import UNTRIED, detail_text, left_text, reason_text
+from graphdoctor.views.reasons import UNTRIED, detail_text, left_text, reason_text, reasons_text
 from graphdoctor.wording import counted, duration, join_texts, kind_text, speed_text
 
 _MOST_LATER = 12
@@ -322,3 +321,63 @@ def _tried_text(treatment: Treatment) -> str:
     return (
         f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
     )
+
+
+_BAD = {
+    "no effect": "gains nothing",
+    "moved": "only moves the break",
+    "makes it worse": "makes it worse",
+    "changes results": "changes results",
+    "failed": "fails",
+    "unproven": "isn't proven",
+}
+"""What a patch does that doesn't hold, by its verdict."""
+
+
+def patch_outcome(patch: TriedPatch) -> str:
+    """Say if a patch holds, and why, in one sentence."""
+    why = reasons_text(patch.reasons)
+    name = "The patch" if patch.name == "-" else patch.name
+    if patch.verdict in WORKING:
+        said = "; ".join(filter(None, (words.same_text(patch.compared, patch.attacked), why)))
+        return f"{name} holds{f': {said}' if said else ''}."
+    return f"{name} {_BAD.get(patch.verdict, patch.verdict)}{f': {why}' if why else ''}."
+
+
+def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
+    """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
+    yield Verdict(patch_outcome(patch), "good" if patch.verdict in WORKING else "bad")
+    worst = patch.attacked and patch.attacked.worst
+    if worst and worst.code and patch.verdict not in WORKING:
+        yield Note("Before the first call:", "dim")
+        yield Code(worst.code)
+    if patch.after is not None:
+        counts = (
+            row for row in words.count_changes(treatment.before, patch.after) if row[1] != row[2]
+        )
+        rows = (*counts, *words.time_changes(treatment))
+        yield Table(
+            ("#count", "#before", "#after", "change"), rows, "number", label="Before and after"
+        )
+    sites = (
+        *(("gone", site) for site in patch.sites_gone),
+        *(("new", site) for site in patch.sites_new),
+    )
+    yield Section(
+        "Breaks", Rows((Row(label, Note(Span(site))) for label, site in sites), "break site")
+    )
+    left = (finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2")))
+    rest = (
+        Row(one.code, Note((Span(one.site), f"  {one.message}")))
+        for one in left
+        if not one.is_mended
+    )
+    yield Section("Still there", Rows(rest, "finding")) if patch.verdict in WORKING else Rows(())
+    if patch.lines_not_run:
+        places = ", ".join(patch.lines_not_run)
+        yield Note(
+            f"Nothing that was tried runs what it changes at {places}, so that isn't proven.",
+            "warning",
+        )
+    yield Section("The patch", Diff(treatment.diff), show="long")
+    yield Rows((Row("note", Note(reason_text(note), "dim")) for note in treatment.notes), "note")

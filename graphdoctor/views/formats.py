@@ -326,7 +326,7 @@ PROFILE: Document[ProfileResult] = document(
 
 
 def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
-    from graphdoctor.views.lint import render_lint
+    from graphdoctor.views.listings import render_lint
 
     render_lint(report, console)
 
@@ -342,13 +342,13 @@ LINT: Document[LintReport] = Document(
 
 
 def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
-    from graphdoctor.views.rule_help import render_rules
+    from graphdoctor.views.listings import render_rules
 
     render_rules(rules, console)
 
 
 def _described(rules: Sequence[Page]) -> object:
-    from graphdoctor.views.rule_help import described
+    from graphdoctor.views.listings import described
 
     return described(rules)
 

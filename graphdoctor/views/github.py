@@ -1,6 +1,6 @@
 """Annotations as GitHub workflow commands, which become annotations on the lines of a pull request.
 
-Goes out: one ``::error …::…`` line for each, to be printed by a step of a workflow; its summary
+Goes out: one ``::error …::…`` line for command, to be printed by a step of a workflow; its summary
 takes Markdown.
 """
 
@@ -34,25 +34,33 @@ def render_github(annotations: Iterable[Annotation], *, root: Path | None = None
     """
     targets: dict[tuple[object, ...], tuple[Annotation, list[str]]] = {}
     names: dict[str, None] = {}
-    for found in annotations:
-        if found.target is not None:
-            names[found.target] = None
-        if found.ignored is None and found.kind != "note" and (found.state == "new" or found.worse):
-            line = found.finding and (found.finding.fingerprint, found.finding.location.line)
-            key = (
-                found.title if line is None else line,
-                found.level,
-                found.message,
-                found.worse,
-                found.unused,
+    for annotation in annotations:
+        if annotation.target is not None:
+            names[annotation.target] = None
+        if (
+            annotation.ignored is None
+            and annotation.kind != "note"
+            and (annotation.state == "new" or annotation.worse)
+        ):
+            line = annotation.finding and (
+                annotation.finding.fingerprint,
+                annotation.finding.location.line,
             )
-            targets.setdefault(key, (found, []))[1].append(found.target or "")
-    told = [
-        _command(found, seen if len(names) > 1 else [], root) for found, seen in targets.values()
+            key = (
+                annotation.title if line is None else line,
+                annotation.level,
+                annotation.message,
+                annotation.worse,
+                annotation.unused,
+            )
+            targets.setdefault(key, (annotation, []))[1].append(annotation.target or "")
+    commands = [
+        _command(annotation, seen if len(names) > 1 else [], root)
+        for annotation, seen in targets.values()
     ]
-    told.sort(key=lambda each: (list(_LEVELS).index(each[0]), *each[1:3]))
-    counts = {level: sum(each[0] == level for each in told) for level in _LEVELS}
-    lines = [command for *_, command in told]
+    commands.sort(key=lambda command: (list(_LEVELS).index(command[0]), *command[1:3]))
+    counts = {level: sum(command[0] == level for command in commands) for level in _LEVELS}
+    lines = [command for *_, command in commands]
     if any(count > _SHOWN for count in counts.values()):
         said = ", ".join(counted(count, _LEVELS[level]) for level, count in counts.items() if count)
         words = f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them."
@@ -64,22 +72,26 @@ def render_github(annotations: Iterable[Annotation], *, root: Path | None = None
 
 
 def _command(
-    found: Annotation, seen: list[str], root: Path | None
+    annotation: Annotation, seen: list[str], root: Path | None
 ) -> tuple[Severity, str, int, str]:
     """An annotation's level, file and line, to sort it by, and its command; what has no file comes
     first.
     """
     properties: dict[str, object] = {}
-    lines = printable_lines(found.message).split("\n") if found.finding is None else [found.message]
-    if found.unused is not None:
-        place = file_place(found.unused.file, root)
+    lines = (
+        printable_lines(annotation.message).split("\n")
+        if annotation.finding is None
+        else [annotation.message]
+    )
+    if annotation.unused is not None:
+        place = file_place(annotation.unused.file, root)
         if place.base == "SRCROOT":
             properties["file"] = place.path
-            if found.unused.line is not None:
-                properties |= {"line": found.unused.line, "endLine": found.unused.line}
-    elif found.finding is not None:
-        location = found.finding.location
-        file, shown = project_line(found.finding, root) or (None, None)
+            if annotation.unused.line is not None:
+                properties |= {"line": annotation.unused.line, "endLine": annotation.unused.line}
+    elif annotation.finding is not None:
+        location = annotation.finding.location
+        file, shown = project_line(annotation.finding, root) or (None, None)
         if shown is not None:
             properties |= {"file": file, "line": shown.line, "endLine": shown.line}
             if shown.column is not None:
@@ -91,11 +103,11 @@ def _command(
             lines.append(f"In {location.shown}, {location.function}.")
         if seen:
             lines.append(f"Seen in {', '.join(seen)}.")
-    properties["title"] = found.title
+    properties["title"] = annotation.title
     listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    command = f"::{_LEVELS[found.level]} {listed}::{_data([*lines, *found.details])}"
+    command = f"::{_LEVELS[annotation.level]} {listed}::{_data([*lines, *annotation.details])}"
     return (
-        found.level,
+        annotation.level,
         str(properties.get("file", "")),
         int(str(properties.get("line", 0))),
         command,

@@ -12,25 +12,10 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import ORIGINS
+from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.next_step import after_run, guards_command
-from graphdoctor.views.parts import (
-    Block,
-    Cards,
-    Cell,
-    Inline,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Table,
-    TableRow,
-    Tone,
-    Verdict,
-    View,
-)
 from graphdoctor.views.words import (
     clusters,
     diagnosis_view,
@@ -72,45 +57,52 @@ VARIES = "different in each"
 """Stands for the expected value of a guard that differs among folded parts."""
 
 
-def guards_view(diagnosis: Diagnosis) -> View:
+def guards_view(diagnosis: Diagnosis) -> parts.View:
     """The guards of a diagnosis that has some; findings about anything else are only counted."""
-    parts = _parts(diagnosis, diagnosis.recording.guards or Guards())
-    return diagnosis_view(diagnosis, "guards", parts, after_run(diagnosis))
+    pieces = _parts(diagnosis, diagnosis.recording.guards or Guards())
+    return diagnosis_view(diagnosis, "guards", pieces, after_run(diagnosis))
 
 
-def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
+def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[parts.Block]:
     yield from partial_note(diagnosis)
     if not guards.sets and (diagnosis.recording.compiles or guards.call_us is None):
-        yield Verdict("This recording holds no guards.", "warning")
-        yield Note(("To record them: ", Span(guards_command(diagnosis.recording.target), "code")))
+        yield parts.Verdict("This recording holds no guards.", "warning")
+        yield parts.Note(
+            ("To record them: ", parts.Span(guards_command(diagnosis.recording.target), "code"))
+        )
         return
     yield from _answer(guards, diagnosis)
-    found = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
-    yield Cards(tuple(map(card_of, clusters(found))))
+    findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
+    yield parts.Cards(tuple(map(card_of, clusters(findings))))
     frames = diagnosis.recording.frames_by_compile()
     counts = {
         compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles
     }
     costliest = _costliest(guards.sets, frames)
     if len(costliest) > 1:
-        rows = (_set_row(each, frames.get(each.compile_id)) for each in costliest)
+        rows = (_set_row(guard_set, frames.get(guard_set.compile_id)) for guard_set in costliest)
         columns = ("compile", "function", "#guards", "#check in the call", "#of the call")
-        yield Table(columns, rows, "compile", _MOST_SETS, show="short")
+        yield parts.Table(columns, rows, "compile", _MOST_SETS, show="short")
     if guards.sets:
         first = max(costliest, key=_weight)
-        yield Section(
+        yield parts.Section(
             _title(first, frames.get(first.compile_id)), _costs_of_parts(first), show="short"
         )
     if hidden := len(guards.sets) - len(costliest):
         more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
-        yield Note(more, "dim", show="short")
-    for each in guards.sets:
-        title, torch_count = _title(each, frames.get(each.compile_id)), counts.get(each.compile_id)
-        yield Section(title, _compile(each, torch_count), each.compile_id, show="long")
+        yield parts.Note(more, "dim", show="short")
+    for guard_set in guards.sets:
+        title, torch_count = (
+            _title(guard_set, frames.get(guard_set.compile_id)),
+            counts.get(guard_set.compile_id),
+        )
+        yield parts.Section(
+            title, _compile(guard_set, torch_count), guard_set.compile_id, show="long"
+        )
     yield unknown_section(other_gaps(diagnosis))
     yield from closing(diagnosis, prefix="GD3")
-    if others := len(diagnosis.findings) - len(found):
-        yield Note(f"{counted(others, 'more finding')}: graphdoctor report", "dim")
+    if others := len(diagnosis.findings) - len(findings):
+        yield parts.Note(f"{counted(others, 'more finding')}: graphdoctor report", "dim")
 
 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
@@ -118,31 +110,31 @@ def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[Gu
     the log.
     """
     first: dict[object, GuardSet] = {}
-    for found in sorted(sets, key=_weight, reverse=True):
-        frame = frames.get(found.compile_id)
-        first.setdefault(found.compile_id if frame is None else frame.frame_id, found)
-    chosen = {found.compile_id for found in list(first.values())[:_MOST_SETS]}
-    return [found for found in sets if found.compile_id in chosen]
+    for guard_set in sorted(sets, key=_weight, reverse=True):
+        frame = frames.get(guard_set.compile_id)
+        first.setdefault(guard_set.compile_id if frame is None else frame.frame_id, guard_set)
+    chosen = {guard_set.compile_id for guard_set in list(first.values())[:_MOST_SETS]}
+    return [guard_set for guard_set in sets if guard_set.compile_id in chosen]
 
 
-def _weight(found: GuardSet) -> tuple[float, int]:
-    return found.known_share or 0, found.guard_count
+def _weight(guard_set: GuardSet) -> tuple[float, int]:
+    return guard_set.known_share or 0, guard_set.guard_count
 
 
-def _set_row(found: GuardSet, frame: Frame | None) -> TableRow:
+def _set_row(guard_set: GuardSet, frame: Frame | None) -> parts.TableRow:
     name = "" if frame is None else frame.name
-    cost = "" if found.search_us is None else time_text(found.search_us)
-    share = "" if found.share is None else percent(found.share)
-    return found.compile_id, Span(name), str(found.guard_count), cost, share
+    cost = "" if guard_set.search_us is None else time_text(guard_set.search_us)
+    share = "" if guard_set.share is None else percent(guard_set.share)
+    return guard_set.compile_id, parts.Span(name), str(guard_set.guard_count), cost, share
 
 
-def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
-    total = sum(found.guard_count for found in guards.sets)
+def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[parts.Block]:
+    total = sum(guard_set.guard_count for guard_set in guards.sets)
     line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
     if guards.call_us is not None:
         line += f" · steady call {time_text(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
     if guards.searches_us is not None and guards.share is not None:
-        yield Verdict(
+        yield parts.Verdict(
             f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share)
         )
         line += f" · its guard checks {time_text(guards.searches_us)}"
@@ -150,126 +142,134 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
             line += f", repeated with warm caches {time_text(guards.checks_us)}"
     elif guards.checks_us is not None and guards.warm_share is not None:
         text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
-        yield Verdict(text, _tone(guards.warm_share))
+        yield parts.Verdict(text, _tone(guards.warm_share))
         line += f" · its guard checks at least {time_text(guards.checks_us)}"
     elif guards.call_us is not None and (guards.searches_us or guards.checks_us):
-        yield Verdict("Too noisy to say which share of a steady call guard checks take.", "warning")
+        yield parts.Verdict(
+            "Too noisy to say which share of a steady call guard checks take.", "warning"
+        )
         line += f" · its guard checks {time_text(guards.searches_us or guards.checks_us or 0.0)}"
-    elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
-        yield Verdict(
+    elif guards.call_us is not None and not any(
+        guard_set.runs_per_call for guard_set in guards.sets
+    ):
+        yield parts.Verdict(
             "The steady call runs no compiled code, so there are no checks to time.", "warning"
         )
-    yield Note(line)
+    yield parts.Note(line)
     if (
         guards.call_us is not None
         and diagnosis.recording.target.compile_arguments.get("backend") == "eager"
     ):
-        yield Note(
+        yield parts.Note(
             "Measured with the eager backend; use --backend inductor for the share of an optimized call.",
             "dim",
         )
 
 
-def _tone(share: float) -> Tone:
+def _tone(share: float) -> parts.Tone:
     return "warning" if share >= _HIGH_SHARE else "good"
 
 
 # One compile.
 
 
-def _title(found: GuardSet, frame: Frame | None) -> Inline:
+def _title(guard_set: GuardSet, frame: Frame | None) -> parts.Inline:
     if frame is None:
-        return found.compile_id
-    return (f"{found.compile_id} ", Span(frame.described), "  ", short_place(frame.entry))
+        return guard_set.compile_id
+    return (f"{guard_set.compile_id} ", parts.Span(frame.described), "  ", short_place(frame.entry))
 
 
-def _costs_of_parts(found: GuardSet) -> Iterator[Block]:
-    """What the outer parts of a compile check, the values among it first, in a line each."""
-    costs = ["#without it (warm)"] if found.bill else []
-    parts = sorted(parts_of(found), key=lambda part: -part.guard_count * part.times)
+def _costs_of_parts(guard_set: GuardSet) -> Iterator[parts.Block]:
+    costs = ["#without it (warm)"] if guard_set.bill else []
+    pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
     rows = [
-        _part_row(depth, part, found, most=1) for depth, part in walk(parts) if depth <= _DEEPEST
+        _part_row(depth, part, guard_set, most=1)
+        for depth, part in walk(pieces)
+        if depth <= _DEEPEST
     ]
-    yield Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_OUTER)
-    values = ((*row[:2], "") for row in map(tuple, _values(found)))
-    yield Table(("value", "must be", "from line"), values, "value", _MOST_OUTER)
+    yield parts.Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_OUTER)
+    values = ((*row[:2], "") for row in map(tuple, _values(guard_set)))
+    yield parts.Table(("value", "must be", "from line"), values, "value", _MOST_OUTER)
 
 
-def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
-    yield Rows(_facts(found, torch_count))
-    costs = ["#without it (warm)"] if found.bill else []
-    rows = (_part_row(depth, part, found) for depth, part in walk(parts_of(found)))
-    yield Table(("#part", "#guards", *costs, "checks"), rows, "part")
-    if found.unbilled_count and found.bill:
-        yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
+def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[parts.Block]:
+    yield parts.Rows(_facts(guard_set, torch_count))
+    costs = ["#without it (warm)"] if guard_set.bill else []
+    rows = (_part_row(depth, part, guard_set) for depth, part in walk(parts_of(guard_set)))
+    yield parts.Table(("#part", "#guards", *costs, "checks"), rows, "part")
+    if guard_set.unbilled_count and guard_set.bill:
+        yield parts.Note(f"{counted(guard_set.unbilled_count, 'part')} not timed separately", "dim")
     names = ("value", "must be", "from line")
-    yield Table(("kind", *names), _guard_rows(found), "guard", show="long")
+    yield parts.Table(("kind", *names), _guard_rows(guard_set), "guard", show="long")
 
 
-def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
+def _facts(guard_set: GuardSet, torch_count: int | None) -> Iterator[parts.Row]:
     # Those that check no value say least, however many there are.
     kinds = [
         f"{count} {kind}"
-        for kind, count in sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
+        for kind, count in sorted(guard_set.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
     ]
-    yield Row("guards", f"{found.guard_count}: {few_text(kinds, _MOST_KINDS)}")
-    if torch_count is not None and torch_count != found.guard_count:
+    yield parts.Row("guards", f"{guard_set.guard_count}: {few_text(kinds, _MOST_KINDS)}")
+    if torch_count is not None and torch_count != guard_set.guard_count:
         text = (
             f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
         )
-        yield Row("", Note(text, "dim"))
+        yield parts.Row("", parts.Note(text, "dim"))
     label = "cost"
-    if found.search_us is not None:
-        spread = _spread(found.search_low_us, found.search_high_us)
-        yield Row(
+    if guard_set.search_us is not None:
+        spread = _spread(guard_set.search_low_us, guard_set.search_high_us)
+        yield parts.Row(
             label,
-            f"{time_text(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}",
+            f"{time_text(guard_set.search_us)} per check in the call{spread}{_of_call(guard_set, guard_set.share)}",
         )
         label = ""
-    if found.check_us is not None:
-        spread = _spread(found.check_low_us, found.check_high_us)
-        share = _of_call(found, found.warm_share) if label else ""
-        yield Row(label, f"{time_text(found.check_us)} repeated with warm caches{spread}{share}")
-    elif found.runs_per_call == 0:
-        yield Row(label, Note("the steady call doesn't run it", "dim"))
-    if found.latency_us:
-        text = f"torch measured {time_text(found.latency_us)} once, right after compiling with cold caches"
-        yield Row("", Note(text, "dim"))
+    if guard_set.check_us is not None:
+        spread = _spread(guard_set.check_low_us, guard_set.check_high_us)
+        share = _of_call(guard_set, guard_set.warm_share) if label else ""
+        yield parts.Row(
+            label, f"{time_text(guard_set.check_us)} repeated with warm caches{spread}{share}"
+        )
+    elif guard_set.runs_per_call == 0:
+        yield parts.Row(label, parts.Note("the steady call doesn't run it", "dim"))
+    if guard_set.latency_us:
+        text = f"torch measured {time_text(guard_set.latency_us)} once, right after compiling with cold caches"
+        yield parts.Row("", parts.Note(text, "dim"))
 
 
 def _spread(low_us: float | None, high_us: float | None) -> str:
     return f" ({time_text(low_us or 0)} to {time_text(high_us or 0)})"
 
 
-def _of_call(found: GuardSet, share: float | None) -> str:
+def _of_call(guard_set: GuardSet, share: float | None) -> str:
     if share is None:
         return ""
-    times = "" if found.runs_per_call == 1 else f" ({found.runs_per_call} checks)"
+    times = "" if guard_set.runs_per_call == 1 else f" ({guard_set.runs_per_call} checks)"
     return f" · {percent(share)} of the steady call{times}"
 
 
-def _part_row(depth: int, part: Part, found: GuardSet, *, most: int = _MOST_OWN) -> TableRow:
-    name = Span("· " * depth + (part.label if depth else part.path))
+def _part_row(
+    depth: int, part: Part, guard_set: GuardSet, *, most: int = _MOST_OWN
+) -> parts.TableRow:
+    name = parts.Span("· " * depth + (part.label if depth else part.path))
     count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
     costs = []
-    if found.bill:
+    if guard_set.bill:
         share = (
-            f"  {percent(min(part.check_us / found.check_us, 1))}"
-            if part.check_us and found.check_us
+            f"  {percent(min(part.check_us / guard_set.check_us, 1))}"
+            if part.check_us and guard_set.check_us
             else ""
         )
         costs.append(
-            Cell(
+            parts.Cell(
                 "" if part.check_us is None else f"-{time_text(part.check_us)}{share}",
                 value=part.check_us,
             )
         )
-    alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
-    return ((name, alike), count, *costs, Span(_own_text(part, most)))
+    alike = parts.Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
+    return ((name, alike), count, *costs, parts.Span(_own_text(part, most)))
 
 
 def _own_text(part: Part, most: int) -> str:
-    """What its own guards check, in short: values first, then how many check its internals."""
     values = [
         node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE
     ]
@@ -297,7 +297,7 @@ def _value_text(node: GuardNode, path: str) -> str:
 # Values and guards, one by one.
 
 
-def _values(found: GuardSet) -> Iterator[TableRow]:
+def _values(guard_set: GuardSet) -> Iterator[parts.TableRow]:
     """Guards on values of the program, which cause a recompile when they change, those of the
     user's lines first.
 
@@ -305,7 +305,7 @@ def _values(found: GuardSet) -> Iterator[TableRow]:
     """
     own = (
         node
-        for node in found.nodes
+        for node in guard_set.nodes
         if node.path not in (None, "globals") and not node.is_module_internal
     )
     alike = grouped(
@@ -323,8 +323,8 @@ def _values(found: GuardSet) -> Iterator[TableRow]:
     for first, *others in sorted(alike.values(), key=_origin_rank):
         more = f"  and {len(others)} like this" if others else ""
         is_same = all(node.expected == first.expected for node in others)
-        must = Cell(Span(first.expected or "" if is_same else VARIES))
-        yield (Span(first.expression), Span(more, tone="dim")), must, _because(first)
+        must = parts.Cell(parts.Span(first.expected or "" if is_same else VARIES))
+        yield (parts.Span(first.expression), parts.Span(more, tone="dim")), must, _because(first)
 
 
 def _origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
@@ -335,27 +335,30 @@ def _origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
     return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
 
 
-def _guard_rows(found: GuardSet) -> Iterator[TableRow]:
+def _guard_rows(guard_set: GuardSet) -> Iterator[parts.TableRow]:
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
-    for (kind, value, expected), nodes in groupby(found.nodes, _cells):
+    for (kind, value, expected), nodes in groupby(guard_set.nodes, _cells):
         same = list(nodes)
-        must = Cell(
-            (Span(expected), Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim"))
+        must = parts.Cell(
+            (
+                parts.Span(expected),
+                parts.Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim"),
+            )
         )
-        yield Span(kind), Span(value), must, _because(same[0])
-    yield from (("?", "", Span(line.strip(" |+-")), "") for line in found.unread_lines)
+        yield parts.Span(kind), parts.Span(value), must, _because(same[0])
+    yield from (("?", "", parts.Span(line.strip(" |+-")), "") for line in guard_set.unread_lines)
 
 
 def _cells(node: GuardNode) -> tuple[str, str, str]:
     return node.kind or "?", node.expression, node.guard if node.expected is None else node.expected
 
 
-def _because(node: GuardNode) -> Cell:
+def _because(node: GuardNode) -> parts.Cell:
     if node.location is None:
-        return Cell("")
+        return parts.Cell("")
     place = short_place(node.location)
-    return Cell(
-        (place, Span(f"  {node.location.text}", tone="dim")) if node.location.text else place
+    return parts.Cell(
+        (place, parts.Span(f"  {node.location.text}", tone="dim")) if node.location.text else place
     )
 
 
@@ -382,28 +385,28 @@ class Part:
 
     @property
     def check_us(self) -> float | None:
-        """What all folded parts cost together; None unless each was measured."""
+        """Cost of all folded parts together; None unless each was measured."""
         known = [cost for cost in self.costs_us if cost is not None]
         return sum(known) if known and len(known) == self.times else None
 
 
-def parts_of(found: GuardSet) -> list[Part]:
+def parts_of(guard_set: GuardSet) -> list[Part]:
     """The parts of a compile's guards in the order of torch's tree: process-wide state first,
     repetitions folded.
     """
     root = Part("", "")
     known = {"": root}
-    for node in found.nodes:
+    for node in guard_set.nodes:
         _part(node.path or STATE, known).guards.append(node)
-    costs = {cost.path: cost.check_us for cost in found.bill}
+    costs = {cost.path: cost.check_us for cost in guard_set.bill}
     for path, part in known.items():
         part.costs_us = [costs.get(path)]
     return _folded(root.parts)
 
 
-def walk(parts: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
+def walk(pieces: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
     """Each part with its depth, outer ones first."""
-    for part in parts:
+    for part in pieces:
         yield depth, part
         yield from walk(part.parts, depth + 1)
 
@@ -420,11 +423,11 @@ def _part(path: str, known: dict[str, Part]) -> Part:
     return part
 
 
-def _folded(parts: list[Part]) -> list[Part]:
+def _folded(pieces: list[Part]) -> list[Part]:
     """The parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
     kept: list[Part] = []
     before: object = None
-    for part in parts:
+    for part in pieces:
         part.parts = _folded(part.parts)
         shape = _shape(part, part.path)
         if (
@@ -447,7 +450,6 @@ def _folded(parts: list[Part]) -> list[Part]:
 
 
 def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
-    """What two equal parts check; expected values that differ are marked."""
     guards = [
         node if node.expected == same.expected else node.replace(expected=VARIES)
         for node, same in zip(first.guards, other.guards, strict=True)
@@ -460,8 +462,5 @@ def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
 
 
 def _shape(part: Part, root: str) -> object:
-    """What two parts must share to be merged: kinds and sources of their guards, and the same parts
-    inside.
-    """
     own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
     return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

@@ -24,12 +24,12 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")
 def render_junit(report: CheckReport) -> str:
     """A document with one ``testsuite`` for each target.
 
-    Each suite has a test case for the run, one for each finding that fails it (or one that passes
-    if there are none), and one for each budget. The rest is in the suite's ``system-out``.
+    Each suite has a test case for the run, one for finding finding that fails it (or one that passes
+    if there are none), and one for finding budget. The rest is in the suite's ``system-out``.
     """
-    failing = [found for found in annotations_of(report) if found.is_failing]
+    failing = [annotation for annotation in annotations_of(report) if annotation.is_failing]
     suites = [
-        _suite(target, [found for found in failing if found.target == target.name])
+        _suite(target, [annotation for annotation in failing if annotation.target == target.name])
         for target in report.targets
     ]
     for name in report.skipped:
@@ -86,24 +86,28 @@ def _suite_of(
 
 
 def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Element]:
-    failed = {found.title: found for found in failing if found.kind in ("run", "budget")}
-    run = next((found for found in failing if found.kind == "run"), None)
+    failed = {
+        annotation.title: annotation
+        for annotation in failing
+        if annotation.kind in ("run", "budget")
+    }
+    run = next((annotation for annotation in failing if annotation.kind == "run"), None)
     yield _case(
         target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state
     )
     named: Counter[str] = Counter()
-    for found in failing:
-        if found.finding is not None:
-            name = f"{found.finding.code} {found.finding.location.shown} in {found.finding.location.function}"
+    for annotation in failing:
+        if annotation.finding is not None:
+            name = f"{annotation.finding.code} {annotation.finding.location.shown} in {annotation.finding.location.function}"
             named[name] += 1
             # Two changing values on one line are two cases, and a report tells cases apart only by
             # name.
             name = name if named[name] == 1 else f"{name} ({named[name]})"
-            case = _case(target.name, name, found, "failure", found.finding.code)
-            case[0].text = "\n".join(map(_line, [*_lines(found.finding), *found.details]))
+            case = _case(target.name, name, annotation, "failure", annotation.finding.code)
+            case[0].text = "\n".join(map(_line, [*_lines(annotation.finding), *annotation.details]))
             yield case
-        elif found.kind == "eager":
-            yield _case(target.name, "eager code", found, "failure", "eager")
+        elif annotation.kind == "eager":
+            yield _case(target.name, "eager code", annotation, "failure", "eager")
     if not named and target.state != "crashed":
         yield _case(target.name, "no new findings")
     for budget in target.budgets:
@@ -112,13 +116,13 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
 
 
 def _case(
-    target: str, name: str, found: Annotation | None = None, outcome: str = "", kind: str = ""
+    target: str, name: str, annotation: Annotation | None = None, outcome: str = "", kind: str = ""
 ) -> Element:
     """A test case; it passes unless something is said of it."""
     case = Element("testcase", classname=_line(target), name=_line(name))
-    if found is not None:
-        child = SubElement(case, outcome, type=_line(kind), message=_line(found.message))
-        child.text = _FORBIDDEN.sub("\ufffd", printable_lines(found.message))
+    if annotation is not None:
+        child = SubElement(case, outcome, type=_line(kind), message=_line(annotation.message))
+        child.text = _FORBIDDEN.sub("\ufffd", printable_lines(annotation.message))
     return case
 
 
@@ -138,9 +142,9 @@ def _notes(target: TargetCheck) -> Iterator[str]:
         yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
     yield from baseline_notes(target)
     yield from (
-        f"new, below fail-on: {_finding_line(each)}"
-        for each in target.new
-        if each not in target.failing
+        f"new, below fail-on: {_finding_line(finding)}"
+        for finding in target.new
+        if finding not in target.failing
     )
     yield from (
         f"more frequent than in the baseline: {_finding_line(finding)}" for finding in target.grown

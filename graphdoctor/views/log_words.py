@@ -22,8 +22,8 @@ from graphdoctor.facts.evidence import (
 )
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
+from graphdoctor.views import parts
 from graphdoctor.views.measures import time_text
-from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name, repeated_text
 from graphdoctor.wording import counted, times
 
@@ -49,12 +49,10 @@ _MOST_LINES = 100
 """Of one kind."""
 
 
-def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """What else is in a log; of a recording of ours that is for who asks, as its findings have what
-    matters.
-    """
+def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
+    """Show what else is in a log; of our own recordings only on request, as findings have what matters."""
     evidence = diagnosis.recording.evidence
-    show: Show = "always" if diagnosis.recording.is_foreign else "long"
+    show: parts.Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
         compiles = grouped((found.compile_id, found) for found in evidence.cache_answers)
         each = (
@@ -72,11 +70,13 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         each = (text or "no dynamic sizes" for text in ranges)
         yield from _listed("exported", counted(len(programs), "program"), each, show)
     for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
-        yield Row("operator", Span(text), show=show)
+        yield parts.Row("operator", parts.Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield Row(
-                "assumed", Span(shape_text(shape).partition("assumed condition: ")[2]), show="short"
+            yield parts.Row(
+                "assumed",
+                parts.Span(shape_text(shape).partition("assumed condition: ")[2]),
+                show="short",
             )
     if kernels := evidence.triton_kernels:
         known = [one.compile_us for one in kernels if one.compile_us is not None]
@@ -87,18 +87,19 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield from _listed("graphs", " · ".join(runs), _by_compile(evidence), show)
 
 
-def _listed(label: str, text: str, each: Iterable[str], show: Show) -> Iterator[Row]:
-    """What there is in all, then each of it; no output shows thousands of lines."""
+def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
     found = list(each)
-    yield Row(label, Span(text), show=show)
-    yield from (Row("", Span(line), show="long") for line in found[:_MOST_LINES])
+    yield parts.Row(label, parts.Span(text), show=show)
+    yield from (parts.Row("", parts.Span(line), show="long") for line in found[:_MOST_LINES])
     if (more := len(found) - _MOST_LINES) > 0:
-        yield Row("", f"{more} more: `graphdoctor report --format json` has them", show="long")
+        yield parts.Row(
+            "", f"{more} more: `graphdoctor report --format json` has them", show="long"
+        )
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
-    """How often each cache on disk said what, with the commonest reason."""
-    parts = []
+    """Count the answers of each cache on disk, with the commonest reason."""
+    pieces = []
     for cache, own in grouped((found.cache, found) for found in answers).items():
         counts = Counter(found.state for found in own)
         reasons = Counter(found.reason for found in own if found.reason is not None)
@@ -106,12 +107,12 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
             (state, counts[state]) for state in get_args(AnswerState) if counts[state]
         )
         why = f" ({_cut(reasons.most_common(1)[0][0])})" if reasons else ""
-        parts.append(f"{CACHES[cache]}: {said}{why}")
-    return " · ".join(parts)
+        pieces.append(f"{CACHES[cache]}: {said}{why}")
+    return " · ".join(pieces)
 
 
 def shapes_text(evidence: LogEvidence) -> str:
-    """How many symbolic sizes and conditions there are."""
+    """Count symbolic sizes and conditions."""
     counts = Counter(found.kind for found in evidence.shapes)
     more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
     return (
@@ -120,7 +121,7 @@ def shapes_text(evidence: LogEvidence) -> str:
 
 
 def shape_text(found: ShapeEvent) -> str:
-    """What happened to one symbolic size, and where."""
+    """Describe what happened to one symbolic size, and where."""
     name = (
         found.expression
         if found.source is None
@@ -135,7 +136,7 @@ def shape_text(found: ShapeEvent) -> str:
 
 
 def kernel_text(found: FakeKernel) -> str:
-    """What is wrong with an operator's fake kernel."""
+    """Say what is wrong with an operator's fake kernel."""
     if found.is_missing:
         return f"{found.op} has no fake kernel"
     return f"the fake kernel of {found.op} is wrong" + (
@@ -185,7 +186,7 @@ def _triton_text(found: TritonKernel) -> str:
     return f"{found.compile_id or '?'}: {found.name}{took}{notes}"
 
 
-def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
+def unshown_text(diagnosis: Diagnosis) -> Iterator[parts.Note]:
     """The records that a report doesn't show, by kind."""
     counts = {
         found.kind: (found.count,)
@@ -195,7 +196,7 @@ def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
 
 
-def unshown_in_job(job: Job) -> Iterator[Note]:
+def unshown_in_job(job: Job) -> Iterator[parts.Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
     records = (found for rank in job.ranks for found in rank.records if not found.is_shown)
     counts = grouped((found.kind, found.count) for found in records)
@@ -209,7 +210,7 @@ def unshown_in_job(job: Job) -> Iterator[Note]:
 
 def _unshown(
     whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool
-) -> Iterator[Note]:
+) -> Iterator[parts.Note]:
     """A note of all kinds, unless a log has more of them than torch writes, each with its least and
     most records.
     """
@@ -224,7 +225,7 @@ def _unshown(
     )
     if kinds:
         text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
-        yield Note(Span(text), "dim", show="always" if is_foreign else "long")
+        yield parts.Note(parts.Span(text), "dim", show="always" if is_foreign else "long")
 
 
 def _cut(text: str) -> str:

@@ -12,18 +12,6 @@ from html import escape
 from textwrap import indent
 
 from graphdoctor.views import parts
-from graphdoctor.views.parts import (
-    Block,
-    Blocks,
-    Inline,
-    Part,
-    Place,
-    Span,
-    View,
-    blocks,
-    plain_text,
-    spans,
-)
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.wording import counted, join_texts
 
@@ -58,9 +46,9 @@ def plain(text: str, limit: int = 300) -> str:
 
 def sentence(text: str, limit: int = 300) -> str:
     """A sentence of graphdoctor's, with code between backticks."""
-    parts = _SPANS.split(one_line(text, limit))
+    pieces = _SPANS.split(one_line(text, limit))
     return "".join(
-        code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(parts)
+        code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(pieces)
     )
 
 
@@ -97,7 +85,7 @@ def _plain(line: str) -> str:
     return escaped.replace("|", "&#124;").replace("\0", "&#8203;")
 
 
-def render_view_markdown(view: View) -> str:
+def render_view_markdown(view: parts.View) -> str:
     """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut."""
     first, *rest = view.title
     writer = _Writer()
@@ -106,13 +94,13 @@ def render_view_markdown(view: View) -> str:
     return writer.text() + (f"\nNext: {code(view.then, MAX_CHARACTERS)}\n" if view.then else "")
 
 
-def inline(text: Inline) -> str:
+def inline(text: parts.Inline) -> str:
     """A line with its marks."""
-    return "".join(_marked(piece) for piece in spans(text)).strip()
+    return "".join(_marked(piece) for piece in parts.spans(text)).strip()
 
 
-def _marked(piece: str | Span | Place) -> str:
-    if isinstance(piece, Place):
+def _marked(piece: str | parts.Span | parts.Place) -> str:
+    if isinstance(piece, parts.Place):
         return code(piece.shown)
     if isinstance(piece, str):
         made = sentence(piece, MOST_OF_A_TEXT)
@@ -121,7 +109,7 @@ def _marked(piece: str | Span | Place) -> str:
     else:
         made = plain(piece.text, MOST_OF_A_TEXT)
         made = f"**{made}**" if made and (piece.mark == "strong" or piece.tone == "bad") else made
-    return _spaced(plain_text(piece), made)
+    return _spaced(parts.plain_text(piece), made)
 
 
 class _Writer:
@@ -148,12 +136,12 @@ class _Writer:
         self._out.append(text)
         return True
 
-    def blocks(self, body: Block | Blocks) -> None:
-        for part in blocks(body):
+    def blocks(self, body: parts.Block | parts.Blocks) -> None:
+        for part in parts.blocks(body):
             if part.show != "short":
                 self._part(part)
 
-    def _part(self, part: Part) -> None:
+    def _part(self, part: parts.Part) -> None:
         match part:
             case parts.Section():
                 self._section(part)
@@ -210,12 +198,14 @@ class _Writer:
             self.add(f"_{counted(left, f'more {noun}')}, {_LEFT_OUT}_")
 
 
-def _cells(cells: Iterable[Inline]) -> str:
+def _cells(cells: Iterable[parts.Inline]) -> str:
     return f"| {' | '.join(inline(cell) for cell in cells)} |"
 
 
-def _cell(cell: parts.Cell) -> Inline:
-    text: Inline = Span(plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
+def _cell(cell: parts.Cell) -> parts.Inline:
+    text: parts.Inline = (
+        parts.Span(parts.plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
+    )
     return (text, " (", cell.detail, ")") if cell.detail else text
 
 
@@ -229,9 +219,9 @@ def _rules(columns: Sequence[parts.Column]) -> str:
 def _row(row: parts.Row) -> str:
     """A labeled row as an item of a list; what belongs to it is indented."""
     label = row.label
-    mark = Span(label, "strong") if isinstance(label, str) and label else label
+    mark = parts.Span(label, "strong") if isinstance(label, str) and label else label
     first, *rest = [
-        text for part in blocks(row.body) if part.show != "short" and (text := _block(part))
+        text for part in parts.blocks(row.body) if part.show != "short" and (text := _block(part))
     ] or [""]
     if first.startswith("```"):
         first, rest = "", [first, *rest]
@@ -244,7 +234,7 @@ def _row(row: parts.Row) -> str:
     return text
 
 
-def _block(part: Part) -> str:
+def _block(part: parts.Part) -> str:
     """A part that is shown whole or not at all."""
     match part:
         case parts.Verdict(text):
@@ -274,24 +264,25 @@ def _card(card: parts.Card) -> str:
         f"- **{plain(one.code)}** {sentence(one.message, MOST_OF_A_TEXT)}" for one in card.headings
     ]
     where = f"  {code(card.place.shown)} in {code(card.function)}"
-    body = [text for part in blocks(card.parts) if part.show != "short" and (text := _block(part))]
+    body = [
+        text for part in parts.blocks(card.parts) if part.show != "short" and (text := _block(part))
+    ]
     return "  \n".join([*rows, where]) + "".join("\n" + indent(text, "  ") for text in body)
 
 
-def _html(text: Inline) -> str:
+def _html(text: parts.Inline) -> str:
     """A line for a ``<summary>``, in which Markdown isn't read."""
     return "".join(
         _spaced(
             shown,
             html_code(shown)
-            if isinstance(piece, Span) and piece.mark == "code"
+            if isinstance(piece, parts.Span) and piece.mark == "code"
             else html_text(shown),
         )
-        for piece in spans(text)
-        for shown in (plain_text(piece),)
+        for piece in parts.spans(text)
+        for shown in (parts.plain_text(piece),)
     ).strip()
 
 
 def _spaced(text: str, made: str) -> str:
-    """What was made of a text, with the spaces at its ends, which join two pieces."""
     return f"{' ' * text[:1].isspace()}{made}{' ' * (bool(made) and text[-1:].isspace())}"

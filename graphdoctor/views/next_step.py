@@ -161,9 +161,6 @@ def explained(codes: Iterable[str]) -> str | None:
 
 
 def _is_broken(findings: Iterable[Finding]) -> bool:
-    """Whether ``fix`` comes first: something breaks, recompiles or isn't recorded, and not only
-    compiles long.
-    """
     return any(finding.is_treatable and not finding.code.startswith("GD4") for finding in findings)
 
 
@@ -207,7 +204,7 @@ def write_command(treatment: Treatment, target: TargetInfo) -> str | None:
 
 
 def written_count(treatment: Treatment) -> int:
-    """How many edits ``--apply`` writes, settings included."""
+    """Count the edits that ``--apply`` writes, settings included."""
     edits = sum(fix.diff is not None for fix in treatment.applied)
     return edits + (len(treatment.settings) if treatment.settings_file is not None else 0)
 

@@ -74,7 +74,7 @@ Inline = str | Span | Place | tuple["Inline", ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What every part has."""
+    """The base of all parts."""
 
     show: Show = "always"
 
@@ -235,7 +235,7 @@ class Source(Part):
 
 @dataclass(frozen=True)
 class Heading:
-    """What a card is about; nothing links to one without an anchor."""
+    """The subject of a card; nothing links to one without an anchor."""
 
     code: str
     message: str

@@ -12,7 +12,7 @@ from graphdoctor.wording import duration, join_texts, shortened
 
 
 def phase_text(phase: str, elapsed_s: float, width: int) -> str:
-    """What a command does and for how long, in ``width`` characters: ``running without fixes · 0:05``."""
+    """Say what a command does and for how long: ``running without fixes · 0:05``."""
     clock = clock_text(elapsed_s)
     return f"{shortened(printable(phase), max(width - len(clock) - 3, 6))} · {clock}"
 
@@ -25,14 +25,14 @@ def clock_text(seconds: float) -> str:
 
 
 def left_text(left_s: float | None) -> str:
-    """How long the rest takes, no finer than an estimate is; empty if unknown or almost over."""
+    """Say how long the rest takes, no finer than an estimate is; empty if unknown or almost over."""
     if left_s is None or left_s < 1:
         return ""
     return f"about {about_time(left_s if left_s < 10 else 5 * round(left_s / 5))} left"
 
 
 def event_text(event: TrialEvent) -> str:
-    """What a trial, a timing or a step of a search showed, on one line."""
+    """Describe a trial, a timing or a step of a search on one line."""
     match event:
         case DecidedTrial():
             verdicts = grouped((verdict, place) for place, verdict in event.verdicts)

@@ -19,32 +19,12 @@ from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
-from graphdoctor.views import words
+from graphdoctor.views import parts, words
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.fixes import keeping, outcome, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
 from graphdoctor.views.next_step import after_run
-from graphdoctor.views.parts import (
-    Block,
-    Blocks,
-    Card,
-    Cards,
-    Cell,
-    Code,
-    Column,
-    Figure,
-    Figures,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Show,
-    Span,
-    Table,
-    Verdict,
-    View,
-)
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
 from graphdoctor.wording import counted, duration, join_texts, percent, times
@@ -73,7 +53,7 @@ _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 
 def report_view(
     diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None
-) -> View:
+) -> parts.View:
     """The whole diagnosis; ``picture`` is what a page draws, None for one of the other outputs."""
     page = None
     if picture is not None:
@@ -84,33 +64,33 @@ def report_view(
     return view if page is None else replace(view, links=page.links)
 
 
-def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
+def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from _answer(diagnosis, page)
     if page is None:
         yield from _counts(diagnosis, None)
     yield from _todo(diagnosis)
     if page is not None:
-        yield Section("In figures", _counts(diagnosis, page), "Figures")
+        yield parts.Section("In figures", _counts(diagnosis, page), "Figures")
         yield from page.source()
-    yield Section(
+    yield parts.Section(
         "Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings)))
     )
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
         yield from page.sections(tuple(what_if_parts(diagnosis)))
-        yield Section("Sensitivity", variation_parts(diagnosis))
+        yield parts.Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
-    yield Section("Evidence", _log(diagnosis, page))
+    yield parts.Section("Evidence", _log(diagnosis, page))
     yield words.unknown_section(words.other_gaps(diagnosis))
-    yield Section(
+    yield parts.Section(
         "Environment",
-        Rows(words.setting_rows(recording.target, recording.environment)),
+        parts.Rows(words.setting_rows(recording.target, recording.environment)),
         show="long",
     )
     if page is None:
-        yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
+        yield parts.Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)
 
@@ -118,33 +98,32 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
 # The answer.
 
 
-def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
+def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     treatment = diagnosis.recording.treatment
     yield from () if page is None else page.banner()
     yield from partial_note(diagnosis)
-    yield Verdict(*words.sentence(diagnosis))
+    yield parts.Verdict(*words.sentence(diagnosis))
     if treatment is not None:
-        yield Verdict(
+        yield parts.Verdict(
             outcome(treatment, diagnosis.recording.target),
             "dim" if treatment.after is None else "good",
         )
 
 
-def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
-    """What was counted and timed, and which functions were compiled."""
+def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        yield Note(
+        yield parts.Note(
             " · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))),
             "dim",
             show="short",
         )
-        yield Figures(tuple(figures(diagnosis)), show="long")
+        yield parts.Figures(tuple(figures(diagnosis)), show="long")
         yield from () if page is None or summary.coverage is None else page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
             is_told = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
-            yield Note(
+            yield parts.Note(
                 _coverage(diagnosis),
                 show="long" if is_told or summary.coverage in (None, 1) else "always",
             )
@@ -156,11 +135,13 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     )
     texts = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
     texts += [] if watch is None else watched_texts(watch)
-    yield Rows(
-        (Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS
+    yield parts.Rows(
+        (parts.Row("compiled", parts.Note(parts.Span(text), "dim")) for text in texts),
+        "function",
+        _MOST_CALLS,
     )
     if watch is not None:
-        yield Note(watching_text(watch), "dim")
+        yield parts.Note(watching_text(watch), "dim")
 
 
 def count_texts(
@@ -200,9 +181,7 @@ def count_texts(
 
 
 def compiles_text(steadiness: Steadiness) -> str | None:
-    """How many compiles each call made, for a program that has not settled at once; None for one
-    that has.
-    """
+    """Count the compiles of each call of a program that took several calls to settle; None for others."""
     if steadiness.compiling_calls is not None:
         return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
     if not steadiness.compiles_per_call:
@@ -221,21 +200,23 @@ def _series(numbers: Sequence[int]) -> str:
     return ", ".join(shown)
 
 
-def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
+def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
     """The counts and times of a run, in the order people look for them; none that is 0."""
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
         watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
-        yield Figure("calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched)
+        yield parts.Figure(
+            "calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched
+        )
     elif summary.calls:
         failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
-        yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+        yield parts.Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
     if summary.graphs:
-        yield Figure("graphs", str(summary.graphs), link="graphs")
+        yield parts.Figure("graphs", str(summary.graphs), link="graphs")
     if summary.break_sites:
         reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
-        yield Figure(
+        yield parts.Figure(
             "break sites",
             str(summary.break_sites),
             reported,
@@ -246,21 +227,20 @@ def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
     if eager:
-        yield Figure("functions running eagerly", str(eager), why, "bad", findings)
+        yield parts.Figure("functions running eagerly", str(eager), why, "bad", findings)
     if summary.recompiles:
         causes = f"for {counted(summary.recompile_causes, 'cause')}"
-        yield Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
+        yield parts.Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
     if summary.compiles:
         seconds = summary.compile_time_s
         took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
-        yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
+        yield parts.Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
     if watch is not None and summary.steady_call_us is not None:
         each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
-        yield Figure("steady call", duration(summary.steady_call_us), each)
+        yield parts.Figure("steady call", duration(summary.steady_call_us), each)
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
-    """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
     detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
     if detail is None or diagnosis.summary.coverage is None:
         return (
@@ -280,9 +260,7 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 
 def watched_texts(watch: CallWatch) -> list[str]:
-    """What watching showed of each compiled function, if there are several; those of one line
-    together.
-    """
+    """Describe each watched function, if there are several; those of one line together."""
     own = (found for found in watch.functions if found.not_covered != "nested")
     lines = grouped(
         ((found.compiled, found.file, found.line, found.process), found) for found in own
@@ -324,7 +302,7 @@ def _steady_text(steady_us: float, watch: CallWatch) -> str:
 
 
 def watching_text(watch: CallWatch) -> str:
-    """How many of a script's calls were watched, and what that cost it."""
+    """Say how many of a script's calls were watched, and what that cost it."""
     watched = sum(found.watched_calls for found in watch.functions)
     calls = watch.calls
     of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
@@ -332,8 +310,7 @@ def watching_text(watch: CallWatch) -> str:
     return f"Watched {of}; watching added about {cost}."
 
 
-def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
-    """What to do, the worst and costliest first."""
+def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
     todo = actions(diagnosis.findings)
     rows = []
     for action, *alike in grouped(
@@ -342,7 +319,7 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         code = code_line(action)
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
         title = words.fix_text(action.fix) if action.fix else ""
-        what = f"{title}{more}" if code is None else Span(code, "code")
+        what = f"{title}{more}" if code is None else parts.Span(code, "code")
         condition = action.fix.condition if action.fix and code is not None else None
         anchor = f"finding-{action.findings[0].fingerprint}"
         for one in alike:
@@ -351,16 +328,20 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         rows.append(
             (
                 what,
-                (Span(mends_text(action), link=anchor), f", {condition}" if condition else ""),
+                (
+                    parts.Span(mends_text(action), link=anchor),
+                    f", {condition}" if condition else "",
+                ),
                 saves_text(action),
             )
         )
     if rows:
-        first = Column("do this", is_number=False, is_pasted=True)
+        first = parts.Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.
-        show: Show = "always" if len(todo) > 1 else "long"
-        yield Section(
-            "What to do", Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show)
+        show: parts.Show = "always" if len(todo) > 1 else "long"
+        yield parts.Section(
+            "What to do",
+            parts.Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show),
         )
     if not todo:
         if diagnosis.findings:
@@ -373,17 +354,15 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
                 "" if share is None else f" Guard checks take {percent(share)} of a steady call."
             )
             said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
-        yield Section("What to do", Note(said, show="long"))
+        yield parts.Section("What to do", parts.Note(said, show="long"))
 
 
 def _kind_of(action: Action) -> str:
-    """What several lines have in common that the same is to be done about."""
     title = "" if action.fix is None else action.fix.title
     return code_line(action) or f"{action.findings[0].code} {_QUOTED.sub('', title)}"
 
 
 def _nothing_to_do(summary: Counts) -> str:
-    """What is good about a run without findings, and what it cost."""
     if summary.hidden_findings:
         return "Nothing: no findings are shown."
     compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s
@@ -402,7 +381,7 @@ def _nothing_to_do(summary: Counts) -> str:
 # Findings.
 
 
-def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
+def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     """The findings of each thing to do, then those that need nothing; in short, one card for each
     thing to do.
     """
@@ -413,7 +392,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
         for cluster in words.clusters(diagnosis.findings)
         if cluster[0].fingerprint not in kept
     ]
-    cards: list[Card] = []
+    cards: list[parts.Card] = []
     packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
         package = first[0].location.package
@@ -425,55 +404,59 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
         else:
             cards.append(card_of(first, has_path=False, others=[cluster[0] for cluster in others]))
         cards += [card_of(cluster, has_path=False, show="long") for cluster in others]
-    yield Cards(tuple(cards))
+    yield parts.Cards(tuple(cards))
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        yield Note(
-            Span(f"{package}: {number} in {files} without a known fix: -v"), "dim", show="short"
+        yield parts.Note(
+            parts.Span(f"{package}: {number} in {files} without a known fix: -v"),
+            "dim",
+            show="short",
         )
 
 
 # Graphs and records of the log.
 
 
-def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
+def _graphs(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     rows = (
         (
             graph.compile_id,
-            Span(graph.function),
+            parts.Span(graph.function),
             "?" if graph.op_count is None else str(graph.op_count),
-            Span(words.inputs_text(graph)),
-            Cell(
-                Span(words.base_name(report.ended_by)),
+            parts.Span(words.inputs_text(graph)),
+            parts.Cell(
+                parts.Span(words.base_name(report.ended_by)),
                 tone=None if report.ended_by == "return" else "warning",
             ),
         )
         for graph, report in diagnosis.each_graph()
     )
-    yield Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
+    yield parts.Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
     for graph in diagnosis.recording.graphs:
-        yield Section(
-            (f"Graph {graph.compile_id} ", Span(graph.function)), _graph(graph), show="long"
+        yield parts.Section(
+            (f"Graph {graph.compile_id} ", parts.Span(graph.function)), _graph(graph), show="long"
         )
 
 
-def _graph(graph: Graph) -> Blocks:
+def _graph(graph: Graph) -> parts.Blocks:
     rows = (
         (
             *map(
-                Span,
+                parts.Span,
                 (node.opcode, node.name, node.target, node.args, node.kwargs, node.value or ""),
             ),
-            Span(f"{words.base_name(node.file)}:{node.line}" if node.file else ""),
+            parts.Span(f"{words.base_name(node.file)}:{node.line}" if node.file else ""),
         )
         for node in graph.nodes or ()
     )
-    table = Table(("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node")
-    return (table, *((Code(graph.code.rstrip()),) if graph.code else ()))
+    table = parts.Table(
+        ("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node"
+    )
+    return (table, *((parts.Code(graph.code.rstrip()),) if graph.code else ()))
 
 
-def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
-    yield Rows(log_rows(diagnosis), "line")
+def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
+    yield parts.Rows(log_rows(diagnosis), "line")
     yield from unshown_text(diagnosis)
     yield from () if page is None else page.evidence()

@@ -18,7 +18,7 @@ from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
-from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
+from graphdoctor.views.annotations import Annotation, UriPath, annotations_of, file_place, place_of
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
 from graphdoctor.views.reasons import why_text
@@ -39,7 +39,11 @@ _Json = dict[str, Any]
 def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     """A SARIF log of a check, indented, with a newline at the end."""
     annotations = list(annotations_of(report))
-    results = [(found, found.finding) for found in annotations if found.finding is not None]
+    results = [
+        (annotation, annotation.finding)
+        for annotation in annotations
+        if annotation.finding is not None
+    ]
     codes = sorted({finding.code for _, finding in results})
     rules = [_rule(code) for code in codes]
     driver: _Json = {"name": "graphdoctor", "version": report.graphdoctor_version, "rules": rules}
@@ -63,19 +67,21 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                     target.state == "crashed" for target in report.targets
                 ),
                 "toolExecutionNotifications": [
-                    _notification(found, root)
-                    for found in annotations
-                    if found.kind not in ("finding", "ignore")
+                    _notification(annotation, root)
+                    for annotation in annotations
+                    if annotation.kind not in ("finding", "ignore")
                 ],
                 "toolConfigurationNotifications": [
-                    _notification(found, root) for found in annotations if found.kind == "ignore"
+                    _notification(annotation, root)
+                    for annotation in annotations
+                    if annotation.kind == "ignore"
                 ],
                 "exitCode": report.exit_code,
             }
         ],
         "results": [
-            _result(found, finding, codes, root, has_states=has_states)
-            for found, finding in results
+            _result(annotation, finding, codes, root, has_states=has_states)
+            for annotation, finding in results
         ],
         # A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every
         # result for one that exists, and the baseline doesn't keep its line.
@@ -121,17 +127,18 @@ def _rule(code: str) -> _Json:
     } | ({"helpUri": url} if url else {})
 
 
-def _notification(found: Annotation, root: Path | None) -> _Json:
-    """What is said of a target, of the run as a whole, or of an ignore."""
-    is_named = found.kind != "ignore" and found.title != "graphdoctor"
+def _notification(annotation: Annotation, root: Path | None) -> _Json:
+    is_named = annotation.kind != "ignore" and annotation.title != "graphdoctor"
     notification: _Json = {
-        "level": _LEVELS[found.level],
-        "message": _message(f"{found.title}: {found.message}" if is_named else found.message),
+        "level": _LEVELS[annotation.level],
+        "message": _message(
+            f"{annotation.title}: {annotation.message}" if is_named else annotation.message
+        ),
     }
-    if found.unused is not None:
-        place: _Json = {"artifactLocation": _artifact(file_place(found.unused.file, root))}
-        if found.unused.line is not None:
-            place["region"] = {"startLine": found.unused.line}
+    if annotation.unused is not None:
+        place: _Json = {"artifactLocation": _artifact(file_place(annotation.unused.file, root))}
+        if annotation.unused.line is not None:
+            place["region"] = {"startLine": annotation.unused.line}
         notification["locations"] = [{"physicalLocation": place}]
     return notification
 
@@ -140,14 +147,14 @@ def _notification(found: Annotation, root: Path | None) -> _Json:
 
 
 def _result(
-    found: Annotation,
+    annotation: Annotation,
     finding: Finding,
     codes: Sequence[str],
     root: Path | None,
     *,
     has_states: bool,
 ) -> _Json:
-    worse = f". Worse than in the baseline: {found.worse}" if found.worse else ""
+    worse = f". Worse than in the baseline: {annotation.worse}" if annotation.worse else ""
     result: _Json = {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
@@ -157,13 +164,13 @@ def _result(
         "occurrenceCount": finding.count,
         "partialFingerprints": {"graphdoctorFingerprint/v1": finding.fingerprint},
         # Empty rather than absent: either all results of a run have it or none (§3.27.23).
-        "suppressions": [] if found.ignored is None else [_suppression(found.ignored)],
-        "properties": _properties(finding, found),
+        "suppressions": [] if annotation.ignored is None else [_suppression(annotation.ignored)],
+        "properties": _properties(finding, annotation),
     }
     if has_states:
         # The baseline holds no ignored findings, but if one result has a state all need one
         # (§3.27.24).
-        result["baselineState"] = found.state
+        result["baselineState"] = annotation.state
     if related := list(_related(finding, root)):
         result["relatedLocations"] = related
     if finding.user_stack:
@@ -180,9 +187,9 @@ def _suppression(ignored: Ignored) -> _Json:
     )
 
 
-def _properties(finding: Finding, found: Annotation) -> _Json:
+def _properties(finding: Finding, annotation: Annotation) -> _Json:
     return {
-        "target": found.target,
+        "target": annotation.target,
         "compileIds": list(finding.compile_ids),
         "torchId": finding.torch_id,
         "torchReason": finding.torch_reason,
@@ -198,7 +205,7 @@ def _properties(finding: Finding, found: Annotation) -> _Json:
             }
             for fix in finding.fixes
         ],
-        "isFailing": found.is_failing,
+        "isFailing": annotation.is_failing,
     }
 
 
@@ -210,45 +217,45 @@ def _message(text: str) -> _Json:
 # Places.
 
 
-def _location(found: StackEntry, root: Path | None) -> _Json:
+def _location(entry: StackEntry, root: Path | None) -> _Json:
     """A line; what isn't in a file has only a function."""
-    function = found.qualname or found.function
+    function = entry.qualname or entry.function
     location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
-    place = place_of(found, root)
+    place = place_of(entry, root)
     if place is None:
         return location
     physical: _Json = {"artifactLocation": _artifact(place)}
-    if found.line > 0:
-        physical |= _regions(found)
+    if entry.line > 0:
+        physical |= _regions(entry)
     return {"physicalLocation": physical} | location
 
 
-def _artifact(place: Place) -> _Json:
+def _artifact(place: UriPath) -> _Json:
     return {"uri": place.uri} | ({} if place.base is None else {"uriBaseId": place.base})
 
 
-def _regions(found: StackEntry) -> _Json:
+def _regions(entry: StackEntry) -> _Json:
     """The expression within its line if its columns are known, otherwise the line without its
     indentation.
     """
-    line: _Json = {"startLine": found.line}
-    if found.text:
-        if found.indent is not None:
-            columns = (found.indent + 1, found.indent + 1 + len(found.text))
-            line |= {"startColumn": columns[0], "endLine": found.line, "endColumn": columns[1]}
-        line["snippet"] = {"text": found.text}
-    start, end = found.column, found.end_column
+    line: _Json = {"startLine": entry.line}
+    if entry.text:
+        if entry.indent is not None:
+            columns = (entry.indent + 1, entry.indent + 1 + len(entry.text))
+            line |= {"startColumn": columns[0], "endLine": entry.line, "endColumn": columns[1]}
+        line["snippet"] = {"text": entry.text}
+    start, end = entry.column, entry.end_column
     if start is None or start < 1:
         return {"region": line}
     if end is not None and end <= start:
         end = None
-    region: _Json = {"startLine": found.line, "startColumn": start}
+    region: _Json = {"startLine": entry.line, "startColumn": start}
     if end is not None:
-        region |= {"endLine": found.line, "endColumn": end}
-    if found.text is not None and found.indent is not None:
-        skipped = start - 1 - found.indent
+        region |= {"endLine": entry.line, "endColumn": end}
+    if entry.text is not None and entry.indent is not None:
+        skipped = start - 1 - entry.indent
         snippet = (
-            found.text[skipped : None if end is None else end - 1 - found.indent]
+            entry.text[skipped : None if end is None else end - 1 - entry.indent]
             if skipped >= 0
             else ""
         )
@@ -300,13 +307,13 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
             }
 
 
-def _replacement(found: Replacement) -> _Json:
+def _replacement(replacement: Replacement) -> _Json:
     region = {
-        "startLine": found.line,
+        "startLine": replacement.line,
         "startColumn": 1,
-        "endLine": found.end_line,
-        "endColumn": found.end_column,
+        "endLine": replacement.end_line,
+        "endColumn": replacement.end_column,
     }
     return {"deletedRegion": region} | (
-        {"insertedContent": {"text": found.text}} if found.text else {}
+        {"insertedContent": {"text": replacement.text}} if replacement.text else {}
     )

@@ -14,7 +14,6 @@ from rich.console import Group
 from rich.text import Text
 
 from graphdoctor.views import parts
-from graphdoctor.views.parts import Inline, Part, Place, Span, Tone, View, blocks, spans
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import (
     ONE_LINE,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R")
 
-_TONES: dict[Tone | None, str] = {
+_TONES: dict[parts.Tone | None, str] = {
     None: "",
     "good": "green",
     "warning": "yellow",
@@ -72,7 +71,7 @@ _INDENTED = (parts.Code, parts.Diff)
 """Parts that don't begin at the margin, where a line of theirs could pass for one of ours."""
 
 
-def write_view(view: View, console: Console, *, is_verbose: bool = False) -> None:
+def write_view(view: parts.View, console: Console, *, is_verbose: bool = False) -> None:
     """Write a view to a terminal, and its answer once more where that has scrolled away."""
     first, *rest = view.title
     title = clean(first, "bold")
@@ -109,14 +108,14 @@ def write_parts(body: parts.Block | parts.Blocks, console: Console) -> None:
         write(console, renderable)
 
 
-def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
+def line(text: parts.Inline, tone: parts.Tone | None = None, style: str = "") -> Text:
     """A line of text with its marks."""
     out = Text(style=style or _TONES[tone])
-    for piece in spans(text):
+    for piece in parts.spans(text):
         match piece:
-            case Place():
+            case parts.Place():
                 out.append_text(clean(piece.shown))
-            case Span():
+            case parts.Span():
                 strong = "bold " if piece.mark == "strong" else ""
                 out.append_text(clean(piece.text, strong + _TONES[piece.tone]))
             case _:
@@ -128,7 +127,7 @@ def _verdict(part: parts.Verdict) -> Text:
     return line(part.text, style="dim" if part.tone == "dim" else _bold(part.tone))
 
 
-def _bold(tone: Tone | None) -> str:
+def _bold(tone: parts.Tone | None) -> str:
     return f"bold {_TONES[tone]}".strip()
 
 
@@ -149,15 +148,15 @@ class _Shown:
         self._most = most
         self._is_wide = console.width >= ONE_LINE
 
-    def _is_shown(self, part: Part) -> bool:
+    def _is_shown(self, part: parts.Part) -> bool:
         return part.show == "always" or (part.show == "long") == self._is_verbose
 
     def blocks(
         self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True
     ) -> Iterator[RenderableType]:
-        """What is printed, in order."""
-        before: Part | None = None
-        for part in blocks(body):
+        """Yield what is printed, in order."""
+        before: parts.Part | None = None
+        for part in parts.blocks(body):
             found = list(self._part(part)) if self._is_shown(part) else []
             if is_at_margin and isinstance(part, _INDENTED):
                 found = [Indented(each, Text("  ")) for each in found]
@@ -170,7 +169,7 @@ class _Shown:
             yield from found
             before = part if found else before
 
-    def _part(self, part: Part) -> Iterator[RenderableType]:
+    def _part(self, part: parts.Part) -> Iterator[RenderableType]:
         match part:
             case parts.Verdict():
                 yield _verdict(part)
@@ -280,7 +279,9 @@ class _Shown:
         """
         rows = self._few(list(part.rows), part.most)
         names = [row[0].text for row in rows]
-        coded = [name.text for name in names if isinstance(name, Span) and name.mark == "code"]
+        coded = [
+            name.text for name in names if isinstance(name, parts.Span) and name.mark == "code"
+        ]
         if not part.columns[0].is_pasted or all(
             cell_len(text) <= self._console.width // 3 for text in coded
         ):
@@ -341,7 +342,6 @@ class _Shown:
 
 
 def _card_lines(card: parts.Card) -> Iterator[Text]:
-    """What it is about, and where."""
     for heading in card.headings:
         yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(
             clean(heading.message, "bold")

@@ -141,7 +141,6 @@ def pointed(number: int, text: str, start: int | None, end: int, width: int) -> 
 
 
 def _skipped(text: str, start: int, end: int, width: int) -> int:
-    """How many characters are left out before the expression, so that it can be seen."""
     if cell_len(text[:end]) <= width:
         return 0
     room = max(width - cell_len(text[start:end]) - 2, 0)
@@ -238,10 +237,10 @@ def grid(width: int) -> Table:
 
 
 def prose_breaks(text: str, width: int) -> list[int]:
-    """Where to break one line of prose so that each part fits.
+    """Return where to break one line of prose so that each part fits.
 
-    A word that is wider than the line, such as a path, is broken beside a name in it; only a name
-    that is wider by itself goes on in the next line.
+    A word wider than the line, such as a path, is broken beside a name in it; only a name that is
+    wider by itself continues on the next line.
     """
     found: list[int] = []
     at = used = 0

@@ -10,7 +10,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
-from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
+from graphdoctor.views import parts
 from graphdoctor.wording import (
     UNCHANGED,
     counted,
@@ -75,9 +75,9 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: StackEntry) -> Place:
+def short_place(found: StackEntry) -> parts.Place:
     """A line, by the name of its file."""
-    return Place(found.file, found.line, base_name(found.file))
+    return parts.Place(found.file, found.line, base_name(found.file))
 
 
 def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str = " and ") -> str:
@@ -103,36 +103,36 @@ def first_sentence(text: str) -> str:
 
 
 def title_parts(found: Recording | Side) -> list[str]:
-    """What ran: target, class, torch, backend and other arguments of ``torch.compile``."""
+    """Name what ran: target, class, torch, backend and other arguments of ``torch.compile``."""
     target, torch, arguments = found.target, found.environment.torch, found.target.compile_arguments
-    parts = [*_target(target, "trace log"), *([f"torch {torch}"] if torch else [])]
+    pieces = [*_target(target, "trace log"), *([f"torch {torch}"] if torch else [])]
     if arguments.get("backend"):
-        parts.append(f"backend {arguments['backend']}")
+        pieces.append(f"backend {arguments['backend']}")
     others = {name: arguments.get(name) for name in ("mode", "dynamic", "fullgraph")}
-    parts += [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
+    pieces += [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
     regional = (
         [": ".join(filter(None, ("regional", ", ".join(target.regions))))]
         if target.is_regional
         else []
     )
-    return [*parts, *_changes(target), *regional]
+    return [*pieces, *_changes(target), *regional]
 
 
 def diagnosis_view(
-    diagnosis: Diagnosis, kind: str, parts: Iterable[Block], then: str | None
-) -> View:
+    diagnosis: Diagnosis, kind: str, pieces: Iterable[parts.Block], then: str | None
+) -> parts.View:
     """Parts about a diagnosis, or a part of it, as a document, and the command to run next."""
-    return View(
+    return parts.View(
         tuple(title_parts(diagnosis.recording)),
         kind,
-        tuple(parts),
+        tuple(pieces),
         diagnosis.graphdoctor_version,
         then,
     )
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
-    """What a study ran, and where: target, class, torch, device."""
+    """Name what a study ran, and where: target, class, torch, device."""
     environment = report.environment
     where = (
         []
@@ -145,11 +145,11 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
 def study_view(
     report: BenchReport | CureReport | ExportReport | ProfileReport,
     kind: str,
-    parts: Iterable[Block],
+    pieces: Iterable[parts.Block],
     then: str | None,
-) -> View:
+) -> parts.View:
     """Parts about what a study found out as a document, and the command to run next."""
-    return View(run_title(report), kind, tuple(parts), report.graphdoctor_version, then)
+    return parts.View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)
 
 
 def _target(target: TargetInfo, other: str) -> list[str]:
@@ -168,15 +168,16 @@ def _changes(target: TargetInfo) -> Iterator[str]:
         yield f"batch {options['batch']}"
 
 
-def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
-    """What torch or the recording couldn't tell."""
-    return Section(
-        "Unknown", Rows((Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap")
+def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
+    """List what torch or the recording couldn't tell."""
+    return parts.Section(
+        "Unknown",
+        parts.Rows((parts.Row(gap.code, parts.Note(gap.message, "dim")) for gap in gaps), "gap"),
     )
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
-    """What ran, how, and where."""
+    """Describe what ran, how, and where."""
     given: dict[str, object] = {}
     if environment is not None:
         given |= {
@@ -196,39 +197,41 @@ def settings(target: TargetInfo, environment: Environment | None) -> dict[str, s
     }
 
 
-def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
-    """What ran, how, and where, a row for each."""
-    yield from (Row(name, Span(value)) for name, value in settings(target, environment).items())
+def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[parts.Row]:
+    """Yield a row for each of ``settings``."""
+    yield from (
+        parts.Row(name, parts.Span(value)) for name, value in settings(target, environment).items()
+    )
 
 
-def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
+def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
     """The verdict in one sentence, and its tone."""
     if (empty := nothing_compiled(diagnosis)) is not None:
         return empty.message, "warning"
     summary = diagnosis.summary
     if (said := _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)) is not None:
         return said
-    parts = []
+    pieces = []
     if summary.coverage is not None:
-        parts.append(f"{percent(summary.coverage)} of operations compiled")
+        pieces.append(f"{percent(summary.coverage)} of operations compiled")
     if summary.graphs_per_call is not None:
-        parts.append(f"{counted(summary.graphs_per_call, 'graph')} per call")
+        pieces.append(f"{counted(summary.graphs_per_call, 'graph')} per call")
     elif summary.graphs:
-        parts.append(counted(summary.graphs, "graph"))
+        pieces.append(counted(summary.graphs, "graph"))
     if summary.break_sites:
         verb = "breaks" if summary.break_sites == 1 else "break"
-        parts.append(f"{counted(summary.break_sites, 'line')} {verb} the graph")
+        pieces.append(f"{counted(summary.break_sites, 'line')} {verb} the graph")
     if summary.skipped_frames:
-        parts.append(f"{counted(summary.skipped_frames, 'function')} skipped")
+        pieces.append(f"{counted(summary.skipped_frames, 'function')} skipped")
     if summary.recompiles:
         total = summary.compile_time_s
         costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
         share = (
             f", {percent(min(sum(costs) / total, 1.0))} of compile time" if costs and total else ""
         )
-        parts.append(f"{counted(summary.recompiles, 'recompile')}{share}")
+        pieces.append(f"{counted(summary.recompiles, 'recompile')}{share}")
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
-    return " · ".join(parts) or "Nothing was compiled.", "bad" if is_bad else "warning"
+    return " · ".join(pieces) or "Nothing was compiled.", "bad" if is_bad else "warning"
 
 
 def said_counts(diagnosis: Diagnosis) -> set[str]:
@@ -252,7 +255,7 @@ def said_counts(diagnosis: Diagnosis) -> set[str]:
     )
 
 
-def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:
+def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, parts.Tone] | None:
     """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None
     otherwise.
 
@@ -277,7 +280,7 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
 
 
 def uncompiled_text(summary: Counts) -> str | None:
-    """That nothing of the calls was compiled; None if something was, or nobody knows."""
+    """Say that nothing of the calls was compiled; None if something was, or nobody knows."""
     if not summary.is_uncompiled:
         return None
     if (detail := summary.coverage_detail) is None:
@@ -286,9 +289,6 @@ def uncompiled_text(summary: Counts) -> str | None:
 
 
 def _unsettled_text(steadiness: Steadiness) -> str | None:
-    """That the program never settles, or what took it over the recompile limit; None if neither is
-    so.
-    """
     name = f"`{steadiness.function}`" if steadiness.function else "a function"
     compiles, changing = steadiness.compiles_to_limit, steadiness.changing
     differs = "differs" if len(changing) == 1 else "differ"
@@ -310,9 +310,7 @@ def _unsettled_text(steadiness: Steadiness) -> str | None:
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a recording without calls is empty, if it is: it's the verdict. Beside calls it's one gap
-    of several.
-    """
+    """Return why a recording without calls is empty: the verdict. Beside calls it is one gap of several."""
     return None if diagnosis.recording.calls else diagnosis.recording.gap("nothing_compiled")
 
 
@@ -352,8 +350,8 @@ def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
 
 
 def cost_text(cost: Cost) -> str:
-    """What a finding costs; empty for what rounds to nothing."""
-    parts = []
+    """Say what a finding costs; empty for what rounds to nothing."""
+    pieces = []
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
     if (call := duration(abs(call_us))) != duration(0.0):
         share = (
@@ -367,10 +365,10 @@ def cost_text(cost: Cost) -> str:
             "host_gap": f"host gap of {call} per call",
             "profile": f"{call} per call{share}",
         }
-        parts.append(said.get(str(cost.call_from), f"{call} per call outside the graphs{share}"))
+        pieces.append(said.get(str(cost.call_from), f"{call} per call outside the graphs{share}"))
     if seconds != "0.00":
-        parts.append(f"{seconds} s compiling")
-    return ", ".join(parts)
+        pieces.append(f"{seconds} s compiling")
+    return ", ".join(pieces)
 
 
 def fix_text(fix: Fix) -> str:
@@ -386,7 +384,7 @@ def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
 
 
 def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | None:
-    """What stayed the same, and on how many inputs; None if no other inputs were tried."""
+    """Say what stayed the same, and on how many inputs; None if no other inputs were tried."""
     if compared is None or attacked is None or not attacked.count:
         return None
     differing = {found.kind for found in (*compared.differences, *attacked.dropped)}
@@ -422,7 +420,7 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
 
 
 def place_text(place: SnippetPlace) -> str:
-    """Where a snippet goes, as a phrase to begin a line with."""
+    """Say where a snippet goes, as a phrase to begin a line with."""
     called = f"`{place.function}`" if place.function else "the compiled function"
     at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
     arguments = " and ".join(f"`{name}`" for name in place.arguments)
@@ -440,9 +438,7 @@ def place_text(place: SnippetPlace) -> str:
 
 
 def measured_speed(measured: PairedTime) -> str:
-    """How much faster or slower the call became, if the measurements tell; otherwise that they
-    don't.
-    """
+    """Say how much faster or slower the call became, or that the measurements don't tell."""
     if not measured.is_clear:
         return SAME_SPEED
     if (ratio := measured.shown_ratio) is None:
@@ -532,15 +528,14 @@ def inputs_text(graph: Graph) -> str:
         (_described(item), expression(item.source, graph.resumes_at) if item.source else item.name)
         for item in arguments[:_MAX_INPUTS]
     )
-    parts = [f"{', '.join(found)} {described}".rstrip() for described, found in named.items()]
-    parts += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
+    pieces = [f"{', '.join(found)} {described}".rstrip() for described, found in named.items()]
+    pieces += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
     if parameters:
-        parts.append(counted(parameters, "parameter"))
-    return "; ".join(parts) or "none"
+        pieces.append(counted(parameters, "parameter"))
+    return "; ".join(pieces) or "none"
 
 
 def _described(item: GraphInput) -> str:
-    """What torch knows about an input besides its name."""
     if item.kind == "tensor":
         device = "" if item.device in (None, "cpu") else f" {item.device}"
         return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"

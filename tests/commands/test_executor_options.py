@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.commands.named import Place, diagnose_place
+from graphdoctor.commands.named import NamedRun, diagnose_place
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome
 from graphdoctor.rules.diagnosed import Needs
@@ -104,7 +104,7 @@ class Lost:
 
 def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
     with pytest.raises(GraphDoctorError) as raised:
-        diagnose_place(Place(ITEM, "folder"), Selection(), Needs(), executor=Lost(), rank=None)
+        diagnose_place(NamedRun(ITEM, "folder"), Selection(), Needs(), executor=Lost(), rank=None)
     assert raised.value.message == (
         f"{ITEM} couldn't be read on the Ray cluster at ray://head:10001: Ray gave it up: the worker died."
     )

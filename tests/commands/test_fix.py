@@ -424,23 +424,6 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run_command("fix", "model.py", *QUICK, cwd=folder, status=0).stderr
 
 
-def test_what_python_reads_is_noted(verified):
-    folder, _ = verified
-    [recording] = folder.glob(".graphdoctor/2*")
-    for run in (recording, *recording.glob("fixes/*")):
-        reads = json.loads((run / "reads.json").read_text())
-        own = {
-            Path(file).name
-            for file in reads["files"]
-            if file.startswith(str(folder)) and ".graphdoctor" not in file
-        }
-        assert own - {"log.txt"} == {"model.py", "helper.py", "data.csv"}
-        assert str(folder / "optional.json") in reads["missing"]
-        assert reads["unseen"] == []
-        assert str(folder) in reads["search_path"]
-        assert any(file.endswith("/torch/_dynamo/eval_frame.py") for file in reads["files"])
-
-
 def test_apply_after_fix_tries_nothing_again(verified):
     folder, _ = verified
     text = (folder / "model.py").read_text()
@@ -467,20 +450,6 @@ def test_apply_after_fix_tries_nothing_again(verified):
         (folder / "model.py").write_text(text)
 
 
-def test_what_changed_since_is_named_and_tried_anew(verified):
-    folder, _ = verified
-    (folder / "data.csv").write_text("1,3\n")
-    try:
-        done = run_command("fix", "model.py", *QUICK, "--diff", cwd=folder)
-    finally:
-        (folder / "data.csv").write_text("1,2\n")
-    assert re.search(
-        r"Trying anew what was tried \d+ seconds? ago: data\.csv changed\.", done.stderr
-    )
-    assert "trial 1 · verified" in done.stderr
-    assert len(list(folder.glob(".graphdoctor/2*"))) == 2
-
-
 def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
     forking = "import os\nif (child := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(child, 0)\n"
     (tmp_path / "model.py").write_text(forking + SPEAKING)
@@ -503,20 +472,3 @@ def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path, opti
     assert done.stderr.startswith("error: ")
     assert "more than one thing that could be the target" in done.stderr
     assert "o fix" not in done.stderr
-
-
-def test_fixes_are_matched_wherever_the_recording_is_read(peeled, tmp_path):
-    folder, document = peeled
-    recording = max(path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
-    read = json.loads(
-        run_command("report", recording, "--format", "json", cwd=tmp_path, status=0).stdout
-    )
-    verdicts, there = (
-        {
-            finding["fingerprint"]: [fix["verdict"] for fix in finding["fixes"]]
-            for finding in one["findings"]
-        }
-        for one in (document, read)
-    )
-    assert there == verdicts
-    assert any("verified" in each for each in there.values())

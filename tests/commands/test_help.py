@@ -87,12 +87,6 @@ def test_the_overview_fits_and_is_whole(run_here: RunCli, width: int) -> None:
             assert summary in " ".join(text.split())
 
 
-def test_without_a_command_the_overview_is_shown_in_lines(run_here: RunCli) -> None:
-    done = run_here(env=clean_environment(COLUMNS="80"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.rstrip() == overview(80).rstrip()
-
-
 def _marked(example: str) -> object:
     is_long = shlex.split(example)[1] in IS_LONG
     return pytest.param(example, marks=pytest.mark.nightly if is_long else pytest.mark.slow)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.gate import Ran
+from graphdoctor.commands.gate import TargetRun
 from graphdoctor.commands.init import add_section, starter_section, with_budgets
 from graphdoctor.commands.settings import load_project
 from graphdoctor.facts.counts import Coverage
@@ -145,9 +145,9 @@ def test_measured_budgets_hold_and_what_was_not_measured_is_said(tmp_path):
     coverage = Coverage(graph_ops=2, eager_ops=1, extra_calls=1, extra_compiles=0)
     measured = with_prints((5, "a"), coverage=coverage)
     ran = [
-        Ran(starter.targets[0], measured),
-        Ran(starter.targets[1], error="There is no\nfile."),
-        Ran(starter.targets[2], with_prints(graphs=(), coverage=None)),
+        TargetRun(starter.targets[0], measured),
+        TargetRun(starter.targets[1], error="There is no\nfile."),
+        TargetRun(starter.targets[2], with_prints(graphs=(), coverage=None)),
     ]
     with_them = with_budgets(starter, ran)
     assert "# Measured with torch 2.13.0: tighten" in with_them.section

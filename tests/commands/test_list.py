@@ -10,8 +10,8 @@ import pytest
 from graphdoctor.facts.bench import CureReport
 from graphdoctor.views.json import json_text
 from tests.conftest import CLEAN_TARGET, RunCli, run_command
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import mobilenet
-from tests.studies.cure.reports import cured
 from tests.studies.profile.reports import profiled
 
 

@@ -3,14 +3,11 @@ of the registry."""
 
 from __future__ import annotations
 
-import inspect
 import re
-import typing
 from dataclasses import fields
 
 import pytest
 
-from graphdoctor.commands.app import command_of
 from graphdoctor.commands.commands import NAMES
 from graphdoctor.commands.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
@@ -92,12 +89,3 @@ def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None
         found.stderr
         == "warning: graphdoctor doesn't read GRAPHDOCTOR_SELCT. Did you mean GRAPHDOCTOR_SELECT?\n"
     )
-
-
-def test_an_option_whose_metavar_is_its_name_says_how_it_is_written() -> None:
-    """typer 0.27 writes such an option as its metavar: ``--MODE``."""
-    for command in NAMES:
-        for name, parameter in inspect.signature(command_of(command)).parameters.items():
-            for option in typing.get_args(parameter.annotation)[1:]:
-                written = {*(getattr(option, "param_decls", None) or ()), option.default}
-                assert option.metavar != name.upper() or f"--{name}" in written, name

@@ -225,43 +225,6 @@ def test_arguments_agree_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     assert found(document, "extra")["reason"] == "it is None"
 
 
-GPT2 = """
-    import torch
-    from transformers import GPT2Config, GPT2Model
-
-    def build():
-        torch.manual_seed(0)
-        size = dict(n_layer=1, n_head=2, n_embd=16, vocab_size=50, n_positions=64)
-        ids = torch.randint(0, 50, (2, 16))
-        # Thirty variations compile it: without its cache for generating.
-        net = GPT2Model(GPT2Config(**size, eos_token_id=1, use_cache=False)).eval()
-        return net, (), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-"""
-
-
-@pytest.mark.nightly
-def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    document = vary(GPT2, imported="packages")
-    counts = bare(
-        tmp_path,
-        """
-        net, _, base = t.build()
-        def call(rows=2, columns=16):
-            ids = torch.zeros(rows, columns, dtype=torch.long)
-            return (), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        def of(*changes):
-            return counted(net, [(plain, lambda c=c: call(**c)) for c in ({}, {}, *changes)])[2:]
-        print(json.dumps([of(*({"rows": n} for n in (4, 3, 1))), of(*({"columns": n} for n in (32, 17, 2, 1)))]))
-        """,
-    )
-    for expression, expected in zip(
-        ("input_ids.shape[0]", "input_ids.shape[1]"), counts, strict=True
-    ):
-        assert list(tried(document, expression, is_tied=True).values()) == expected
-        assert found(document, expression, is_tied=True)["verdict"] == "generalises"
-
-
 def test_state_is_put_back(tmp_path: Path) -> None:
     import torch
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from graphdoctor.facts.command import rule_url
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.views.rule_help import described, render_rules
+from graphdoctor.views.listings import described, render_rules
 from graphdoctor.views.sarif import render_sarif
 from tests.views.check_reports import failed_report
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from graphdoctor.trials.confidence import LOOKS, SAME, interval, is_decided
+from graphdoctor.trials.timing import LOOKS, SAME, interval, is_decided
 from tests.each import for_each
 
 Noise = Callable[[random.Random], float]

@@ -14,9 +14,8 @@ import pytest
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials import timing
-from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.timing import faster, is_plain, slower, time_pair
+from graphdoctor.trials.timing import LOOKS, faster, is_plain, slower, time_pair
 from graphdoctor.views.reasons import reason_text
 from tests.each import for_each
 

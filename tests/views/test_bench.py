@@ -46,7 +46,7 @@ def test_a_bench(snapshot: SnapshotAssertion, name: str) -> None:
     assert rendered(REPORTS[name](), width=140) == snapshot
 
 
-def test_a_long_answer_is_whole_in_markdown_and_the_rest_fits_a_comment() -> None:
+def test_a_long_answer_is_whole_in_markdown() -> None:
     many = tuple(finding("GD401", f"Reason {number}. " + 250 * "x") for number in range(400))
     found = report(eager(), variant(findings=many), text=f"{'word ' * 300}end.")
     text = render_view_markdown(bench_view(found))
@@ -151,7 +151,7 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
     assert "d: eager mode itself gives other bits each time; dropout differs by design" in text
 
 
-def test_without_a_cold_start_the_cache_says_how_cold_it_was() -> None:
+def test_without_a_cold_start_cache_hits_are_shown() -> None:
     one = variant(cold_s=None, correct=None, correctness=None).replace(
         compile_warm_s=2.0, cache=CacheUse(hits=1, misses=4, bypasses=0)
     )

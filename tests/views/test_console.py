@@ -1,4 +1,4 @@
-"""What people read at 80 and at 140 columns."""
+"""What people read of a report."""
 
 from __future__ import annotations
 
@@ -118,20 +118,19 @@ HALF = Coverage(
 FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
     "no break": (recording(), {}),
     "no break, but operations that run eagerly": (recording(coverage=HALF), {}),
-    **{f"a break, {width} columns": (broken(), {"width": width}) for width in (80, 140)},
-    "a break, its operations and code": (broken(), {"width": 120, "is_verbose": True}),
-    **{f"a skipped frame, {width} columns": (skipped(), {"width": width}) for width in (80, 140)},
+    "a break": (broken(), {}),
+    "a break, its operations and code": (broken(), {"width": 80, "is_verbose": True}),
+    "a skipped frame": (skipped(), {}),
     "a partial run": (recording(ended=KILLED, coverage=None), {}),
     "hidden findings": (recording(breaks=(record(entry(5, **PACKAGE)),)), {"own_code": True}),
     "shares come before any finding": (lasting(many(2)), {}),
-    "what mends most comes first": (many(3), {"width": 140}),
-    "at most ten findings are shown, in two lines each": (many(13), {"width": 120}),
-    "all findings": (many(13), {"is_verbose": True}),
+    "what mends most comes first": (many(3), {"width": 80}),
+    "at most ten findings are shown, in two lines each": (many(13), {"width": 80}),
+    "all findings": (many(2), {"is_verbose": True}),
     "findings of a package that nothing can be done about": (ODD, {}),
-    "such findings one by one": (ODD, {"is_verbose": True}),
-    "findings with one remedy are one card": (many(6, "y = x.item() + {}", READS), {"width": 120}),
-    "the user's own line": (recording(breaks=(record(*CALLED),)), {"width": 140}),
-    "the call path": (recording(breaks=(record(*CALLED),)), {"width": 140, "is_verbose": True}),
+    "findings with one remedy are one card": (many(6, "y = x.item() + {}", READS), {"width": 80}),
+    "the user's own line": (recording(breaks=(record(*CALLED),)), {"width": 80}),
+    "the call path": (recording(breaks=(record(*CALLED),)), {"width": 80, "is_verbose": True}),
 }  # fmt: skip
 
 

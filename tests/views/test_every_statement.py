@@ -31,8 +31,8 @@ from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.each import for_each
 from tests.factories import diagnosed, recording, with_facts
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import mobilenet, swept, troubled
-from tests.studies.cure.reports import cured
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import trained
 from tests.studies.survey.comparisons import changed

@@ -32,8 +32,8 @@ from graphdoctor.views.json import schema_text
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import diagnosed
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import attention, mobilenet, swept, troubled
-from tests.studies.cure.reports import cured
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import profiled
 from tests.studies.ranks.reports import compiled, job, rank

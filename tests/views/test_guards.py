@@ -111,16 +111,6 @@ def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
     assert layers.check_us is None
 
 
-@for_each("width", [80, 140])
-@for_each("is_verbose", [False, True])
-def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
-    text = shown(
-        LAYERS, width, is_verbose=is_verbose, call_us=100.0, call_low_us=99.0, call_high_us=120.0
-    )
-    assert max(map(len, text.splitlines())) <= width
-    assert "12 alike" in text
-
-
 CALL = {"call_us": 100.0, "call_low_us": 99.0, "call_high_us": 120.0}
 IN_THE_CALL = LAYERS.replace(search_us=30.0, search_low_us=28.0, search_high_us=33.0, share=0.3)
 FORMS: dict[str, tuple[GuardSet, dict[str, object]]] = {

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
@@ -36,12 +35,6 @@ def outcomes(suite: ElementTree.Element) -> dict[str, str]:
 
 def test_a_document_reads_as_it_should(snapshot: SnapshotAssertion):
     assert render_junit(failed_report()) == snapshot
-
-
-def test_the_schema_can_refuse():
-    broken = render_junit(failed_report()).replace(' tests="7"', "")
-    with pytest.raises(etree.DocumentInvalid):
-        SCHEMA.assertValid(etree.fromstring(broken.encode()))
 
 
 def test_a_target_is_a_suite_and_its_counts_are_those_of_its_cases():

@@ -106,11 +106,6 @@ TEXT = st.text(st.characters() | st.sampled_from("`|\\*_[]()<>&@#:~$!1.- \n"))
 
 
 @given(TEXT)
-def test_text_is_read_as_it_is(text):
-    assert shown(plain(text)) == one_line(text, 300)
-
-
-@given(TEXT)
 def test_code_is_read_as_it_is(text):
     assert shown(code(text)) == one_line(text, 200)
     assert shown(html_code(text)) == one_line(text, 200)
@@ -129,14 +124,6 @@ def test_a_sentence_is_read_as_it_is(text):
 @for_each("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])
 def test_nothing_is_linked(text):
     assert "&#8203;" in plain(text)
-
-
-def test_code_in_a_sentence_is_code():
-    assert sentence("`x[0]` of *x*") == "`x[0]` of \\*x\\*"
-
-
-def test_a_long_text_is_cut():
-    assert plain("x" * 301) == "x" * 299 + "…"
 
 
 @for_each(

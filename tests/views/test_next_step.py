@@ -29,8 +29,8 @@ from graphdoctor.views.report import report_view
 from tests.conftest import REPOSITORY, run_command
 from tests.each import for_each
 from tests.factories import diagnosed, entry, record, recording
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import eager, ended, finding, mobilenet, report, variant, waiting
-from tests.studies.cure.reports import cured
 from tests.studies.survey.reports import row
 from tests.views.outputs import on_terminal
 from tests.views.test_every_statement import VIEWS
@@ -188,21 +188,6 @@ def test_a_cure_is_written_then_kept() -> None:
     assert "check" in str(after_cure(cured(), is_written=True)) or after_cure(
         cured(), is_written=True
     ) == ("graphdoctor init")
-
-
-def test_where_nothing_helps_the_way_ends_at_the_page_of_what_is_in_the_way() -> None:
-    """A profile leads to cure, so cure doesn't lead to a profile."""
-    command = str(after_cure(cured(best=EAGER, diff=""), is_written=False))
-    assert command.startswith("graphdoctor bench")
-    assert command.endswith(" --why")
-    assert is_accepted(command)
-    slower = report(
-        eager(),
-        variant(judgement="slower", findings=(finding("GD506", "slower kernels"),)),
-        best=EAGER,
-    )
-    assert after_bench(slower.replace(measured=("causes",))) == "graphdoctor rule GD506"
-    assert str(after_bench(slower.replace(measured=()))).startswith("graphdoctor cure")
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import jsonschema
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
@@ -54,20 +53,13 @@ def physical(found: Finding) -> dict[str, Any]:
     return result_of(found)["locations"][0]["physicalLocation"]
 
 
-def test_the_schema_can_refuse():
-    VALIDATOR.check_schema(SCHEMA)
-    log = json.loads(render_sarif(failed_report(), root=ROOT))
-    del log["runs"][0]["tool"]
-    with pytest.raises(jsonschema.ValidationError, match="'tool' is a required property"):
-        VALIDATOR.validate(log)
-
-
 def test_a_report_with_all_there_is_is_valid(snapshot: SnapshotAssertion):
     run = run_of(failed_report())
     assert "/project" not in json.dumps(run)
     for rule in run["tool"]["driver"]["rules"]:
         del rule["help"], rule["fullDescription"]
-    assert json.dumps(run, indent=1, ensure_ascii=False) == snapshot
+    results = [json.dumps(result, ensure_ascii=False) for result in run.pop("results")]
+    assert [json.dumps(run, indent=1, ensure_ascii=False), *results] == snapshot
 
 
 def test_a_report_without_findings_is_valid():

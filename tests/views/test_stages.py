@@ -244,7 +244,7 @@ def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
     assert "(-v lists them)" in both
 
 
-def test_what_a_backend_lacks_and_what_never_ran_is_said_last(snapshot: SnapshotAssertion) -> None:
+def test_missing_stages_are_named_last(snapshot: SnapshotAssertion) -> None:
     dynamo, joint, *_ = trained()
     *stages, backward, kernels = trained()
     shown = (

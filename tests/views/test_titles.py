@@ -7,8 +7,8 @@ from typing import Any
 from graphdoctor.views import words
 from tests.each import for_each
 from tests.factories import recording
+from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import mobilenet
-from tests.studies.cure.reports import cured
 from tests.studies.export.reports import exported
 from tests.studies.profile.reports import profiled
 

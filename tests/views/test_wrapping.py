@@ -62,10 +62,3 @@ def test_code_is_never_broken_and_lines_end_without_spaces() -> None:
 def test_a_long_command_is_whole() -> None:
     text = f"graphdoctor fix model.py{' --ignore GD101' * 150}"
     assert f"\n  {text}\n" in on_terminal(View(("fix",), "fix", (Code(text, "shell"),)))
-
-
-def test_no_comma_stands_alone() -> None:
-    text = "models/bigbird_pegasus/modeling_bigbird.py:114, models/t5.py:788"
-    first, *_ = prose_breaks(text, text.index(","))
-    assert text[:first] == "models/bigbird_pegasus/modeling_bigbird.py:"
-    assert text[first:].startswith("114, models")

@@ -203,8 +203,8 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
         is_plain = all(
-            isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one)
-            for one in node.args
+            isinstance(item, (ast.Constant, ast.JoinedStr)) or site.is_tensor(item)
+            for item in node.args
         )
         yield Spot(
             node,
@@ -291,7 +291,7 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     elif isinstance(node, ast.Call) and site.dotted(node.func) == "builtins.sorted" and node.args:
         first = node.args[0]
         is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
-        if is_list and not node.keywords and all(site.is_tensor(one) for one in first.elts):  # type: ignore[attr-defined]
+        if is_list and not node.keywords and all(site.is_tensor(item) for item in first.elts):  # type: ignore[attr-defined]
             yield Spot(node, "GD123", "GB0207", "sort with non-constant keys", _VARIABLE)
 
 
@@ -328,7 +328,7 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """
     if isinstance(node, ast.Subscript):
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        is_masked = any(site.is_of(one, "bool") for one in indices)
+        is_masked = any(site.is_of(item, "bool") for item in indices)
         # `x[mask] += 1` reads too, `x[mask] = 1` doesn't.
         is_changed = isinstance(place.statement, ast.AugAssign) and place.statement.target is node
         is_read = is_changed or isinstance(node.ctx, ast.Load)
@@ -492,18 +492,18 @@ def _counter(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator
         return
     bindings = [
         binding
-        for one in site.program.ancestors(owner)
-        for _, binding in one.attributes.get(target.attr, ())
+        for item in site.program.ancestors(owner)
+        for _, binding in item.attributes.get(target.attr, ())
     ]
     starts = [
-        one
-        for one in bindings
-        if isinstance(one.node, ast.Constant) and isinstance(one.node.value, int | float)
+        item
+        for item in bindings
+        if isinstance(item.node, ast.Constant) and isinstance(item.node.value, int | float)
     ]
     steps = [
-        one
-        for one in bindings
-        if isinstance(one.node, ast.BinOp) and _is_step(one.node.op, one.node.right)
+        item
+        for item in bindings
+        if isinstance(item.node, ast.BinOp) and _is_step(item.node.op, item.node.right)
     ]
     if starts and len(starts) + len(steps) == len(bindings):
         yield Spot(node, "GD205", subject=f"self.{target.attr}")

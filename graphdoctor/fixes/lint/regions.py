@@ -59,10 +59,10 @@ class _Finder:
         self._values = values
         self._compilers = values.compilers
         self._disabled = {
-            getattr(one, "attr", getattr(one, "id", None))
+            getattr(item, "attr", getattr(item, "id", None))
             for node in ast.walk(program.module.node)
             if isinstance(node, ast.Call) and program.dotted(node.func, program.module) in _DISABLE
-            for one in node.args
+            for item in node.args
         }
         """Names that are passed to torch.compiler.disable anywhere in the file."""
 
@@ -74,8 +74,8 @@ class _Finder:
             outer = scope.parent or scope
             calls = [
                 call
-                for one in scope.decorators
-                if (call := self._compilers.compiler(one, outer)) is not None
+                for item in scope.decorators
+                if (call := self._compilers.compiler(item, outer)) is not None
             ]
             is_own = scope.owner is None or self._program.is_certain(scope.owner)
             if calls and is_own and self._compilers.is_plain(scope):
@@ -176,7 +176,7 @@ class _Finder:
             return
         holder, bindings = found
         others = [
-            one for one in bindings if not self._compilers.is_wrapping(one.node, node, holder)
+            item for item in bindings if not self._compilers.is_wrapping(item.node, node, holder)
         ]
         if len(others) == 1 and others[0].kind == "parameter":
             for value in self._values.passed(node.id, holder):

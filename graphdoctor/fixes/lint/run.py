@@ -66,7 +66,7 @@ def finding_of(
     is_lost = (
         site.region.is_fullgraph
         or spot.is_frame_lost
-        or any(isinstance(one, _LOSING) for one in place.around)
+        or any(isinstance(item, _LOSING) for item in place.around)
     )
     if isinstance(rule, BreakRule):
         where = _break_site(spot, place, entry, lines, site)
@@ -139,10 +139,10 @@ def _break_site(
     )
     enclosing = tuple(
         read_fact(
-            Enclosing, {"kind": kind, "line": one.lineno, "text": lines[one.lineno - 1].strip()}
+            Enclosing, {"kind": kind, "line": item.lineno, "text": lines[item.lineno - 1].strip()}
         )
-        for one in place.around
-        if (kind := _KINDS.get(type(one)))
+        for item in place.around
+        if (kind := _KINDS.get(type(item)))
     )
     context = SourceContext(
         file=entry.file,
@@ -277,7 +277,7 @@ def _set_in(content: bytes) -> set[str]:
                 setter in _SETTERS
             ):
                 found |= {keyword.arg for keyword in node.keywords if keyword.arg}
-                texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+                texts = (item.value for item in ast.walk(node) if isinstance(item, ast.Constant))
                 found |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
     return found
 
@@ -285,7 +285,7 @@ def _set_in(content: bytes) -> set[str]:
 def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
     for folder, files in project_folders(root, left_out):
         yield from (
-            folder / one for one in files if one.endswith(".py") and not one.startswith(".")
+            folder / item for item in files if item.endswith(".py") and not item.startswith(".")
         )
 
 
@@ -310,7 +310,7 @@ def recorded_in(recording: Recording) -> Recorded:
     ]
     traced = {(node.file, node.line) for graph in recording.graphs for node in graph.nodes or ()}
     traced |= {
-        entry.at for one in recording.breaks for entry in one.stack if entry.origin == "user"
+        entry.at for item in recording.breaks for entry in item.stack if entry.origin == "user"
     }
     named += [
         (context.file, context.qualname) for context in recording.sources if context.at in traced
@@ -367,9 +367,9 @@ def lint_files(
                 findings, traced_count = _found_in(path, text, tree, root, functions)
                 comments = comments_in(text)
                 kept = [
-                    one
-                    for one in findings
-                    if all(comment.code_for(one) is None for comment in comments)
+                    item
+                    for item in findings
+                    if all(comment.code_for(item) is None for comment in comments)
                 ]
                 found += kept
                 function_count += traced_count
@@ -383,8 +383,8 @@ def lint_files(
         finding
         for finding in found
         if all(
-            ignored_by(finding, comments={}, paths=one.paths, selection=one.selection) is None
-            for one in policies
+            ignored_by(finding, comments={}, paths=item.paths, selection=item.selection) is None
+            for item in policies
         )
     ]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
@@ -411,7 +411,12 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
         file = relative(str(root / finding.location.file), shown_from)
         moved.append(finding.replace(location=finding.location.replace(file=file)))
     moved.sort(
-        key=lambda one: (one.location.file, one.location.line, one.location.column or 0, one.code)
+        key=lambda item: (
+            item.location.file,
+            item.location.line,
+            item.location.column or 0,
+            item.code,
+        )
     )
     return tuple(moved)
 

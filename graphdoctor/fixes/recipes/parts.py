@@ -131,19 +131,19 @@ def own_function(place: Place) -> Edit:
             if _is_worth_compiling(suite):
                 source, call = _moved(source, Run.of_suite(source, suite), part)
                 statement = _block_around(source, call) or call
-                moved.add("its body")
+                moved.add("body")
         except DeclinedError as error:
             reason = reason or error.reason
         try:
             if _has_company(source, statement):
                 source, statement = _moved(source, Run.of_statement(source, statement), whole)
-                moved.add("itself")
+                moved.add("block")
         except DeclinedError as error:
             reason = reason or error.reason
         around = _block_around(source, statement)
     decline_if(not moved, reason or f"there is nothing to compile in or around the `{keyword}`")
     shown = f"the `{keyword}` at line {line}"
-    title = f"Move {'the body of ' if 'its body' in moved else ''}{shown} into its own function"
+    title = f"Move {'the body of ' if 'body' in moved else ''}{shown} into its own function"
     if len(moved) == 2:
         title = f"Move {shown} and its body into their own functions"
     return Edit(title, source.content, is_safe=True)

@@ -141,8 +141,8 @@ def _differences(
             else rounding.allows(kind, name, value)
         )
         if not is_rounding:
-            rounds = {"may_be_rounding": may_be_rounding}
-            yield Difference(kind=kind, where=name, **rounds, **_detail(value, reference))
+            detail = _detail(value, reference)
+            yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
 
 
 def _names(kind: str, mine: _Values, other: _Values) -> list[str]:

@@ -28,7 +28,7 @@ from ..replay.leaves import passed_arguments
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function
-from ..torch_private import torch_export
+from ..torch_private.torch_guards import asks_for_truth, exported_guards
 from .calls import compare, make_calls
 from .workload import Workload
 
@@ -101,7 +101,7 @@ class _Exporting:
             facts = {
                 "op_count": len(targets) - items,
                 "inputs": _inputs(program),
-                "constraints": torch_export.guards_of(program),
+                "constraints": exported_guards(program),
             }
             self._workload.compiled = self._exported = program.module()
         state.restore()
@@ -145,7 +145,7 @@ class _Exporting:
             "message": message_of(error),
             "stack": self._with_sources(stack or self._definition()),
             "is_at_line": bool(stack),
-            "is_truth": trace is not None and torch_export.asks_for_truth(trace, is_user_file),
+            "is_truth": trace is not None and asks_for_truth(trace, is_user_file),
             "classes": self._named_classes(message_of(error)),
         }
 

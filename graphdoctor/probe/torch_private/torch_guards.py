@@ -1,4 +1,4 @@
-"""The private names of torch that guards need, 2.11 to 2.15.
+"""The private names of torch that guards need, those of an exported program too, 2.11 to 2.15.
 
 Nothing here changes a guard, or checks one that keeps state (the relational ones, which aren't
 callable).
@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from importlib import import_module
-from types import CodeType
+from traceback import walk_tb
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -216,3 +217,24 @@ def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:
     inner.sort(key=lambda source: source.count("._modules["))
     whole = [("G", others)] if others else []
     return [*whole, *((source, frozenset({source})) for source in inner)]
+
+
+def exported_guards(program: Any) -> list[str]:
+    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13);
+    else none.
+    """
+    return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
+
+
+def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
+    """Whether an exception was raised because the program asked whether a tensor is true.
+
+    Non-strict export sees ``if tensor:`` as ``Tensor.__bool__``
+    (``torch/_export/non_strict_utils.py``, 2.13).
+    """
+    after: FrameType | None = None
+    is_user = False
+    for frame, _ in walk_tb(raised):
+        was_user, is_user = is_user, is_user_file(frame.f_code.co_filename)
+        after = None if is_user else frame if was_user else after
+    return after is not None and after.f_locals.get("func") is torch.Tensor.__bool__

@@ -202,7 +202,7 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     breaks = [one for one in findings if one.is_consequence and one.code.startswith(_BREAK)]
     caused = {id_: one.severity for one in breaks for id_ in one.compile_ids}
     sites = {one.site for one in breaks}
-    found = []
+    ranked = []
     for finding in findings:
         worse = [
             caused[id_]
@@ -211,8 +211,8 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
         ]
         severity = min([finding.severity, *worse], key=SEVERITIES.index)
         is_consequence = finding.is_consequence or finding.site in sites
-        found.append(finding.replace(severity=severity, is_consequence=is_consequence))
-    return found
+        ranked.append(finding.replace(severity=severity, is_consequence=is_consequence))
+    return ranked
 
 
 def by_cost(finding: Finding) -> tuple[object, ...]:

@@ -66,13 +66,13 @@ def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
         for matched in profiled.matched
         if matched.graph is not None and matched.kernel is not None
     )
-    found = []
+    kernels = []
     for (number, call), own in runs.items():
         graph = profiled.graphs[number]
-        us, is_copy = sum(each for each, _ in own), all(run.kind == "copy" for _, run in own)
+        us, is_copy = sum(run_us for run_us, _ in own), all(run.kind == "copy" for _, run in own)
         names = frozenset(run.name for _, run in own)
-        found.append(TimedKernel(graph, graph.kernels[call], us, len(own), is_copy, names))
-    return sorted(found, key=lambda each: -each.us)
+        kernels.append(TimedKernel(graph, graph.kernels[call], us, len(own), is_copy, names))
+    return sorted(kernels, key=lambda kernel: -kernel.us)
 
 
 def call_us(profiled: Profiled) -> float:
@@ -91,17 +91,17 @@ def library_operations(graph: InductorGraph) -> frozenset[int]:
     )
 
 
-def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOperation]) -> bool:
+def mostly(operations: Sequence[InductorOperation], some: Sequence[InductorOperation]) -> bool:
     """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses
     what is independent.
     """
-    if len(found) == len(operations):
-        return bool(found)
+    if len(some) == len(operations):
+        return bool(some)
     sizes = [operation.elements for operation in operations]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return False
-    return sum(operation.elements or 0 for operation in found) >= _MOSTLY * sum(known)
+    return sum(operation.elements or 0 for operation in some) >= _MOSTLY * sum(known)
 
 
 def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:

@@ -141,16 +141,16 @@ class RecompileGroup:
         What an entry was compiled for can be of a call from long ago, so it only counts before the
         first event.
         """
-        found: list[str] = []
+        texts: list[str] = []
         for changes in self.changes:
             for change in changes:
                 if change.expression == name:
                     before = (
-                        change.old if not found and change.previous is None else change.previous
+                        change.old if not texts and change.previous is None else change.previous
                     )
-                    found += [text for text in (before, change.new) if text is not None]
+                    texts += [text for text in (before, change.new) if text is not None]
         return tuple(
-            text for index, text in enumerate(found) if index == 0 or text != found[index - 1]
+            text for index, text in enumerate(texts) if index == 0 or text != texts[index - 1]
         )
 
     def steps(self, name: str) -> str:
@@ -408,14 +408,14 @@ def recompile_groups(
     for event in events:
         frame = event.frame
         for rule, changes in grouped((rule_of(change), change) for change in event.changes).items():
-            found = {change.expression for change in changes}
+            expressions = {change.expression for change in changes}
             known = alike.setdefault((rule, frame.file, frame.name, frame.resumes_at), [])
-            group = next((group for group in known if found & group.names), None)
+            group = next((group for group in known if expressions & group.names), None)
             if group is None:
                 group = RecompileGroup(frame)
                 known.append(group)
                 groups.append((rule, group))
-            group.names |= found
+            group.names |= expressions
             group.events.append(event)
             group.changes.append(tuple(changes))
     yield from groups

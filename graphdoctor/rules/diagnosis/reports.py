@@ -160,15 +160,15 @@ def with_costs(
     fixed = _fixed(recording.treatment.tried) if recording.treatment else {}
     compiled = _compile_seconds(recompiles)
     gap_kind: Literal["gap", "host_gap"] = "host_gap" if _is_on_accelerator(recording) else "gap"
-    found = []
+    with_cost = []
     for finding in findings:
         cost, gap = fixed.get(finding.fingerprint), gaps.get(finding.fingerprint)
         if finding.fingerprint not in fixed and gap is not None and steady_us:
             cost = Cost(call_us=gap, call_from=gap_kind, share=gap / steady_us)
         if (seconds := compiled.get(finding.fingerprint)) is not None:
             cost = (cost or Cost()).replace(compile_s=seconds)
-        found.append(finding.replace(cost=cost) if cost else finding)
-    return found
+        with_cost.append(finding.replace(cost=cost) if cost else finding)
+    return with_cost
 
 
 def _is_on_accelerator(recording: Recording) -> bool:
@@ -195,20 +195,20 @@ def _gaps(
     if recording.steady_call is None:
         return {}
     ended_by = {graph.index: graph.ended_by_fingerprint for graph in graphs}
-    found: dict[str, float] = {}
+    gaps_us: dict[str, float] = {}
     current: str | None = None
     runs = recording.steady_call.runs
     for run, following in pairwise(runs):
         current = ended_by.get(run.graph) or current
         if current is not None:
-            found[current] = found.get(current, 0.0) + following.start_us - run.end_us
+            gaps_us[current] = gaps_us.get(current, 0.0) + following.start_us - run.end_us
     last = ended_by.get(runs[-1].graph) if runs else None
     is_skipped = any(finding.effects.eager_frames for finding in findings)
     if last is not None and not is_skipped:
         # No graph follows and no function runs eagerly, so the rest of the call belongs to the last
         # break.
-        found[last] = found.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us
-    return found
+        gaps_us[last] = gaps_us.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us
+    return gaps_us
 
 
 def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, float]:
@@ -225,7 +225,7 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
     """What verified fixes save, by finding of the unchanged program; None where timing shows no
     difference.
     """
-    found: dict[str, Cost | None] = {}
+    saved_by: dict[str, Cost | None] = {}
     for fix in tried:
         if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:
             continue
@@ -233,17 +233,17 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
         saved = Cost(
             call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio
         )
-        found[fix.fingerprint] = saved if times.is_clear else None
-    return found
+        saved_by[fix.fingerprint] = saved if times.is_clear else None
+    return saved_by
 
 
 def _compile_seconds(recompiles: Iterable[RecompileReport]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for report in recompiles:
         if (
             report.fingerprint is not None
             and report.cost_s is not None
             and not report.is_over_limit
         ):
-            found[report.fingerprint] = found.get(report.fingerprint, 0.0) + report.cost_s
-    return found
+            seconds[report.fingerprint] = seconds.get(report.fingerprint, 0.0) + report.cost_s
+    return seconds

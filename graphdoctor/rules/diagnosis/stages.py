@@ -51,13 +51,13 @@ def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[Gr
     graphs = grouped((_key(graph), graph) for graph in picture.graphs)
     codes = grouped((_key(code), code) for code in picture.generated)
     return tuple(
-        _graph(found, codes.get(key, []), frames.get(found[0].compile_id or ""), texts, root)
-        for key, found in graphs.items()
+        _graph(of_graph, codes.get(key, []), frames.get(of_graph[0].compile_id or ""), texts, root)
+        for key, of_graph in graphs.items()
     )
 
 
-def _key(found: StageGraph | GeneratedCode) -> object:
-    return found.compile_id if found.graph_index is None else found.graph_index
+def _key(stage: StageGraph | GeneratedCode) -> object:
+    return stage.compile_id if stage.graph_index is None else stage.graph_index
 
 
 def _graph(
@@ -100,8 +100,8 @@ def _parts(
     count = max(*map(len, by_stage.values()), *map(len, by_code.values()), 0)
     for number in range(count):
         yield (
-            [found[number] for found in by_stage.values() if number < len(found)],
-            [found[number] for found in by_code.values() if number < len(found)],
+            [alike[number] for alike in by_stage.values() if number < len(alike)],
+            [alike[number] for alike in by_code.values() if number < len(alike)],
         )
 
 
@@ -286,21 +286,21 @@ class _Reports:
     def _kernel(
         self, name: str, nodes: Sequence[str], known: Mapping[str, StageNode]
     ) -> StageKernel:
-        found = [known[node] for node in nodes if node in known]
+        fused = [known[node] for node in nodes if node in known]
         return StageKernel(
             name=name,
             nodes=tuple(nodes),
-            operations=_words(_computing(found)),
-            places=self._places(found),
+            operations=_words(_computing(fused)),
+            places=self._places(fused),
         )
 
     def _places(self, nodes: Iterable[StageNode]) -> tuple[LinePlace, ...]:
-        found = dict.fromkeys(
+        lines = dict.fromkeys(
             (node.file, node.line)
             for node in nodes
             if node.file is not None and node.line is not None
         )
-        return tuple(LinePlace(file=relative(file, self._root), line=line) for file, line in found)
+        return tuple(LinePlace(file=relative(file, self._root), line=line) for file, line in lines)
 
 
 _Group = tuple[list[StageNode], list[StageNode]]
@@ -329,11 +329,11 @@ def _groups(
             linked |= {("before", source), ("after", name)}
     before_at = grouped((_place(node), node) for node in before if node.file is not None)
     left = grouped((_place(node), node) for node in after if ("after", node.name) not in linked)
-    for place, found in left.items():
+    for place, of_line in left.items():
         own = before_at.get(place, [])
         free = [node for node in own if ("before", node.name) not in linked]
         groups = {find(("before", node.name)) for node in own}
-        for node in found:
+        for node in of_line:
             if free or len(groups) == 1:
                 join(("before", (free or own)[0].name), ("after", node.name))
         for node in free[1:]:
@@ -368,12 +368,12 @@ def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str,
         for node in before
         if node.file is not None
     )
-    found: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}
     for node in after:
         waiting = free.get((_place(node), _operation_name(node)))
         if waiting:
-            found[node.name] = [waiting.pop(0)]
-    return found
+            links[node.name] = [waiting.pop(0)]
+    return links
 
 
 def _once(

@@ -4,10 +4,11 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, Steadiness, SteadyState
-from graphdoctor.facts.guards import GuardChange, distinct_values
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.rules.diagnosis.sites import RecordingView
 
@@ -22,20 +23,26 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
     """
     recording = view.recording
     watch, settling = recording.watch, recording.settling
-    per_call = [] if watch is not None else [call.compile_count for call in recording.calls]
-    if watch is None and (not per_call or None in per_call):
+    counts = () if watch is not None else [call.compile_count for call in recording.calls]
+    if watch is None and (not counts or None in counts):
         return None
     state, frame, again = _unsettled(recording)
     if watch is not None and state is None:
         return _of_script(watch)
-    limited = next((found for found in again if found.outcome == "limit"), None)
+    limited = next((compile_ for compile_ in again if compile_.outcome == "limit"), None)
+    compiles = (*recording.compiles, *(settling.recompiles if settling else ()))
     return Steadiness(
         state=state or _settled(recording),
-        compiles_per_call=tuple(count for count in per_call if count is not None),
+        compiles_per_call=tuple(count for count in counts if count is not None),
         compiles_repeated=settling.compiles if settling and watch is None else None,
         function=frame.described if frame else None,
         changing=tuple(change.expression for change in _always_changing(again)),
-        compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
+        compiles_to_limit=None
+        if limited is None
+        else sum(
+            compile_.outcome == "compiled" and compile_.frame_id == limited.frame_id
+            for compile_ in compiles
+        ),
         limit_call=limited.call_index if limited and watch is None else None,
     )
 
@@ -44,16 +51,16 @@ def _of_script(watch: CallWatch) -> Steadiness:
     """What is certain about a script without a function over its limit, which may merely have ended
     early.
     """
-    for found in watch.own:
-        has_compiled_on = found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS
-        if has_compiled_on and found.not_covered != "raised":
+    for function in watch.own:
+        is_compiling = function.is_settled is False and function.not_covered != "raised"
+        if is_compiling and function.compiling_calls >= _COMPILING_CALLS:
             return Steadiness(
                 state="compiling",
                 compiles_per_call=(),
-                function=found.compiled,
-                compiling_calls=found.compiling_calls,
+                function=function.compiled,
+                compiling_calls=function.compiling_calls,
             )
-    has_settled = bool(watch.own) and all(found.is_settled for found in watch.own)
+    has_settled = bool(watch.own) and all(function.is_settled for function in watch.own)
     return Steadiness(state="settled" if has_settled else None, compiles_per_call=())
 
 
@@ -62,8 +69,7 @@ def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ..
 
     None and nothing if the call settles; None alone if torch didn't name the function.
     """
-    settling = recording.settling
-    if settling is None or settling.is_settled:
+    if recording.settling is None or recording.settling.is_settled:
         return None, ()
     _, frame, again = _unsettled(recording)
     return frame, _always_changing(again)
@@ -71,8 +77,7 @@ def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ..
 
 def _settled(recording: Recording) -> SteadyState | None:
     """The state of a program that has no function over its limit."""
-    *_, last = recording.calls
-    if not last.compile_count:
+    if not recording.calls[-1].compile_count:
         return "settled"
     if len(recording.calls) > 1:
         return "compiling"
@@ -83,27 +88,22 @@ def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, 
     """The state of a program that doesn't settle, with one function that shows it, and its
     recompiles.
     """
-    state: SteadyState
     settling = recording.settling
+    state: SteadyState = "over_limit"
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    compiles: Sequence[Compile] = recording.compiles
+    shown = [compile_ for compile_ in compiles if compile_.outcome == "limit"]
+    if settling is not None:
+        frames |= {frame.frame_id: frame for frame in settling.frames}
     if settling is not None and not settling.is_settled:
-        state, shown = "never", list(settling.recompiles)
-    else:
-        state, shown = (
-            "over_limit",
-            [found for found in recording.compiles if found.outcome == "limit"],
-        )
-        if not shown:
-            return None, None, []
-    frames = {
-        frame.frame_id: frame
-        for frame in (*recording.frames, *(settling.frames if settling else ()))
-    }
+        state, compiles, shown = "never", settling.recompiles, [*settling.recompiles]
+    elif not shown:
+        return None, None, []
     # A function that hit the limit says more than one that only recompiled; the first of them is
     # the outermost.
-    shown.sort(key=lambda found: (found.outcome != "limit", found.frame_id))
-    chosen = next((found.frame_id for found in shown if found.frame_id in frames), None)
-    among = settling.recompiles if settling is not None and state == "never" else recording.compiles
-    again = [found for found in among if found.frame_id == chosen and found.is_recompile]
+    shown.sort(key=lambda compile_: (compile_.outcome != "limit", compile_.frame_id))
+    chosen = next((compile_.frame_id for compile_ in shown if compile_.frame_id in frames), None)
+    again = [one for one in compiles if one.frame_id == chosen and one.is_recompile]
     return state, frames.get(chosen) if chosen is not None else None, again
 
 
@@ -113,38 +113,18 @@ def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
 
     Where layers share a function, what one layer changes alternates with what differs between them.
     """
-    changes = [found.cause.changes if found.cause else () for found in again]
-    everything = [change for found in changes for change in found if change.kind != "unknown"]
-    each = [
-        change
-        for change in distinct_values(everything)
-        if all(_of(change, found) for found in changes)
-    ]
-    return tuple(
-        each
-        or (
-            change
-            for change in distinct_values(everything)
-            if _is_always_new(_of(change, everything))
-        )
+    changes = [compile_.cause.changes if compile_.cause else () for compile_ in again]
+    by_value = grouped(
+        (change.key, (number, change))
+        for number, found in enumerate(changes)
+        for change in found
+        if change.kind != "unknown"
     )
+    values = list(by_value.values())
+    always = [pairs[0][1] for pairs in values if len({number for number, _ in pairs}) == len(again)]
+    return tuple(always or (pairs[0][1] for pairs in values if _is_always_new(pairs)))
 
 
-def _of(change: GuardChange, changes: Iterable[GuardChange]) -> list[GuardChange]:
-    """The changes of the same value."""
-    return [found for found in changes if found.key == change.key]
-
-
-def _is_always_new(changes: Sequence[GuardChange]) -> bool:
-    values = {change.new for change in changes}
-    return len(changes) > 1 and None not in values and len(values) == len(changes)
-
-
-def _compile_count(recording: Recording, frame_id: int) -> int:
-    """How many versions of a function torch compiled, those in repetitions of the last call too."""
-    again = recording.settling.recompiles if recording.settling else ()
-    return sum(
-        found.outcome == "compiled"
-        for found in (*recording.compiles, *again)
-        if found.frame_id == frame_id
-    )
+def _is_always_new(pairs: Sequence[tuple[int, GuardChange]]) -> bool:
+    values = {change.new for _, change in pairs}
+    return len(pairs) > 1 and None not in values and len(values) == len(pairs)

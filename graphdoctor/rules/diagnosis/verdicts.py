@@ -79,11 +79,11 @@ def fixes_with(
     # A finding can have only fixes that were tried together with other verified fixes.
     own = _last([fix for fix in every if fix.is_on_untouched] or every)
     rules = {_key(fix): fix for fix in finding.fixes}
-    found = []
+    fixes = []
     for one in own:
         rule = rules.get(_key(one))
         fix = Fix(**values_of(one, *Fix.__dataclass_fields__))
-        found.append(fix if rule is None else fix.replace(place=rule.place, source=rule.source))
+        fixes.append(fix if rule is None else fix.replace(place=rule.place, source=rule.source))
     has_edit = any(fix.diff for fix in own)
     # An edit replaces the rule's description of it.
     rest = [
@@ -91,20 +91,20 @@ def fixes_with(
         for fix in finding.fixes
         if not (fix.kind == "code" and has_edit) and not _is_tried(fix, own)
     ]
-    found += _in_words(rest, declined)
-    return tuple(sorted(found, key=lambda fix: _ORDER.index(fix.verdict)))
+    fixes += _in_words(rest, declined)
+    return tuple(sorted(fixes, key=lambda fix: _ORDER.index(fix.verdict)))
 
 
 def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
     """Each fix once, as it was tried last: one that is taken back can be tried again beside
     others.
     """
-    found: dict[tuple[str, str | None, str | None], TriedFix] = {}
+    latest: dict[tuple[str, str | None, str | None], TriedFix] = {}
     for fix in tried:
         key = fix.title, fix.snippet, fix.diff
-        if key not in found or not found[key].is_applied:
-            found[key] = fix
-    return list(found.values())
+        if key not in latest or not latest[key].is_applied:
+            latest[key] = fix
+    return list(latest.values())
 
 
 def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:

@@ -51,18 +51,13 @@ def check_target(
     diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy
 ) -> TargetCheck:
     """Judge one target."""
-    trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
-    if error := trouble or off:
+    verdict = TargetCheck(
+        name=name, target=target, state="passed", diagnosis=diagnosis, fail_on=policy.fail_on
+    )
+    trouble = trouble_of(diagnosis)
+    if error := trouble or _off_text(diagnosis):
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
-        return TargetCheck(
-            name=name,
-            target=target,
-            state="crashed",
-            error=error,
-            hint=hint,
-            diagnosis=diagnosis,
-            fail_on=policy.fail_on,
-        )
+        return verdict.replace(state="crashed", error=error, hint=hint)
     counting, ignored = sort_findings(diagnosis, comments, policy)
     version = release(diagnosis.recording.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
@@ -70,17 +65,13 @@ def check_target(
     new = tuple(finding for finding in counting if finding.fingerprint not in entries)
     known = tuple(finding for finding in counting if finding.fingerprint in entries)
     # An entry whose finding is now ignored isn't fixed.
-    found = {finding.fingerprint for finding in diagnosis.findings}
+    present = {finding.fingerprint for finding in diagnosis.findings}
     before, refusal = known_run(policy.baseline, name, diagnosis), refused_call(diagnosis)
     more_calls = diagnosis.summary.calls / before.calls if before and before.calls else 1
     worse = tuple(_worse(known, entries, most=_RISE * max(more_calls, 1)))
     explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
-    verdict = TargetCheck(
-        name=name,
-        target=target,
-        state="passed",
+    verdict = verdict.replace(
         error=_refusal_text(refusal) if refusal else empty_text(diagnosis, before),
-        diagnosis=diagnosis,
         new=new,
         known=known,
         grown=tuple(
@@ -93,35 +84,32 @@ def check_target(
         and "min-coverage" not in policy.limits
         and _has_lost_coverage(diagnosis, before),
         baseline_run=before,
-        fixed=tuple(entry for entry in entries.values() if entry.fingerprint not in found),
+        fixed=tuple(entry for entry in entries.values() if entry.fingerprint not in present),
         ignored=ignored,
-        budgets=_budgets(policy.limits, diagnosis.summary),
+        budgets=tuple(_budgets(policy.limits, diagnosis.summary)),
         baseline_torch=compared[0] if compared else None,
         is_other_torch=compared is not None and compared[0] != version,
-        fail_on=policy.fail_on,
     )
-    is_worse = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
-    has_failed = (
-        verdict.error is not None
-        or is_worse
-        or not all(budget.is_kept for budget in verdict.budgets)
-    )
-    return verdict.replace(state="failed") if has_failed else verdict
+    is_worse = verdict.failing or verdict.failing_worse or verdict.is_more_eager
+    is_kept = all(budget.is_kept for budget in verdict.budgets)
+    has_passed = verdict.error is None and not is_worse and is_kept
+    return verdict if has_passed else verdict.replace(state="failed")
 
 
 def sort_findings(
     diagnosis: Diagnosis, comments: Comments, policy: Policy
 ) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
     """The findings that count, worst first, and those that are ignored, each with its reason."""
-    judged = [
-        (
-            finding,
-            ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection),
+    counting, ignored = [], []
+    for finding in diagnosis.findings:
+        item = ignored_by(
+            finding, comments=comments, paths=policy.paths, selection=policy.selection
         )
-        for finding in diagnosis.findings
-    ]
-    counting = tuple(finding for finding, ignored in judged if ignored is None)
-    return counting, tuple(ignored for _, ignored in judged if ignored is not None)
+        if item is None:
+            counting.append(finding)
+        else:
+            ignored.append(item)
+    return tuple(counting), tuple(ignored)
 
 
 def trouble_of(diagnosis: Diagnosis) -> str | None:
@@ -171,12 +159,10 @@ def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> Bas
         name: The target's name.
         diagnosis: Of its run.
     """
-    compared = (
-        baseline.entries(name, release(diagnosis.recording.environment.torch or ""))
-        if baseline
-        else None
-    )
-    return baseline.run(name, compared[0]) if baseline and compared else None
+    if baseline is None:
+        return None
+    compared = baseline.entries(name, release(diagnosis.recording.environment.torch or ""))
+    return baseline.run(name, compared[0]) if compared else None
 
 
 def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
@@ -198,12 +184,10 @@ def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
 
 
 def _off_text(diagnosis: Diagnosis) -> str | None:
-    found = compile_switch(diagnosis)
-    if found is None:
+    switch = compile_switch(diagnosis)
+    if switch is None:
         return None
-    return (
-        f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
-    )
+    return f"torch.compile {'was off' if switch.is_off else 'compiled nothing'}: {switch_text(switch)}."
 
 
 def _refusal_text(call: Call) -> str:
@@ -215,7 +199,7 @@ Limits = Mapping[BudgetName, float]
 """The configured limits."""
 
 
-def _budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
+def _budgets(limits: Limits, summary: Counts) -> Iterator[Budget]:
     """Compare each limit with what was measured.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.
@@ -226,14 +210,11 @@ def _budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
         "max-graphs": summary.graphs,
         "min-coverage": summary.coverage,
     }
-    return tuple(
-        _budget(name, limits[name], value) for name, value in values.items() if name in limits
-    )
-
-
-def _budget(name: BudgetName, limit: float, value: float | None) -> Budget:
-    is_kept = value is not None and (value >= limit if name == "min-coverage" else value <= limit)
-    return Budget(name=name, limit=limit, value=value, is_kept=is_kept)
+    for name, value in values.items():
+        if (limit := limits.get(name)) is not None:
+            is_above = value is not None and value >= limit
+            is_kept = is_above if name == "min-coverage" else value is not None and value <= limit
+            yield Budget(name=name, limit=limit, value=value, is_kept=is_kept)
 
 
 # How a run is worse than its baseline, apart from new findings, and whether it shows anything that
@@ -269,9 +250,9 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
     was made.
     """
     off = (
-        found
-        for found in diagnosis.recording.switches
-        if found.is_off or not diagnosis.summary.graphs
+        switch
+        for switch in diagnosis.recording.switches
+        if switch.is_off or not diagnosis.summary.graphs
     )
     return next(off, None)
 

@@ -33,13 +33,15 @@ class Broken:
 
 def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
     """At most ``limit`` lines break a graph."""
-    found = _of_kind(diagnosis, "GD1", own_code=own_code)
+    findings = _of_kind(diagnosis, "GD1", own_code=own_code)
     # A skipped frame has its own finding at the line of the break.
-    sites = {finding.location.at for finding in found if finding.break_effects}
+    sites = {finding.location.at for finding in findings if finding.break_effects}
     number = len(sites) if own_code else diagnosis.summary.break_sites
     where = " in your own code" if own_code else ""
     expected = f"{_at_most(limit, 'graph break')}{where}"
-    return Broken(expected, str(number), found) if number > limit else _unknown(diagnosis, expected)
+    return (
+        Broken(expected, str(number), findings) if number > limit else _unknown(diagnosis, expected)
+    )
 
 
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:
@@ -65,10 +67,10 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
     over = summary.frames_over_limit
     if summary.recompiles > limit or over:
-        found = str(summary.recompiles)
+        text = str(summary.recompiles)
         if over:
-            found += f", and {counted(over, 'function')} over torch's recompile limit"
-        return Broken(expected, found, _recompiled(diagnosis))
+            text += f", and {counted(over, 'function')} over torch's recompile limit"
+        return Broken(expected, text, _recompiled(diagnosis))
     return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
 
 
@@ -92,8 +94,8 @@ def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
     if value >= limit:
         return None
     total = detail.graph_ops + detail.eager_ops
-    found = f"{_below(value, limit)} ({detail.graph_ops} of {total} operations)"
-    return Broken(expected, found, _of_kind(diagnosis, "GD1"))
+    text = f"{_below(value, limit)} ({detail.graph_ops} of {total} operations)"
+    return Broken(expected, text, _of_kind(diagnosis, "GD1"))
 
 
 def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tuple[Finding, ...]:

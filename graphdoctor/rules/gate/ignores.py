@@ -114,7 +114,7 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
     """
     if "graphdoctor:" not in text.lower():
         return ()
-    found: list[tuple[int, re.Match[str]]] = []
+    matches: list[tuple[int, re.Match[str]]] = []
     ends: set[int] = set()
     # No source has a null byte, at which Python 3.12's tokenizer goes on with an exception set.
     source = io.StringIO(text.partition("\0")[0])
@@ -123,11 +123,11 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
             if token.type in _LINE_ENDS:
                 ends.add(token.start[0])
             elif token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
-                found.append((token.start[0], match))
+                matches.append((token.start[0], match))
     except (tokenize.TokenError, SyntaxError, ValueError):
         pass  # the file ran, so it's valid in another version of Python
     return tuple(
-        _comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in found
+        _comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in matches
     )
 
 
@@ -200,9 +200,9 @@ def unused_ignores(
     """
     used: dict[tuple[str, int, IgnoreComment], set[str]] = {}
     for comments, findings in runs:
-        for file, found in comments.items():
+        for file, in_file in comments.items():
             here = [finding for finding in findings if finding.location.file == file]
-            for comment in found:
+            for comment in in_file:
                 codes = {
                     code for finding in here if (code := comment.code_for(finding)) is not None
                 }
@@ -222,7 +222,7 @@ def _unused_comments(
 def _unused_paths(
     runs: Sequence[tuple[Comments, Sequence[Finding]]], paths: Sequence[PathIgnore], pyproject: str
 ) -> Iterator[UnusedIgnore]:
-    findings = [finding for _, found in runs for finding in found]
+    findings = [finding for _, of_run in runs for finding in of_run]
     files = {file for comments, _ in runs for file in comments}
     for path in paths:
         matched = {path.code_for(finding) for finding in findings}

@@ -96,15 +96,15 @@ def reached_by(target: str, root: Path) -> Reach:
 def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
     """Follows imports from file to file; a module found in several folders counts in each."""
     places = tuple(dict.fromkeys(place.resolve() for place in places))
-    found: set[Path] = set()
+    files_reached: set[Path] = set()
     unresolved: set[str] = set()
     waiting = [*starts, *(init for start in starts for init in _packages_around(start))]
     is_open = not waiting
     while waiting and not is_open:
         path = waiting.pop()
-        if path in found:
+        if path in files_reached:
             continue
-        found.add(path)
+        files_reached.add(path)
         imports = _imports(path)
         is_open = imports is None
         for name in imports or ():
@@ -116,7 +116,7 @@ def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
             top = name.partition(".")[0]
             if not files and top not in sys.stdlib_module_names and not any(_files_of(top, places)):
                 unresolved.add(top)
-    return Reach(frozenset(found), frozenset(unresolved), is_open=is_open)
+    return Reach(frozenset(files_reached), frozenset(unresolved), is_open=is_open)
 
 
 def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
@@ -141,22 +141,22 @@ def _imports(path: Path) -> set[str | Path] | None:
         return None
     if tree is None:
         return None
-    found: set[str | Path] = set()
+    imported: set[str | Path] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                found |= {alias.name for alias in names}
+                imported |= {alias.name for alias in names}
             case ast.ImportFrom(level=0, module=str(module), names=names):
-                found |= {f"{module}.{alias.name}" for alias in names}
+                imported |= {f"{module}.{alias.name}" for alias in names}
             case ast.ImportFrom():
-                found |= set(_relative(path, node))
+                imported |= set(_relative(path, node))
             case ast.Call(args=[ast.Constant(value=name)], keywords=[]) if (
                 _called(node) in _BY_NAME
             ):
-                found |= {name} if isinstance(name, str) else set()
+                imported |= {name} if isinstance(name, str) else set()
             case ast.Call() if _called(node) in _AT_RUN_TIME | _BY_NAME:
                 return None
-    return found
+    return imported
 
 
 def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:

@@ -21,8 +21,7 @@ from graphdoctor.facts.bench import (
     Speedup,
 )
 from graphdoctor.probe.wire import BenchTurn
-from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, change_of, interval, is_decided
-from graphdoctor.trials.timing import ServedProbe
+from graphdoctor.trials.timing import LOOKS, MIN_TURNS, ServedProbe, change_of, interval, is_decided
 
 TURN_S = 0.04
 """Seconds for which each variant repeats its call in a round, or makes one longer call."""

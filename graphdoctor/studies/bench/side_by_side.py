@@ -49,7 +49,7 @@ from graphdoctor.wording import factor_text
 NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
 """The reason why a variant is skipped, a clause."""
 
-_TWIN = "eager again"
+_TWIN = "eager-again"
 
 
 @dataclass

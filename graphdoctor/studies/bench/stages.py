@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from graphdoctor.facts.bench import StageOutcome, StageResult, Stages, Workaround
@@ -250,7 +250,7 @@ class _OutOfTimeError(Exception):
     """No more replays can be made."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Tried:
     result: StageResult
     parts: tuple[CompilerPart, ...]
@@ -261,108 +261,98 @@ class _Tried:
         return self.result.outcome == "ok"
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The parts that it takes to fail; empty if unknown."""
-
-    switches: tuple[Switch, ...] = ()
-    note: str | None = None
-    workaround: Workaround | None = None
-
-    @property
-    def text(self) -> str | None:
-        """The parts in words."""
-        return listed([switch.name for switch in self.switches], most=len(self.switches)) or None
-
-
 @dataclass
 class _Following:
+    """The state of a search. ``stage``: the first that fails; ``chosen``: the fewest parts without
+    which it is right so far.
+    """
+
     subject: Subject
     deadline: float
     on_phase: Callable[[str], None]
     results: list[StageResult] = field(default_factory=list)
-    found: _Found = _Found()
+    tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
     numbers: RunChange = field(default_factory=RunChange)
     stage: str = ""
-    """The first that fails."""
-    tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
+    chosen: tuple[Switch, ...] = ()
+    workaround: Workaround | None = None
+    note: str | None = None
 
     def run(self, followed: Sequence[Stages]) -> Stages:
+        names = stages_of(self.subject.spec.backend)
         try:
             for stages in followed:
                 if (same := self._as_known(stages)) is not None:
                     return same
-            for stage in stages_of(self.subject.spec.backend):
-                if not self._try(stage).is_right:
-                    self.stage = stage
-                    answer = self._part()
-                    break
+            self.stage = next((name for name in names if not self._try(name).is_right), "")
+            if self.stage:
+                self._find_parts()
             else:
-                answer = _Found(note="run once more, with torch's caches off, it was right")
+                self.note = "run once more, with torch's caches off, it was right"
         except _OutOfTimeError:
-            answer = replace(
-                self.found,
-                note=f"stopped after {counted(len(self.results), 'run')}: the time was up",
-            )
-        order = [*stages_of(self.subject.spec.backend), CROSSREF]
-        results = tuple(sorted(self.results, key=lambda result: order.index(result.name)))
+            runs = counted(len(self.results), "run")
+            self.note = f"stopped after {runs}: the time was up"
+        order = [*names, CROSSREF]
         return Stages(
-            results=results,
+            results=tuple(sorted(self.results, key=lambda result: order.index(result.name))),
             first=self.stage or None,
-            part=answer.text,
-            workaround=answer.workaround,
-            note=answer.note,
+            part=_text(self.chosen),
+            workaround=self.workaround,
+            note=self.note,
         )
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
-        backend = self.subject.spec.backend
-        if known.workaround is None or known.part is None or self._try(backend).is_right:
+        backend, workaround = self.subject.spec.backend, known.workaround
+        if workaround is None or known.part is None or self._try(backend).is_right:
             return None
-        switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
+        switch = Switch(known.part, lines=workaround.lines, spec=workaround.arguments)
         if not self._try(backend, (switch,)).is_right:
             return None
-        earlier = [
+        earlier = (
             result for result in known.results if not result.without and result.name != backend
-        ]
-        return replace(known, results=(*earlier, *self.results))
+        )
+        return known.replace(results=(*earlier, *self.results))
 
-    def _part(self) -> _Found:
+    def _choose(self, switches: tuple[Switch, ...]) -> None:
+        workaround = self._workaround(switches)
+        self.chosen, self.workaround = switches, workaround
+
+    def _find_parts(self) -> None:
         lowerings = all_of("lowering")
         if self.stage == INDUCTOR and self._is_right(lowerings):
-            return self._of_kernels(lowerings)
+            self._find_in_kernels(lowerings)
+            return
         # Without lowerings nothing is compiled by another compiler, so the rest takes little time.
         beside = (lowerings,) if self.stage == INDUCTOR else ()
         switches = switches_of(self.stage, self.subject.spec)
         if not switches or not self._is_right(*beside, *switches):
-            note = "it stays so without every part that can be left out" if switches else None
             # It may be an operator of the program's own whose fake kernel says something else than
             # its kernel gives.
             if (self._try(CROSSREF).error_type or "").rpartition(".")[2] == _MISMATCH:
-                note = "an operator's fake kernel says something else than its kernel"
-            return _Found(note=note)
+                self.note = "an operator's fake kernel says something else than its kernel"
+            elif switches:
+                self.note = "it stays so without every part that can be left out"
+            return
         chosen = self._smallest(switches, beside=beside)
         for kind in [switch.kind for switch in chosen if switch.kind is not None]:
             chosen = self._names_of(kind, chosen, beside=beside)
         if beside and not self._is_right(*chosen):
             chosen = self._names_of("lowering", (*chosen, lowerings))
-        return _Found(chosen, workaround=self._workaround(chosen))
+        self._choose(chosen)
 
-    def _of_kernels(self, lowerings: Switch) -> _Found:
-        chosen = self._names_of("lowering", (lowerings,))
-        operators = self.found = _Found(chosen, workaround=self._workaround(chosen))
+    def _find_in_kernels(self, lowerings: Switch) -> None:
+        operators = self._names_of("lowering", (lowerings,))
+        self._choose(operators)
         settings = kernel_switches(self.stage, self.subject.spec)
         if self._is_right(*settings):
             settings = self._smallest(settings)
         elif self._is_right(FUSION):
             settings = (FUSION,)
         else:
-            return operators
-        return _Found(
-            settings,
-            note=f"leaving out {operators.text} helps, too",
-            workaround=self._workaround(settings),
-        )
+            return
+        self._choose(settings)
+        self.note = f"leaving out {_text(operators)} helps, too"
 
     def _names_of(
         self, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
@@ -414,7 +404,7 @@ class _Following:
         lines, spec = lines_of(switches), spec_of(switches)
         if lines is None:
             return None
-        written = Switch(f"{_Found(switches).text}, by settings", lines=lines, spec=spec)
+        written = Switch(f"{_text(switches)}, by settings", lines=lines, spec=spec)
         is_tried = all(switch.kind is None for switch in switches)
         if not is_tried and not self._is_right(written):
             return None
@@ -429,13 +419,10 @@ class _Following:
         if key not in self.tried:
             self.tried[key] = self._run(stage, switches)
             self.results.append(self.tried[key].result)
-            self._note(switches, self.tried[key])
+            is_less = not self.chosen or _size(switches) < _size(self.chosen)
+            if switches and self.tried[key].is_right and self.workaround is None and is_less:
+                self.chosen = switches
         return self.tried[key]
-
-    def _note(self, switches: tuple[Switch, ...], tried: _Tried) -> None:
-        is_less = _size(switches) < _size(self.found.switches) or not self.found.switches
-        if switches and tried.is_right and self.found.workaround is None and is_less:
-            self.found = _Found(switches)
 
     def _run(self, stage: str, switches: tuple[Switch, ...]) -> _Tried:
         if time.monotonic() > self.deadline:
@@ -458,7 +445,12 @@ class _Following:
         return _Tried(result, parts, recording.exit.error_type)
 
 
+def _text(switches: Sequence[Switch]) -> str | None:
+    return listed([switch.name for switch in switches], most=len(switches)) or None
+
+
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
+    """Sort key: kinds of parts that are left out as a whole, then all parts."""
     return sum(switch.kind is not None and switch.part is None for switch in switches), len(
         switches
     )

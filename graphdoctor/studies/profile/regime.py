@@ -32,13 +32,13 @@ from graphdoctor.facts.profile import (
     ProfiledLine,
     ProfileReport,
     Regime,
+    RegimeDoubt,
     TimePart,
 )
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.toolkit import in_bfloat16
-from graphdoctor.views.measures import time_text
-from graphdoctor.wording import counted, percent
+from graphdoctor.views.regime import ADVICE, regime_text
 
 _BOUND: Mapping[Device, Mapping[BoundBy, float]] = {
     "cuda": {"memory": 0.7, "compute": 0.6, "arithmetic": 0.6},
@@ -194,71 +194,98 @@ _SPREAD = 2.0
 """The upper quartile of the calls' times over the lower: then half of a call can be other
 work's."""
 
-_OWN_PYTHON = 0.5
-"""Of the host's time: then what helps is about the program's Python."""
-
 _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
-_CUDA_GRAPHS = (
-    'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.'
-)
 
 
 def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Regime | None:
     """Judge what a call is bound by; None if there is no steady call."""
     if report.call_us is None or not report.call_us.median:
         return None
-    call = _Call(
-        report,
-        recording,
-        diagnosis,
-        report.call_us.median,
-        report.kernels_us or 0.0,
-        report.rest_us or 0.0,
-    )
-    if report.kernels_us is None or not report.kernels:
-        return _unknown("the profiler saw no kernels", {})
-    if (doubt := call.doubt()) is not None:
-        return Regime(
-            bound_by=None, text=f"Too noisy to say what limits this call: {doubt}.", evidence={}
-        )
-    shares, calibration = call.shares(), report.calibration
+    call = _Call(report, recording, diagnosis)
+    regime = Regime(bound_by=None, text="", evidence={}, doubt=_doubt(report, recording.kernels))
+    if regime.doubt is None:
+        regime = _judged_regime(call)
+    return replace(regime, text=regime_text(regime, report, recording.kernels))
+
+
+def _doubt(report: ProfileReport, seen: KernelShare | None) -> RegimeDoubt | None:
+    """What can't be if the machine had nothing else to do, or wasn't seen; None if there is
+    nothing.
+    """
+    call_us, kernels_us = report.call_us, report.kernels_us
+    if call_us is None or kernels_us is None or not report.kernels:
+        return "unseen"
+    if call_us.q3 > _SPREAD * call_us.q1:
+        return "scattered"
+    if kernels_us > _DISTURBED * call_us.median:
+        return "long_kernels"
+    if seen is not None and call_us.median > _DISTURBED * seen.call_us:
+        return "short_profiled"
+    return None
+
+
+def _judged_regime(call: _Call) -> Regime:
+    shares, calibration = _shares(call.report), call.report.calibration
     unknown = shares.pop(None)
+    evidence = {f"{bound}_share": part for bound, part in shares.items()}
+    evidence |= {"unknown_share": unknown} | _evidence(call.report, call.recording.kernels)
     (first, share), (second, next_share), *_ = (
         (bound, part) for bound, part in shares.items() if bound is not None
     )
-    evidence = {f"{bound}_share": part for bound, part in shares.items()} | {
-        "unknown_share": unknown
-    }
-    evidence |= call.evidence()
-    if unknown > share and (calibration is None or not calibration.is_steady):
-        why = (
-            "wasn't measured"
-            if calibration is None
-            else "couldn't be measured: other work kept the machine busy"
-        )
-        return _unknown(
-            f"{percent(unknown)} of it is in kernels, and what this device reaches {why}", evidence
-        )
+    close = second if next_share >= _CLOSE * share else None
+    regime = Regime(bound_by=None, text="", evidence=evidence, largest=first, close=close)
     if unknown > share:
-        besides = f". Besides, {call.text_of(first, share)}" if share else ""
-        return _unknown(
-            f"{percent(unknown)} of it is in kernels that {call.reached_text()}{besides}", evidence
-        )
-    text, binding = (
-        f"Bound by {'the host' if first == 'host' else first}: {call.text_of(first, share)}.",
-        [first],
-    )
-    if next_share >= _CLOSE * share:
-        text += f" Nearly as much: {call.text_of(second, next_share)}."
-        binding.append(second)
-    advice = dict.fromkeys(text for bound in binding for text in _ADVICE[bound](call))
-    return Regime(bound_by=first, text=text, evidence=evidence, advice=tuple(advice))
+        doubt: RegimeDoubt = "uncalibrated" if calibration is None else "unsteady"
+        if calibration is not None and calibration.is_steady:
+            doubt = "unreached"
+        return replace(regime, doubt=doubt)
+    codes = (code for bound in (first, close) if bound for code in _ADVICE[bound](call))
+    bfloat16 = in_bfloat16(call.report.device)
+    texts = (ADVICE[code].format(bfloat16=bfloat16) for code in codes)
+    return replace(regime, bound_by=first, advice=tuple(dict.fromkeys(texts)))
 
 
-def _unknown(reason: str, evidence: dict[str, float]) -> Regime:
-    return Regime(
-        bound_by=None, text=f"Not known what limits this call: {reason}.", evidence=evidence
-    )
+def _shares(report: ProfileReport) -> dict[BoundBy | None, float]:
+    """Shares of the call by what it waits for, the largest first; None stands for what is
+    unknown.
+    """
+    times: dict[BoundBy | None, float] = dict.fromkeys((*get_args(BoundBy), None), 0.0)
+    for kernel in report.kernels:
+        times[kernel.bound_by] += kernel.time_us
+    times["host"] = report.rest_us or 0.0
+    # Kernels and the rest are measured apart, so they can be a little more than the call.
+    whole = max(report.call_us.median if report.call_us else 0.0, sum(times.values()))
+    return {bound: us / whole for bound, us in sorted(times.items(), key=lambda item: -item[1])}
+
+
+def _evidence(report: ProfileReport, seen: KernelShare | None) -> dict[str, float]:
+    """The numbers that the text is about."""
+    kernels_us, rest_us = report.kernels_us or 0.0, report.rest_us or 0.0
+    numbers: dict[str, float] = {
+        "call_us": report.call_us.median if report.call_us else 0.0,
+        "kernels_us": kernels_us,
+        "rest_us": rest_us,
+    }
+    if seen is None:
+        return numbers
+    numbers |= {
+        "compiled_functions": seen.region_runs,
+        "cuda_graph_launches": seen.graph_launches,
+        "compiled_host_us": seen.region_us,
+        "other_host_us": seen.outside_us,
+    }
+    if seen.overhead_us is not None:
+        numbers["overhead_us"] = seen.overhead_us
+    if count := seen.launches:
+        numbers |= {
+            "launches": count,
+            "kernel_us": kernels_us / count,
+            "rest_per_launch_us": rest_us / count,
+        }
+    return numbers
+
+
+# Advice, the most useful first.
 
 
 @dataclass(frozen=True)
@@ -266,126 +293,6 @@ class _Call:
     report: ProfileReport
     recording: Recording
     diagnosis: Diagnosis
-    us: float
-    kernels_us: float
-    rest_us: float
-
-    @property
-    def seen(self) -> KernelShare | None:
-        """The whole call under the profiler; None if it saw nothing."""
-        return self.recording.kernels
-
-    def doubt(self) -> str | None:
-        """Name what can't be if the machine had nothing else to do; None if there is nothing."""
-        call, seen = self.report.call_us, self.seen
-        if call is None:
-            return None
-        without = f"calls without the profiler took {time_text(call.q1)} to {time_text(call.q3)}"
-        if call.q3 > _SPREAD * call.q1:
-            return without.capitalize()
-        if self.kernels_us > _DISTURBED * self.us:
-            return f"Kernels took {time_text(self.kernels_us)}, but {without}"
-        if seen is not None and self.us > _DISTURBED * seen.call_us:
-            return f"Under the profiler a call took {time_text(seen.call_us)}, but {without}"
-        return None
-
-    def shares(self) -> dict[BoundBy | None, float]:
-        """Shares of the call by what it waits for, the largest first; None stands for what is
-        unknown.
-        """
-        times: dict[BoundBy | None, float] = dict.fromkeys((*get_args(BoundBy), None), 0.0)
-        for kernel in self.report.kernels:
-            times[kernel.bound_by] += kernel.time_us
-        times["host"] = self.rest_us
-        # Kernels and the rest are measured apart, so they can be a little more than the call.
-        whole = max(self.us, sum(times.values()))
-        return {bound: us / whole for bound, us in sorted(times.items(), key=lambda item: -item[1])}
-
-    def evidence(self) -> dict[str, float]:
-        """The numbers that the text is about."""
-        numbers: dict[str, float] = {
-            "call_us": self.us,
-            "kernels_us": self.kernels_us,
-            "rest_us": self.rest_us,
-        }
-        if (seen := self.seen) is None:
-            return numbers
-        numbers |= {
-            "compiled_functions": seen.region_runs,
-            "cuda_graph_launches": seen.graph_launches,
-        }
-        numbers |= {"compiled_host_us": seen.region_us, "other_host_us": seen.outside_us}
-        numbers |= {} if seen.overhead_us is None else {"overhead_us": seen.overhead_us}
-        if count := seen.launches:
-            means = {
-                "kernel_us": self.kernels_us / count,
-                "rest_per_launch_us": self.rest_us / count,
-            }
-            numbers |= {"launches": count, **means}
-        return numbers
-
-    def bound_by(self, bound: BoundBy | None) -> list[ProfiledKernel]:
-        """The kernels that wait for this."""
-        return [kernel for kernel in self.report.kernels if kernel.bound_by == bound]
-
-    def text_of(self, bound: BoundBy, share: float) -> str:
-        """A part of the call, as a clause."""
-        kernels, part = self.bound_by(bound), f"{percent(share)} of the call"
-        if bound == "host":
-            return self._host_text(part)
-        if bound == "memory":
-            speed = f"{_reached(kernels, 'bandwidth_share')} of the speed of a copy"
-            return f"kernels that wait for memory take {part}, at {speed}"
-        if bound == "compute":
-            reached = _reached(kernels, "compute_share")
-            return f"matrix products and convolutions take {part}, at {reached} of what this device reaches"
-        if bound == "arithmetic":
-            reached, functions = (
-                _reached(kernels, "arithmetic_share"),
-                _costliest(kernels, self.report.calibration),
-            )
-            which = f", most of it {functions}" if functions else ""
-            return f"kernels that wait for arithmetic take {part}, at {reached} of what this device reaches{which}"
-        if bound == "communication":
-            return f"passing tensors between processes takes {part}"
-        runs = sum(kernel.calls for kernel in kernels)
-        mean = time_text(sum(kernel.time_us for kernel in kernels) / max(runs, 1))
-        return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} each"
-
-    def reached_text(self) -> str:
-        """Say what kernels reach whose limit is unknown, as a clause."""
-        kernels = self.bound_by(None)
-        parts = {
-            "the speed of a copy": "bandwidth_share",
-            "this device's products": "compute_share",
-            "its other arithmetic": "arithmetic_share",
-        }
-        texts = [
-            f"{_reached(kernels, name)} of {what}"
-            for what, name in parts.items()
-            if any(getattr(kernel, name) is not None for kernel in kernels)
-        ]
-        return f"reach {' and '.join(texts)}" if texts else "move unknown amounts of memory"
-
-    def _host_text(self, part: str) -> str:
-        is_on_cpu, seen = self.report.device == "cpu", self.seen
-        text = f"{part} is outside of kernels" if is_on_cpu else f"the device is idle for {part}"
-        if seen is None or not seen.launches:
-            return text
-        # On a GPU the host's time outside of compiled code has its waiting for the device in it.
-        where = "the program's own Python" if self.is_own_python else "running compiled code"
-        whose = f", most of it in {where}" if is_on_cpu else ""
-        launches = f"{counted(seen.launches, 'kernel')} of {counted(seen.region_runs, 'compiled function')}"
-        mean = time_text(self.kernels_us / seen.launches)
-        return f"{text}, {time_text(self.rest_us)}{whose}. {launches} take {mean} each"
-
-    @property
-    def is_own_python(self) -> bool:
-        """Most of the host's time is outside of compiled code."""
-        seen = self.seen
-        return seen is not None and seen.outside_us >= _OWN_PYTHON * (
-            seen.outside_us + seen.region_us
-        )
 
     @property
     def mode(self) -> str:
@@ -393,18 +300,16 @@ class _Call:
         return str(self.report.target.compile_arguments.get("mode"))
 
     @property
-    def can_have_cuda_graphs(self) -> bool:
-        """It has none."""
+    def lacks_cuda_graphs(self) -> bool:
+        """Whether it could have CUDA graphs, and has none."""
         is_without = self.report.cuda_graphs is None and self.mode not in _WITH_CUDA_GRAPHS
         return self.report.device == "cuda" and is_without
 
     def is_mostly(self, bound: BoundBy, fits: Callable[[ProfiledKernel], bool]) -> bool:
         """Whether most of the time that waits for this is in such kernels."""
-        kernels = self.bound_by(bound)
-        return (
-            sum(kernel.time_us for kernel in kernels if fits(kernel))
-            > sum(kernel.time_us for kernel in kernels) / 2
-        )
+        kernels = [kernel for kernel in self.report.kernels if kernel.bound_by == bound]
+        fitting_us = sum(kernel.time_us for kernel in kernels if fits(kernel))
+        return fitting_us > sum(kernel.time_us for kernel in kernels) / 2
 
     def is_in_float32(self, bound: BoundBy) -> bool:
         """Whether most of that time is in kernels with values in float32."""
@@ -417,10 +322,9 @@ class _Call:
 
         def fits(kernel: ProfiledKernel) -> bool:
             graph = None if kernel.graph is None else graphs.get((kernel.graph, kernel.phase))
-            values = () if graph is None else graph.operations
             dtypes = {
                 operation.dtype
-                for operation in values
+                for operation in (() if graph is None else graph.operations)
                 if operation.operation.rpartition(".")[0] in kernel.operations
             }
             return "float32" in ({kernel.dtype} if kernel.dtype else dtypes)
@@ -428,96 +332,59 @@ class _Call:
         return self.is_mostly(bound, fits)
 
 
-def _reached(kernels: list[ProfiledKernel], name: str) -> str:
-    reached = [
-        (getattr(kernel, name), kernel.time_us)
-        for kernel in kernels
-        if getattr(kernel, name) is not None
-    ]
-    whole = sum(us for _, us in reached)
-    if not whole:
-        return "an unknown part"
-    share = sum(value * us for value, us in reached) / whole
-    # A copy is no limit to what a cache holds. What else was measured is one, unless other work
-    # slowed it down then.
-    return percent(share) if share < 1 or name == "bandwidth_share" else "100% or more"
-
-
-def _costliest(kernels: list[ProfiledKernel], calibration: Calibration | None) -> str:
-    """The operations on single elements that take half of the time of all of them, in words."""
-    times: dict[str, float] = defaultdict(float)
-    for kernel in kernels:
-        for name, count in (kernel.elementwise or {}).items():
-            rate = None if calibration is None else calibration.elementwise_rate(name)
-            times[name] += count / rate if rate else 0.0
-    costliest, whole = list[str](), sum(times.values())
-    for name in sorted(times, key=lambda function: -times[function]):
-        if sum(times[function] for function in costliest) < whole / 2:
-            costliest.append(name)
-    return " and ".join(costliest)
-
-
-# What helps, the most useful first.
-
-
 def _for_host(call: _Call) -> Iterator[str]:
     if call.diagnosis.summary.break_sites:
-        yield "Fix the graph breaks: each compiled function takes time to enter."
-    if call.report.device == "cpu" and call.is_own_python:
-        yield "Move Python out of the call: most of the host's time is in none of the compiled functions."
-    if call.can_have_cuda_graphs:
-        yield _CUDA_GRAPHS
-    yield "Do more in one call: use a larger batch."
+        yield "entering"
+    seen = call.recording.kernels
+    if call.report.device == "cpu" and seen is not None and seen.is_own_python:
+        yield "own_python"
+    if call.lacks_cuda_graphs:
+        yield "cuda_graphs"
+    yield "more_in_a_call"
 
 
 def _for_latency(call: _Call) -> Iterator[str]:
-    if call.can_have_cuda_graphs:
-        yield _CUDA_GRAPHS
-    yield "Use a larger batch, so that each kernel has more to do."
+    if call.lacks_cuda_graphs:
+        yield "cuda_graphs"
+    yield "more_in_a_kernel"
 
 
 def _for_communication(_call: _Call) -> Iterator[str]:
-    yield (
-        "Overlap it with computation: DistributedDataParallel sends gradients in buckets (bucket_cap_mb) while the "
-        "backward pass goes on."
-    )
-    yield "Send less: accumulate gradients under no_sync(), or send them in bfloat16 with a communication hook."
+    yield from ("overlap", "send_less")
 
 
 def _for_memory(call: _Call) -> Iterator[str]:
     if call.is_in_float32("memory"):
-        yield "Use a smaller dtype: torch.autocast with bfloat16 halves the bytes."
+        yield "half_the_bytes"
     if call.diagnosis.summary.break_sites:
-        yield "Fix the graph breaks: values that cross them are written to memory and read again."
+        yield "crossing_values"
     codes = {finding.code for finding in call.diagnosis.findings}
-    if "GD508" in codes:
-        yield "Leave out the copies into other layouts (GD508)."
-    if "GD509" in codes:
-        yield "Leave out the casts (GD509)."
-    yield "Move less memory: fewer intermediate results, and fewer kernels that read them again."
+    yield from (code for code in ("GD508", "GD509") if code in codes)
+    yield "move_less"
 
 
 def _for_compute(call: _Call) -> Iterator[str]:
     precision, has_float32 = call.recording.float32_precision, call.is_in_float32("compute")
-    if has_float32 and call.report.device == "cuda" and precision is not None:
+    is_on_gpu = call.report.device == "cuda"
+    if has_float32 and is_on_gpu and precision is not None:
         if call.is_mostly("compute", is_convolution):
             if not precision.convolution_tf32:
-                yield "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True."
+                yield "convolution_tf32"
         elif not precision.matmul_tf32:
-            yield 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
+            yield "matmul_tf32"
     if has_float32:
-        yield f"Use a smaller dtype: {in_bfloat16(call.report.device)}."
-    if call.report.device == "cuda" and not call.mode.startswith("max-autotune"):
-        yield 'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.'
+        yield "smaller_dtype"
+    if is_on_gpu and not call.mode.startswith("max-autotune"):
+        yield "autotune"
 
 
 def _for_arithmetic(call: _Call) -> Iterator[str]:
-    yield "Compute less for each element: cheaper functions, or the same value once."
+    yield "compute_less"
     if call.is_in_float32("arithmetic"):
-        yield "A smaller dtype hardly helps: Inductor computes such functions in float32 all the same."
+        yield "dtype_is_no_help"
 
 
-_ADVICE: dict[BoundBy, Callable[[_Call], Iterator[str]]] = {
+_ADVICE: Mapping[BoundBy, Callable[[_Call], Iterator[str]]] = {
     "host": _for_host,
     "latency": _for_latency,
     "communication": _for_communication,

@@ -192,7 +192,7 @@ def first_divergence(
             )
             return Divergence(
                 **values_of(found, "compile", "function", "location", "resumes_at"),
-                ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
+                ranks=ranks_in(groups[1:]),
                 what=what,
                 values=tuple(
                     DivergentValue(ranks=group, value=_value(row, group[0], what))
@@ -203,11 +203,14 @@ def first_divergence(
 
 
 def groups_of(values: Mapping[int, Hashable]) -> list[tuple[int, ...]]:
-    """Ranks with the same value together, the most of them first."""
-    groups = grouped((value, rank) for rank, value in values.items())
-    return [
-        tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))
-    ]
+    """Group ranks by value, the most of them first."""
+    groups = grouped((value, rank) for rank, value in values.items()).values()
+    return sorted(map(tuple, groups), key=lambda group: (-len(group), group))
+
+
+def ranks_in(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the ranks of groups, ascending."""
+    return tuple(sorted(rank for group in groups for rank in group))
 
 
 def _value(row: Row, rank: int, what: Aspect) -> str:

@@ -1,7 +1,5 @@
-"""What the ranks of a job did: the answer, where they part, who waits for whom, findings with their
+"""A ``Job`` in, its view out: the answer, where ranks part, who waits for whom, findings with their
 ranks, trials.
-
-Comes in: a ``Job``. Goes out: a view.
 """
 
 from __future__ import annotations
@@ -24,29 +22,11 @@ from graphdoctor.facts.job import (
     RankGroup,
     StragglerCause,
 )
+from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
 from graphdoctor.views.next_step import explained
-from graphdoctor.views.parts import (
-    Block,
-    Card,
-    Cards,
-    Cell,
-    Code,
-    Column,
-    Figure,
-    Figures,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Table,
-    TableRow,
-    Tone,
-    Verdict,
-    View,
-)
+from graphdoctor.views.parts import Block, Cell, Note, Row, Rows, Section, Span, Tone
 from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
 from graphdoctor.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 
@@ -82,11 +62,11 @@ _WHY: dict[StragglerCause, str] = {
 }
 
 
-def job_view(job: Job) -> View:
+def job_view(job: Job) -> parts.View:
     """The report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
-    return View(
+    return parts.View(
         tuple(title),
         "ranks",
         tuple(_parts(job)),
@@ -96,15 +76,16 @@ def job_view(job: Job) -> View:
 
 
 def _parts(job: Job) -> Iterator[Block]:
-    yield Verdict(*verdict(job))
+    yield parts.Verdict(*verdict(job))
     yield from () if job.first_divergence is None else _divergence(job.first_divergence)
     yield from (Note(text, "warning") for text in _warnings(job))
-    yield Figures(tuple(_figures(job)))
+    yield parts.Figures(tuple(_figures(job)))
     yield Section("Compiles by rank", _compiles(job), "Compiles", len(job.agreement))
     yield Section("Who waits for whom", _waits(job), "Ranks", len(job.ranks))
-    commands = tuple(Row(label, Code(command, "shell")) for label, command in _next_commands(job))
+    commands = (Row(label, parts.Code(text, "shell")) for label, text in _next_commands(job))
     yield Section("To see more", Rows(commands))
-    yield Section("Findings", Cards(tuple(_findings(job))), count=len(job.findings))
+    cards = parts.Cards(tuple(_findings(job)))
+    yield Section("Findings", cards, count=len(job.findings))
     yield from _trials(job)
     rows = [Row(gap.code, Note(gap.message, "dim")) for gap in job.gaps]
     if unknown := [rank.rank for rank in job.ranks if rank.complete is None]:
@@ -113,10 +94,8 @@ def _parts(job: Job) -> Iterator[Block]:
     yield Section("Unknown", Rows(rows, "gap"))
     yield from unshown_in_job(job)
     if job.hidden_findings:
-        yield Note(
-            f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.",
-            "dim",
-        )
+        findings = counted(job.hidden_findings, "finding")
+        yield Note(f"{findings} hidden by --own-code, --select or --ignore.", "dim")
 
 
 # The answer.
@@ -176,7 +155,7 @@ def _warnings(job: Job) -> Iterator[str]:
         yield f"Finished, waiting or stopped before other ranks began up to {most}: {_some(silent, job)}."
 
 
-def _figures(job: Job) -> Iterator[Figure]:
+def _figures(job: Job) -> Iterator[parts.Figure]:
     spans: dict[str, str] = {}
     for number, field in enumerate(_COUNTS):
         counts = [getattr(rank.summary, field) for rank in job.ranks]
@@ -186,7 +165,7 @@ def _figures(job: Job) -> Iterator[Figure]:
         spans["compiling"] = f"{_span(*(f'{time:.2f}' for time in job.skew.compile_s))} s"
     first = next((name for name, value in spans.items() if "–" in value), None)
     for name, value in spans.items():
-        yield Figure(name, value, "least to most of a rank" if name == first else "")
+        yield parts.Figure(name, value, "least to most of a rank" if name == first else "")
 
 
 # Where ranks part.
@@ -214,14 +193,11 @@ def _divergence(found: Divergence) -> Iterator[Block]:
 
 
 def _compiles(job: Job) -> Iterator[Block]:
-    alike, differing = (
-        [row for row in job.agreement if row.agree is agree] for agree in (True, False)
-    )
+    same = [row for row in job.agreement if row.agree]
+    differing = [row for row in job.agreement if not row.agree]
     if differing:
-        yield Note(
-            f"The same on all ranks: {len(alike)} of {counted(len(job.agreement), 'compile')}.",
-            "dim",
-        )
+        total = counted(len(job.agreement), "compile")
+        yield Note(f"The same on all ranks: {len(same)} of {total}.", "dim")
         yield from _table(*_matrix(differing, job), most=_FEW_ROWS, label="Compiles by rank")
     if cached := [row for row in job.agreement if row.caches]:
         row, *more = cached
@@ -229,10 +205,13 @@ def _compiles(job: Job) -> Iterator[Block]:
             f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in row.caches
         )
         others = f" and at {counted(len(more), 'more compile')}" if more else ""
-        text = f"Caches answered differently at {row.compile} ({groups}){others}; that only changes the time."
-        yield Note(text, "dim")
-    cells = [(*_names(row), short_place(row.location)) for row in alike]
-    table = tuple(_table(("#compile", "function", "at"), cells)) if cells else ()
+        yield Note(
+            f"Caches answered differently at {row.compile} ({groups}){others}; that only changes "
+            "the time.",
+            "dim",
+        )
+    cells = [(*_names(row), short_place(row.location)) for row in same]
+    table = _table(("#compile", "function", "at"), cells) if cells else ()
     yield Section("The same on all ranks", table, show="long")
 
 
@@ -240,45 +219,46 @@ def _names(row: CompileAgreement) -> tuple[Span, Span]:
     return Span(row.compile), Span(_named(row))
 
 
-def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[list[str], list[TableRow]]:
-    """A column for ranks that did the same everywhere; where these are many, one column of what
-    each group did.
+def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[list[str], list[parts.TableRow]]:
+    """Return a column for ranks that did the same everywhere; where these are many, one column for
+    all groups.
     """
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
-    alike = grouped(
-        (tuple(id(found.get(rank.rank)) for found in group_of), rank.rank) for rank in job.ranks
-    )
-    if len(alike) <= _MOST_GROUPS:
-        heads = ["#compile", "function", *map(ranks_text, alike.values())]
-        pairs = zip(rows, group_of, strict=True)
-        return heads, [
-            (*_names(row), *(_cell(found.get(ranks[0]), row) for ranks in alike.values()))
-            for row, found in pairs
-        ]
-    return ["#compile", "function", "did"], [
-        (*_names(row), Span(_did_by_group(row))) for row in rows
+    same = grouped(
+        (tuple(id(groups.get(rank.rank)) for groups in group_of), rank.rank) for rank in job.ranks
+    ).values()
+    heads = ["#compile", "function"]
+    if len(same) > _MOST_GROUPS:
+        return [*heads, "did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
+    cells: list[parts.TableRow] = [
+        (*_names(row), *(_cell(groups.get(ranks[0]), row) for ranks in same))
+        for row, groups in zip(rows, group_of, strict=True)
     ]
+    return [*heads, *map(ranks_text, same)], cells
 
 
 def _did_by_group(row: CompileAgreement) -> str:
-    if len(row.groups) > _MOST_GROUPS:
-        differing = listed(_without_sizes(aspect for aspect in row.differs_in if aspect != "cache"))
-        return f"{len(row.groups)} groups: {differing} differ"
-    return "; ".join(f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
+    if len(row.groups) <= _MOST_GROUPS:
+        return "; ".join(f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
+    differing = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
+    return f"{len(row.groups)} groups: {listed(differing)} differ"
 
 
 def _table(
-    heads: Sequence[str], cells: Sequence[TableRow], *, most: int | None = None, label: str = ""
+    heads: Sequence[str],
+    cells: Sequence[parts.TableRow],
+    *,
+    most: int | None = None,
+    label: str = "",
 ) -> Iterator[Block]:
-    yield Table(heads, cells[:_MOST_ROWS], "compile", most, label)
+    yield parts.Table(heads, cells[:_MOST_ROWS], "compile", most, label)
     yield from _left_out(len(cells) - _MOST_ROWS, "compile")
 
 
 def _left_out(count: int, noun: str) -> Iterator[Note]:
     if count > 0:
-        yield Note(
-            f"{counted(count, f'more {noun}')} left out; the JSON document has all of them.", "dim"
-        )
+        text = f"{counted(count, f'more {noun}')} left out; the JSON document has all of them."
+        yield Note(text, "dim")
 
 
 def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
@@ -290,19 +270,16 @@ def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
 def _did(group: RankGroup, row: CompileAgreement) -> str:
     if group.compile_id is None:
         return "missing"
-    parts: list[str] = [group.outcome] if group.outcome not in (None, "compiled") else []
-    parts += (
-        [few_text(group.causes, 1)]
-        if group.causes
-        else ["no recompile"]
-        if "causes" in row.differs_in
-        else []
-    )
+    texts: list[str] = [group.outcome] if group.outcome not in (None, "compiled") else []
+    if group.causes:
+        texts.append(few_text(group.causes, 1))
+    elif "causes" in row.differs_in:
+        texts.append("no recompile")
     if others := _without_sizes(aspect for aspect in group.differs_in if aspect in _OTHER):
-        parts.append(f"other {listed(others)}")
+        texts.append(f"other {listed(others)}")
     elif "collectives" in row.differs_in and group.collectives is not None:
-        parts.append(counted(len(group.collectives), "collective"))
-    return ", ".join(parts) or "compiled"
+        texts.append(counted(len(group.collectives), "collective"))
+    return ", ".join(texts) or "compiled"
 
 
 def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:
@@ -325,26 +302,19 @@ def _waits(job: Job) -> Iterator[Block]:
     meaning = (
         "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
     )
-    counted_columns = (
-        "#rank",
-        "#process",
-        "#compiles",
-        "#break sites",
-        "#recompiles",
-        "#compiling",
-    )
+    heads = ("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
     ends = {True: "whole", False: "ends early", None: "unknown"}
-    rows: list[TableRow] = []
+    rows: list[parts.TableRow] = []
     for rank in job.ranks[: 2 * _MOST_ROWS]:
         counts = (rank.summary.compiles, rank.summary.break_sites, rank.summary.recompiles)
-        texts = (rank.rank, rank.process or "unknown", *counts)
-        times = [
-            Cell("unknown" if s is None else f"{s:.2f} s", value=s)
-            for s in (rank.compile_s, rank.waits_s)
-        ]
-        rows.append((*map(str, texts), *times, ends[rank.complete]))
-    heads = (*counted_columns, Column("waiting", meaning=meaning), "log")
-    yield Table(heads, rows, "rank", label="Counts and times of each rank", show="long")
+        times = (
+            Cell("unknown" if seconds is None else f"{seconds:.2f} s", value=seconds)
+            for seconds in (rank.compile_s, rank.waits_s)
+        )
+        texts = map(str, (rank.rank, rank.process or "unknown", *counts))
+        rows.append((*texts, *times, ends[rank.complete]))
+    columns = (*heads, parts.Column("waiting", meaning=meaning), "log")
+    yield parts.Table(columns, rows, "rank", label="Counts and times of each rank", show="long")
     yield from _left_out(len(job.ranks) - 2 * _MOST_ROWS, "rank")
 
 
@@ -415,7 +385,7 @@ def _command(*parts: str | int) -> str:
     return shlex.join(["graphdoctor", *map(str, parts)])
 
 
-def _findings(job: Job) -> Iterator[Card]:
+def _findings(job: Job) -> Iterator[parts.Card]:
     """Findings that are shown as one, with their ranks."""
     for group in clusters(job.findings):
         first, found = group[0], {rank for finding in group for rank in finding.ranks}

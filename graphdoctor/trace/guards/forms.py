@@ -322,11 +322,11 @@ _MAX_EXPECTED = 120
 
 def meaning_of(guard: GuardText) -> Form:
     """What a guard expects; its kind is the printed one, or the one that its form belongs to."""
-    found = read_form(guard.expression)
-    expected = found.expected
+    form = read_form(guard.expression)
+    expected = form.expected
     if expected is not None and len(expected) > _MAX_EXPECTED:
         expected = f"{expected[: _MAX_EXPECTED - 1]}…"
-    return found._replace(kind=guard.kind or found.kind, expected=expected)
+    return form._replace(kind=guard.kind or form.kind, expected=expected)
 
 
 def changes_of(guard: GuardText) -> Iterator[GuardChange]:
@@ -374,7 +374,7 @@ def _message(text: str) -> Form | None:
     for pattern, form in _PATTERNS:
         if match := pattern.match(text):
             return Form._make(
-                match.expand(each) if isinstance(each, str) else each for each in form
+                match.expand(part) if isinstance(part, str) else part for part in form
             )
     return None
 
@@ -508,8 +508,8 @@ def _aliasing(sources: Sequence[str], expected: str) -> Form:
 
 
 def _class_name(text: str) -> str | None:
-    found = _CLASS.search(text)
-    return found[1] if found else text.rpartition("type=")[2].strip() or None
+    match = _CLASS.search(text)
+    return match[1] if match else text.rpartition("type=")[2].strip() or None
 
 
 def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequence[str]) -> Form:
@@ -529,8 +529,8 @@ def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequenc
     if size and stride and not _is_contiguous(size, stride):
         words += f", strides {_dims_words(stride)}"
     words += ", requires grad" if requires_grad else ""
-    found = TensorMatch(kind, ", ".join(keys), dtype, requires_grad, size, stride)
-    return _unread(text)._replace(kind="TENSOR_MATCH", source=source, expected=words, parts=found)
+    parts = TensorMatch(kind, ", ".join(keys), dtype, requires_grad, size, stride)
+    return _unread(text)._replace(kind="TENSOR_MATCH", source=source, expected=words, parts=parts)
 
 
 def _dims(text: str) -> Dims | None:
@@ -570,9 +570,9 @@ def _compared(text: str) -> Form | None:
             return None
         return Form("LENGTH_CHECK", rest, "empty", "length", "0", subject=f"len({rest})")
     call = read_call(comparison.left)
-    found = _held(call, comparison) if call is not None and len(call.arguments) == 1 else None
+    form = _held(call, comparison) if call is not None and len(call.arguments) == 1 else None
     change, old, new, subject = _difference(comparison, text)
-    return found or Form(*_expected(comparison), change, old, new, subject, comparison)
+    return form or Form(*_expected(comparison), change, old, new, subject, comparison)
 
 
 def _held(call: Call, comparison: Comparison) -> Form | None:
@@ -603,9 +603,9 @@ def _held(call: Call, comparison: Comparison) -> Form | None:
     return Form("EQUALS_MATCH", left, right, "keys", f"with {right}", subject=source)
 
 
-def _expected(found: Comparison) -> tuple[str | None, str | None, str | None]:
+def _expected(comparison: Comparison) -> tuple[str | None, str | None, str | None]:
     """Kind, source and what is expected."""
-    left, operator, right = found
+    left, operator, right = comparison
     if (
         _NUMBER.match(left)
         and operator in _BOUNDS
@@ -634,9 +634,11 @@ def _expected(found: Comparison) -> tuple[str | None, str | None, str | None]:
     return None, None, None
 
 
-def _difference(found: Comparison, text: str) -> tuple[ChangeKind, str | None, str | None, str]:
+def _difference(
+    comparison: Comparison, text: str
+) -> tuple[ChangeKind, str | None, str | None, str]:
     """What changed if it fails: its kind, old and new value, and its subject."""
-    left, operator, right = found
+    left, operator, right = comparison
     if is_relation(text) or operator not in ("==", "is", "is not", "!="):
         return "relation", None, None, text
     if operator == "is" and right != "None":

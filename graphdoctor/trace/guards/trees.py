@@ -129,12 +129,12 @@ def parse_tree(payload: str) -> GuardTree:
         if latency := _LATENCY.match(line):
             latency_us = float(latency["us"])
             continue
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             if line.strip() not in ("", _HEADING):
                 unread.append(line)
             continue
-        depth, text = len(found["bars"]) // 2, found["text"]
+        depth, text = len(match["bars"]) // 2, match["text"]
         while path and path[-1][0] >= depth:
             path.pop()
         above = path[-1][1] if path else None
@@ -170,11 +170,11 @@ def guards_of_parts(
     measured = max(
         (index for index, (part, _) in enumerate(parts) if part.process is None), default=None
     )
-    found = [
+    by_part = [
         guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)
     ]
-    whole = Guards() if measured is None else found[measured]
-    return whole.replace(sets=tuple(each for guards in found for each in guards.sets))
+    whole = Guards() if measured is None else by_part[measured]
+    return whole.replace(sets=tuple(each for guards in by_part for each in guards.sets))
 
 
 def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> Guards:
@@ -185,26 +185,30 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
     is_complete, call_us = measured.get("is_complete"), measured.get("call_us")
     frames = part.recording.frames_by_compile()
-    known: _KnownNodes = {}
+    nodes: _KnownNodes = {}
     sets = []
     for compile_ in part.recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
         if tree is not None:
             root = intake.roots.get(compile_.frame_id) or intake.wrapped(compile_.frame_id)
-            words = _Words(tree, places, frames.get(compile_id), root, known)
+            words = _Words(tree, places, frames.get(compile_id), root, nodes)
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
             sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
     # None if one that runs was not measured, and if none runs: a call over its recompile limit
     # checks all in vain.
-    costs = [_times(each.check_us, each.runs_per_call) for each in sets if each.runs_per_call]
+    costs = [
+        _times(guard_set.check_us, guard_set.runs_per_call)
+        for guard_set in sets
+        if guard_set.runs_per_call
+    ]
     checks_us = whole_sum(costs) if costs and call_us and is_complete else None
     shares = {
         "share": _share(measured.get("searches_us"), call_us),
         "warm_share": _share(checks_us, call_us),
     }
-    found = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
-    return found.replace(sets=tuple(sets))
+    guards = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
+    return guards.replace(sets=tuple(sets))
 
 
 def _times(us: float | None, runs: int | None) -> float | None:
@@ -226,22 +230,22 @@ def _guard_set(
     call_us: float | None,
 ) -> GuardSet:
     nodes = words.nodes()
-    known: dict[str, object] = {
+    fields: dict[str, object] = {
         "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
         "unread_lines": tree.unread[:_MAX_UNREAD],
         "latency_us": tree.latency_us,
     }
     if entry is not None:
         runs = entry["runs"]
-        known |= {name: value for name, value in entry.items() if name != "runs"} | {
+        fields |= {name: value for name, value in entry.items() if name != "runs"} | {
             "runs_per_call": runs,
             "share": _share(_times(entry.get("search_us"), runs), call_us),
             "warm_share": _share(_times(entry.get("check_us"), runs), call_us),
             "bill": [words.cost(part, nodes) for part in entry.get("bill", ())],
         }
     # The nodes are facts already, and can be very many.
-    known |= {"compile_id": compile_id, "guard_count": len(nodes), "nodes": ()}
-    return read_fact(GuardSet, known).replace(nodes=nodes)
+    fields |= {"compile_id": compile_id, "guard_count": len(nodes), "nodes": ()}
+    return read_fact(GuardSet, fields).replace(nodes=nodes)
 
 
 _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]

@@ -27,9 +27,9 @@ def kept_calibrations() -> tuple[Calibration, ...]:
     kept: list[Calibration] = []
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(file.read_bytes()) if (file := _file()) is not None else []
-        for each in found if isinstance(found, list) else ():
+        for item in found if isinstance(found, list) else ():
             with contextlib.suppress(InvalidFactError):
-                kept.append(read_fact(Calibration, each))
+                kept.append(read_fact(Calibration, item))
     return tuple(kept)
 
 
@@ -40,12 +40,12 @@ def keep_calibration(found: Calibration) -> None:
     file = _file()
     if file is None:
         return
-    others = [each for each in kept_calibrations() if each.conditions != found.conditions]
+    others = [item for item in kept_calibrations() if item.conditions != found.conditions]
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.with_name(f"{_FILE}.{os.getpid()}")
         written.write_text(
-            json.dumps([plain(each) for each in (*others, found)][-_MOST:]), encoding="utf-8"
+            json.dumps([plain(item) for item in (*others, found)][-_MOST:]), encoding="utf-8"
         )
         written.replace(file)
 

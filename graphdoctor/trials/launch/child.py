@@ -287,9 +287,9 @@ class _Uninterrupted(contextlib.ExitStack):
     def defer(self) -> None:
         """From here on, but for what is ignored anyway."""
         heard = [
-            each
-            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            if callable(signal.getsignal(each))
+            item
+            for item in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if callable(signal.getsignal(item))
         ]
         self.enter_context(handling(heard, lambda number, _: self._deferred.append(number)))
 

@@ -34,7 +34,7 @@ _MAX_FILES = 5000
 _MAX_BYTES = 1 << 20
 
 
-class Candidate(NamedTuple):
+class PossibleTarget(NamedTuple):
     """A possible target."""
 
     target: str
@@ -44,14 +44,14 @@ class Candidate(NamedTuple):
 class Discovered(NamedTuple):
     """What was found."""
 
-    ready: tuple[Candidate, ...]
-    compiled: tuple[Candidate, ...]
+    ready: tuple[PossibleTarget, ...]
+    compiled: tuple[PossibleTarget, ...]
 
 
 def discover(root: Path, *, limit: int) -> Discovered:
     """Look for targets."""
-    ready: list[Candidate] = []
-    compiled: list[Candidate] = []
+    ready: list[PossibleTarget] = []
+    compiled: list[PossibleTarget] = []
     for path in islice(_python_files(root), _MAX_FILES):
         if len(ready) >= limit:
             break
@@ -60,9 +60,9 @@ def discover(root: Path, *, limit: int) -> Discovered:
             continue
         text = path.relative_to(root).as_posix()
         if (why := _why_ready(tree)) is not None:
-            ready.append(Candidate(text, why))
+            ready.append(PossibleTarget(text, why))
         elif (line := _compile_line(tree)) is not None and len(compiled) < limit:
-            compiled.append(Candidate(text, f"calls torch.compile in line {line}"))
+            compiled.append(PossibleTarget(text, f"calls torch.compile in line {line}"))
     return Discovered(tuple(ready), tuple(compiled))
 
 

@@ -196,9 +196,9 @@ def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
 
     # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
     heard = [
-        each
-        for each in (*_FORWARDED, *_OF_TERMINAL)
-        if signal.getsignal(each) is not signal.SIG_IGN
+        item
+        for item in (*_FORWARDED, *_OF_TERMINAL)
+        if signal.getsignal(item) is not signal.SIG_IGN
     ]
     with handling(heard, pass_on):
         yield receivers

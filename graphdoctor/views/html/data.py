@@ -172,9 +172,7 @@ part, unless it begins another."""
 
 
 def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float, float]]:
-    """What the parts of torch took of the compile time, in their order: each with its name,
-    microseconds and share.
-    """
+    """Split compile time among the parts of torch, in order: part, name, microseconds, share."""
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
     # Other threads work while the compiling one does, or waits.
     for phase, us, around in _nested(phase for phase in phases if not phase.thread):
@@ -190,7 +188,6 @@ def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float,
 
 
 def _part_of(phases: Sequence[Phase]) -> TorchPart:
-    """What the last of these is of: that which the innermost begins that begins one."""
     return next(
         (_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS), "tracing"
     )

@@ -83,7 +83,6 @@ def _drawings(body: Blocks) -> Iterator[Drawing]:
 
 
 def _has_parts(body: Blocks) -> bool:
-    """Whether anything would be shown."""
     return any(True for _ in statements(body)) or any(True for _ in _drawings(body))
 
 

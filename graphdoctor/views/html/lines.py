@@ -114,14 +114,14 @@ class Line:
 
 @dataclass
 class FileMarks:
-    """What is known about one file."""
+    """The facts of one file."""
 
     origin: Origin
     package: str | None
     lines: dict[int, Line] = field(default_factory=dict)
 
     def at(self, number: int) -> Line:
-        """What is known about a line."""
+        """Return the facts of a line."""
         return self.lines.setdefault(number, Line(number))
 
 
@@ -140,7 +140,7 @@ class AnnotatedFile:
 
     @property
     def hidden_line_count(self) -> int:
-        """How many lines are hidden."""
+        """Number of hidden lines."""
         return sum(last - first + 1 for first, last in self.hidden_ranges)
 
     @property
@@ -319,7 +319,7 @@ class _Marker:
                 self._at(place).related[finding.fingerprint] = None
 
     def mark_paths(self) -> None:
-        """How findings, frames and recompiles were reached."""
+        """Mark the lines that lead to findings, frames and recompiles."""
         entries: list[StackEntry] = []
         for finding in self._diagnosis.findings:
             entries += finding.user_stack
@@ -334,9 +334,7 @@ class _Marker:
             self._file(call.file).at(call.line).is_call_path = True
 
     def mark_frames(self) -> None:
-        """Where functions start, the states of their frames, and the lines that run eagerly because
-        of them.
-        """
+        """Mark where functions start, the states of their frames, and the lines that run eagerly because of them."""
         for frame, report in self._diagnosis.each_frame():
             source = self._sources.get(self._shown(frame.file))
             function = source.named(frame.function, frame.line) if source is not None else None

@@ -12,12 +12,11 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.views import words
+from graphdoctor.views import parts, words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.lines import annotate, listing
-from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.wording import counted, join_texts
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ class Page:
         return self._listed is None or compile_id in self._listed
 
     def _has_details(self, compile_id: str) -> bool:
-        """Whether the graphs, code and guards of a compile are on the page."""
         return self._has_row(compile_id) and (
             self._detailed is None or compile_id in self._detailed
         )
@@ -80,22 +78,22 @@ class Page:
         """The rows of compiles that have some."""
         return [row for row in rows if self._has_row(row.compile_id)]
 
-    def banner(self) -> Iterator[Block]:
-        """What the page leaves out of a large log."""
+    def banner(self) -> Iterator[parts.Block]:
+        """Say what the page leaves out of a large log."""
         of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
         if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
-            yield Note(notes, "warning")
+            yield parts.Note(notes, "warning")
 
-    def coverage(self) -> Iterator[Block]:
+    def coverage(self) -> Iterator[parts.Block]:
         """A bar of what was compiled."""
         yield self._drawing("coverage", summary=self._diagnosis.summary)
 
-    def shares(self) -> Iterator[Block]:
+    def shares(self) -> Iterator[parts.Block]:
         """A bar of what compiling took."""
         if shares := compile_shares(self._picture.phases):
             yield self._drawing("shares", shares=shares)
 
-    def source(self) -> Iterator[Section]:
+    def source(self) -> Iterator[parts.Section]:
         """The program, line by line."""
         if not self._files:
             return
@@ -125,15 +123,15 @@ class Page:
             graph_count=len(diagnosis.graphs),
             findings={finding.fingerprint: finding for finding in diagnosis.findings},
         )
-        yield Section("Source", source)
+        yield parts.Section("Source", source)
 
-    def sections(self, what_if: Blocks) -> Iterator[Section]:
+    def sections(self, what_if: parts.Blocks) -> Iterator[parts.Section]:
         """The sections after the findings; ``what_if`` is said of recompiles."""
         diagnosis, picture = self._diagnosis, self._picture
         if picture.lanes or diagnosis.recording.calls:
             yield self._calls()
         if recompiles := self._recompiles():
-            yield Section(
+            yield parts.Section(
                 "Recompiles", (*recompiles, *what_if), count=diagnosis.summary.recompiles or None
             )
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
@@ -154,9 +152,9 @@ class Page:
                 height=phases_height(phases),
                 compiles=self._rows(diagnosis.recording.compiles),
             )
-            yield Section("Compile time", time, "Time")
+            yield parts.Section("Compile time", time, "Time")
 
-    def _guards(self, sets: Sequence[GuardSet]) -> Section:
+    def _guards(self, sets: Sequence[GuardSet]) -> parts.Section:
         detailed = [found for found in sets if self._has_details(found.compile_id)]
         guards = self._drawing(
             "guards",
@@ -170,9 +168,9 @@ class Page:
             guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
-        return Section("Guards", guards)
+        return parts.Section("Guards", guards)
 
-    def _graph_list(self) -> Section:
+    def _graph_list(self) -> parts.Section:
         diagnosis = self._diagnosis
         ended = {report.index: words.base_name(report.ended_by) for report in diagnosis.graphs}
         graphs_data = data.graphs_data(self._graphs, self._picture, self._has_details, ended)
@@ -182,9 +180,9 @@ class Page:
         graphs = self._drawing(
             "graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends
         )
-        return Section("Graphs", graphs, count=len(diagnosis.graphs))
+        return parts.Section("Graphs", graphs, count=len(diagnosis.graphs))
 
-    def evidence(self) -> Iterator[Block]:
+    def evidence(self) -> Iterator[parts.Block]:
         """The environment, torch's configuration, and the records of the log."""
         meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
         yield self._drawing(
@@ -193,7 +191,7 @@ class Page:
 
     def _drawing(
         self, name: str, blobs: dict[str, Any] | None = None, /, **facts: object
-    ) -> Drawing:
+    ) -> parts.Drawing:
         shared: dict[str, object] = {
             "anchor": self._anchor,
             "hue": self._hue,
@@ -207,7 +205,7 @@ class Page:
             "guards": ("guards.js",),
             "graphs": ("dagre.min.js", "fold.js", "graphs.js"),
         }
-        return Drawing(f"{name}.html.j2", shared | facts, blobs or {}, scripts.get(name, ()))
+        return parts.Drawing(f"{name}.html.j2", shared | facts, blobs or {}, scripts.get(name, ()))
 
     def _anchor(self, file: str | None, line: int | None) -> str | None:
         return (
@@ -220,7 +218,7 @@ class Page:
         """The color of a frame, which all of its compiles share."""
         return self._hues.setdefault(compile_id.rpartition("/")[0], len(self._hues) % _HUES)
 
-    def _calls(self) -> Section:
+    def _calls(self) -> parts.Section:
         """Each call with what it compiled, and what fell back to eager mode."""
         lanes, compiles = (
             self._picture.lanes,
@@ -243,9 +241,9 @@ class Page:
         drawn = self._drawing(
             "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height
         )
-        return Section("Calls", drawn, count=len(calls) or None)
+        return parts.Section("Calls", drawn, count=len(calls) or None)
 
-    def _recompiles(self) -> Blocks:
+    def _recompiles(self) -> parts.Blocks:
         """Functions that were compiled more than once or hit their limit, with their cache entries
         in order.
         """

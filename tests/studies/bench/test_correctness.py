@@ -123,7 +123,7 @@ def test_other_results_are_wrong() -> None:
     assert (verdict.correctness.where, verdict.correctness.largest) == ("call 1, output", 0.5)
 
 
-def test_a_difference_is_rounding_if_eager_mode_s_last_digits_make_it_too() -> None:
+def test_a_difference_that_last_digits_make_is_rounding() -> None:
     small = difference("gradients", largest=2e-5, may_be_rounding=True)
     verdict = judged(replayed(small), shaken=[beside_shaken(small), beside_shaken()])
     assert (verdict.correct, reasons_text(verdict.reasons)) == (True, None)
@@ -172,7 +172,7 @@ def test_times_that_a_module_keeps_may_differ() -> None:
     assert judged(replayed(timer)).correct is False
 
 
-def test_other_random_numbers_are_by_design_if_results_agree_with_eager_mode_s() -> None:
+def test_other_random_numbers_are_by_design() -> None:
     random = replayed(draws_random=True)
     verdict = judged(replayed(difference(), draws_random=True), replayed(), eager=random)
     assert (verdict.correct, reasons_text(verdict.reasons)) == (True, None)
@@ -188,7 +188,7 @@ def test_other_random_numbers_are_by_design_if_results_agree_with_eager_mode_s()
     )
 
 
-def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
+def test_too_large_outputs_are_not_called_correct() -> None:
     verdict = judged(
         replayed(kinds=("state",), note="from call 1 on, values are too large to compare")
     )

@@ -66,7 +66,7 @@ def test_what_runs_eagerly_comes_before_what_may_cost_nothing() -> None:
     ) == ["GD402", "GD111", "GD504", "GD202"]
 
 
-def test_what_nobody_can_see_in_the_time_of_a_call_is_no_reason() -> None:
+def test_a_tiny_share_of_a_call_is_no_reason() -> None:
     assert ordered(
         finding("GD101", call_us=5.0), finding("GD904"), finding("GD102", call_us=11.0)
     ) == ["GD102"]
@@ -94,7 +94,7 @@ def example_inputs():
 
 
 @pytest.mark.slow
-def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Path) -> None:
+def test_kernels_of_one_side_are_named_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SLOW)
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
     with Replays(

@@ -59,7 +59,7 @@ def timed(
     )
 
 
-def test_each_is_timed_once_in_a_round_and_none_always_comes_first():
+def test_each_process_has_one_turn_per_round_in_changing_order():
     log: list[str] = []
     found = timed(Process("a", log, 1000.0), Process("b", log, 500.0), Process("c", log, 2000.0))
     rounds = [log[start : start + 3] for start in range(0, len(log), 3)]
@@ -78,7 +78,7 @@ def test_timing_ends_early_once_all_ratios_are_precise():
     assert len(log) == 2 * 64
 
 
-def test_timing_ends_where_it_is_known_which_is_faster_unless_precision_is_asked_for():
+def test_timing_ends_once_it_is_known_which_is_faster():
     log: list[str] = []
     told: list[int] = []
     timed(
@@ -104,7 +104,7 @@ def test_timing_ends_where_it_is_known_which_is_faster_unless_precision_is_asked
 
 
 @for_each("is_on_gpu, rounds", [(False, 8), (True, 16)])
-def test_on_a_gpu_the_shortest_rounds_must_agree_because_the_host_holds_calls_up(is_on_gpu, rounds):
+def test_on_a_gpu_the_shortest_rounds_must_agree(is_on_gpu, rounds):
     log: list[str] = []
     held_up = [2.0, 1.8, 1.6, 1.9, 1.4, 1.3, 1.2, 1.1]
     eager, compiled = Process("a", log, 1000.0, held_up=held_up), Process("b", log, 500.0)
@@ -115,7 +115,7 @@ def test_on_a_gpu_the_shortest_rounds_must_agree_because_the_host_holds_calls_up
         assert speedup(found["b"], found["a"], is_of_best=True).ratio == pytest.approx(2.0)
 
 
-def test_what_the_best_rounds_say_is_about_calls_that_nothing_held_up():
+def test_best_rounds_are_of_undisturbed_calls():
     eager = Turns(medians_us=[4700.0, 7700.0, 4800.0, 7500.0, 4750.0, 7600.0, 7700.0])
     compiled = Turns(medians_us=[4600.0, 3100.0, 4900.0, 3150.0, 4800.0, 5000.0, 3200.0])
     best = speedup(compiled, eager, is_of_best=True)
@@ -127,7 +127,7 @@ def test_what_the_best_rounds_say_is_about_calls_that_nothing_held_up():
     assert speedup(*few, is_of_best=True).is_of_best is False
 
 
-def test_a_process_that_ends_leaves_the_others_to_go_on_and_without_the_reference_timing_ends():
+def test_timing_ends_when_the_reference_process_does():
     log: list[str] = []
     found = timed(
         Process("a", log, 1000.0), Process("b", log, 500.0, turns=3), Process("c", log, 700.0)

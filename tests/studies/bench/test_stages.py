@@ -147,9 +147,7 @@ def followed(
 
 @for_each("stage", stages_of(INDUCTOR))
 @for_each("outcome", ["wrong", "failed"])
-def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(
-    stage: str, outcome: str
-) -> None:
+def test_no_stage_after_the_first_failing_one_is_run(stage: str, outcome: str) -> None:
     found = followed(Compiler({stage}, outcome=outcome))
     assert found.first == stage
     plain = [result for result in found.results if not result.without and result.name != CROSSREF]
@@ -173,7 +171,7 @@ def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
         (INDUCTOR, "lowering", "the lowering of {}"),
     ],
 )
-def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
+def test_a_named_part_is_found_and_its_workaround_tried(
     stage: str, kind: CompilerPartKind, words: str
 ) -> None:
     for name in NAMES[kind]:
@@ -186,9 +184,7 @@ def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
 
 
 @for_each("name", ["vectorization", "fusion"])
-def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_well(
-    name: str,
-) -> None:
+def test_a_setting_is_named_rather_than_an_operator(name: str) -> None:
     found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
     assert found.part == name
     assert found.note == "leaving out the lowering of prims.op4.default helps, too"
@@ -214,9 +210,7 @@ def test_two_bugs_are_both_named() -> None:
         min_size=1,
     )
 )
-def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(
-    bugs: list[set[str]],
-) -> None:
+def test_no_bug_is_left_without_the_parts_found(bugs: list[set[str]]) -> None:
     compiler = Compiler(*({INDUCTOR, *bug} for bug in bugs))
     found = followed(compiler)
     if found.first is None:
@@ -228,7 +222,7 @@ def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(
     assert not compiler.is_wrong
 
 
-def test_a_fake_kernel_is_blamed_only_for_the_error_of_the_stage_that_compares_it() -> None:
+def test_a_fake_kernel_is_blamed_only_for_its_own_error() -> None:
     lies = Compiler(
         {INDUCTOR},
         {CROSSREF},
@@ -273,7 +267,7 @@ def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
     assert again.results[-1].outcome == "ok"
 
 
-def test_what_helps_another_variant_but_not_this_one_is_no_answer() -> None:
+def test_another_variants_workaround_must_help_here() -> None:
     one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
     found = followed(other, known=[(variant_on(one, mode="max-autotune"), followed(one))])
     assert found.part == "the pass pass_3"

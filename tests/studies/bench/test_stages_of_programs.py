@@ -112,7 +112,7 @@ def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Pa
     assert INDUCTOR not in {result.name for result in stages.results}
 
 
-def test_a_fake_kernel_that_says_another_shape_is_the_one_to_blame(tmp_path: Path) -> None:
+def test_a_fake_kernel_with_another_shape_is_blamed(tmp_path: Path) -> None:
     stages = followed(tmp_path, FAKE_KERNEL)
     assert (stages.first, stages.part) == ("eager", None)
     assert stages.note == "an operator's fake kernel says something else than its kernel"

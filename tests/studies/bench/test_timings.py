@@ -53,7 +53,7 @@ def shown(way: Way, reference: Way | None = None) -> Any:
     return ways.variant(way)
 
 
-def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mode():
+def test_compile_time_is_the_excess_over_eager_modes_first_calls():
     one = Way(
         VariantSpec("default"),
         cold=start(10.5),
@@ -67,7 +67,7 @@ def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mo
     assert (found.judgement, found.speedup.ratio, found.throughput) == ("faster", 2.0, 16_000.0)
 
 
-def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
+def test_without_a_cold_start_the_warm_one_counts():
     cached = start(3.5, cache={"hits": 2, "misses": 1, "bypasses": 0})
     found = shown(
         Way(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0))
@@ -77,7 +77,7 @@ def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
     assert (found.cache.hits, found.cache.misses) == (2, 1)
 
 
-def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_nothing():
+def test_a_slower_variant_never_pays_off():
     one = Way(
         VariantSpec("default"),
         cold=start(0.4),
@@ -170,7 +170,7 @@ class Devices(SideBySide):
         (None, None, False, [False, False]),
     ],
 )
-def test_where_a_call_waits_for_its_host_the_best_rounds_count(
+def test_best_rounds_count_when_a_call_waits_for_its_host(
     eager_us, compiled_us, is_of_best, waiting
 ):
     ways, default = Devices(eager=eager_us, default=compiled_us), Way(VariantSpec("default"))

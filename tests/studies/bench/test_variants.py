@@ -18,7 +18,7 @@ def names(*texts: str, base: RunSpec = BASE, is_all: bool = False) -> list[str]:
     return [variant.name for variant in variants_of(texts, base, is_all=is_all)]
 
 
-def test_without_a_variant_there_are_eager_mode_and_the_user_s_own():
+def test_eager_mode_and_the_users_own_come_first():
     assert names() == ["eager", "default"]
     own = RunSpec(
         target="model.py",
@@ -58,7 +58,7 @@ def test_another_backend_takes_no_mode_along():
     assert (variant.spec(base).backend, variant.spec(base).mode) == ("aot_eager", None)
 
 
-def test_commas_and_spaces_separate_and_a_comma_within_a_value_does_not():
+def test_commas_and_spaces_separate_except_within_a_value():
     *_, variant = variants_of(["option.sizes=[1,2],mode=default  dynamic=None"], BASE, is_all=False)
     assert variant.spec(BASE).options == {"sizes": [1, 2]}
     assert (variant.spec(BASE).mode, variant.spec(BASE).dynamic) == ("default", None)

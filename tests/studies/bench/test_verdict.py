@@ -151,7 +151,7 @@ def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) ->
         ({"backend": "cudagraphs"}, None),
     ],
 )
-def test_a_call_that_waits_names_what_was_not_measured_with_cuda_graphs(arguments, untried) -> None:
+def test_a_waiting_call_names_a_variant_with_cuda_graphs(arguments, untried) -> None:
     slow, default = waiting().variants
     assert verdict((slow, default.replace(arguments=arguments)), QUIET).untried == untried
     if untried is not None:
@@ -179,9 +179,7 @@ def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Swee
     return Sweep(sources=("x.shape[0]",), points=points)
 
 
-def test_a_sweep_says_where_it_begins_to_pay_and_its_best_is_that_of_the_largest_size(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_a_sweep_says_from_which_size_on_it_pays(snapshot: SnapshotAssertion) -> None:
     sweeps = [
         sweep((1, 5200.0), (8, 4000.0), (32, 2000.0)),
         sweep((32, 2000.0), (1, 4000.0), (128, None)),

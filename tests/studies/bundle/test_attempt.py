@@ -38,7 +38,7 @@ def failing_call(name: str) -> tuple[Call, ...]:
     )
 
 
-def test_the_same_breaks_are_the_same_in_whichever_file_they_lie():
+def test_breaks_are_the_same_in_any_file():
     found = compared(run("a", "b", file="/project/model.py"), run("a", "b"), FOLDER)
     assert (found.is_same, "the same 2 graph breaks" in found.words) == (True, True)
 
@@ -93,7 +93,7 @@ def test_a_run_that_was_stopped_is_not_the_same():
     assert (found.is_same, "Stopped after 60 s." in found.words) == (False, True)
 
 
-def test_a_file_of_the_project_that_the_script_still_needs_is_named():
+def test_project_files_that_the_script_needs_are_named():
     after = run("a")
     outside = tuple(found.replace(file="/project/layers.py") for found in after.frames)
     within = tuple(found.replace(file="/run/reproduce.py") for found in after.frames)

@@ -51,7 +51,7 @@ def names_in(archive: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here):
+def test_a_bundle_can_be_read_and_its_script_run(work, run_here):
     process = run_here("bundle", "--no-try", status=0)
     assert process.stdout == ""
     assert process.stderr.startswith("Wrote bundle.zip (")
@@ -158,9 +158,7 @@ TOKENS = ("kept-", "it'", "it\\'", "it\\\\'")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_bundle_has_the_values_of_guarded_environment_variables_only_when_asked(
-    tmp_path, run_here, packed
-):
+def test_values_of_environment_variables_stay_out_unless_asked_for(tmp_path, run_here, packed):
     (tmp_path / "train.py").write_text(READS_THE_ENVIRONMENT)
     run_here("run", "train.py", status=0)
     (place,) = (path for path in (tmp_path / ".graphdoctor").iterdir() if path.is_dir())
@@ -196,7 +194,7 @@ def evidence_in(archive: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_recording_of_another_torch_or_of_a_killed_run_is_bundled(tmp_path, run_here):
+def test_the_recording_of_a_killed_run_is_bundled(tmp_path, run_here):
     shutil.copytree(RECORDINGS / "item", tmp_path / "cut")
     log = next((tmp_path / "cut" / "trace").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-20_000])
@@ -246,7 +244,7 @@ def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_he
     assert not [name for name in with_trials if name.endswith(".pt")]
 
 
-def test_a_file_that_is_too_large_stays_out_with_a_word(tmp_path, run_here, monkeypatch):
+def test_a_too_large_file_is_left_out_and_named(tmp_path, run_here, monkeypatch):
     shutil.copytree(RECORDINGS / "item", tmp_path / "large")
     monkeypatch.setattr("graphdoctor.studies.bundle.bundle.MAX_FILE_BYTES", 50_000)
     process = run_here("bundle", "large", "--no-try")

@@ -82,7 +82,7 @@ def script(**changes: Any) -> str:
     return made.text
 
 
-def test_the_file_stands_in_it_as_it_was_recorded_less_what_only_runs_as_a_program():
+def test_the_script_has_the_recorded_file_without_its_main_block():
     text = script()
     assert text.startswith('"""A model."""\nfrom __future__ import annotations\n')
     assert "        return helper.double(x)\n" in text
@@ -93,7 +93,7 @@ def test_inputs_are_drawn_as_the_probe_draws_them():
     assert "calls = [((torch.randn([2, 3], dtype=torch.float32),), {'scale': 0.5})]" in script()
 
 
-def test_a_factory_that_gives_its_arguments_is_called_once_for_both():
+def test_a_factory_that_returns_arguments_is_called_once():
     factory = "def make():\n    return Net(), torch.ones(2)\n"
     made = write_script(
         recording(
@@ -198,7 +198,7 @@ def example_inputs():
 """
 
 
-def test_a_dtype_and_a_batch_size_are_those_of_the_recording(monkeypatch):
+def test_the_script_uses_the_recorded_dtype_and_batch(monkeypatch):
     torch = pytest.importorskip("torch")
     places = {
         "batch.x": "(('item', 0), ('item', 0), ('attribute', 'x'))",

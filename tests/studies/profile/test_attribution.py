@@ -78,7 +78,7 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
         ),
     ],
 )
-def test_each_run_is_of_a_call_in_the_code_or_of_none(
+def test_each_run_is_matched_to_a_call_in_the_code(
     found: Profiled, calls: list[tuple[int | None, int | None]]
 ):
     assert [
@@ -87,7 +87,7 @@ def test_each_run_is_of_a_call_in_the_code_or_of_none(
     assert [each.us for each in found.matched] == [10.0] * len(calls)
 
 
-def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
+def test_several_possible_calls_share_a_run_equally():
     found = profiled(
         [ran("a", 6.0), ran("b", 4.0), ran("c", 2.0)],
         graph([code("extern_kernels.mm"), code("extern_kernels.bmm")]),

@@ -73,7 +73,7 @@ def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], li
 CALL = {"kind": "library", "operations": (), "bytes": None, "flops": None}
 
 
-def test_a_cuda_graph_runs_the_kernels_that_are_otherwise_launched_one_by_one() -> None:
+def test_a_cuda_graph_runs_the_same_kernels() -> None:
     graphs, one_by_one = seen("graphs"), seen("one_by_one")
     inside = [kernel for kernel in graphs.kernels if not kernel.is_graph_input]
     assert [short_name(kernel.name) for kernel in inside] == [
@@ -83,7 +83,7 @@ def test_a_cuda_graph_runs_the_kernels_that_are_otherwise_launched_one_by_one() 
 
 
 @for_each("name", ["graphs", "one_by_one"])
-def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(name: str) -> None:
+def test_kernel_runs_match_the_calls_in_torchs_log(name: str) -> None:
     found = matched(MeasuredKernels([seen(name)], [0.0], one_by_one=seen("one_by_one")))
     named = handles()
     for graph, phase in enumerate(PHASES):
@@ -103,7 +103,7 @@ def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(n
     }
 
 
-def test_without_the_call_one_by_one_a_cuda_graph_s_library_kernels_have_no_operation() -> None:
+def test_library_kernels_inside_a_cuda_graph_have_no_operation() -> None:
     _, kernels = MeasuredKernels([seen("graphs")], [0.0]).runs()
     known = {
         kernel.operation

@@ -108,7 +108,7 @@ class FakeReference:
         (("kept-less",), True, "differs", False),
     ],
 )
-def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_nothing_is_random(
+def test_a_setting_is_blamed_only_for_its_own_differences(
     wrong: tuple[str, ...],
     draws_random: bool,
     outcome: str,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.named import Place
+from graphdoctor.commands.named import NamedRun
 from graphdoctor.commands.profile import kept_profile
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.reading import json_of
@@ -28,14 +28,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_document_has_no_picture(folder):
-    found = kept_profile(Place(folder / PROFILE_FILE, "document"), Needs(picture=True))
+    found = kept_profile(NamedRun(folder / PROFILE_FILE, "document"), Needs(picture=True))
     assert (found.report, found.picture) == (profiled(), None)
 
 
 def test_a_recording_without_a_profile_and_another_document_are_refused(folder):
     (folder / PROFILE_FILE).write_text("{}")
     with pytest.raises(GraphDoctorError, match="isn't a profile"):
-        kept_profile(Place(folder, "folder"), Needs())
+        kept_profile(NamedRun(folder, "folder"), Needs())
     (folder / PROFILE_FILE).unlink()
     with pytest.raises(GraphDoctorError, match="holds no profile"):
-        kept_profile(Place(folder, "folder"), Needs())
+        kept_profile(NamedRun(folder, "folder"), Needs())

@@ -14,7 +14,7 @@ def shared(kernels, *graphs) -> Shared:
     return share_out(profiled(kernels, *graphs), 100.0, {})
 
 
-def test_a_kernel_is_shared_in_proportion_to_the_elements_that_operations_work_on():
+def test_a_kernels_time_is_shared_by_elements():
     operations = [
         operation("sin", 1, elements=300),
         operation("mul", 2),
@@ -29,7 +29,7 @@ def test_a_kernel_is_shared_in_proportion_to_the_elements_that_operations_work_o
     assert found.kernels[0].operations == ("aten.sin", "aten.mul", "aten.add")
 
 
-def test_an_operation_without_a_line_has_no_part_unless_no_other_has_one():
+def test_an_operation_without_a_line_has_no_part():
     operations = [operation("seed", None), operation("mul", 2)]
     with_line = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1)], operations))
     assert [line.forward_us for line in with_line.lines] == [50.0]
@@ -37,7 +37,7 @@ def test_an_operation_without_a_line_has_no_part_unless_no_other_has_one():
     assert (without.lines, without.unattributed_us) == ((), 50.0)
 
 
-def test_a_call_that_runs_several_kernels_computes_and_moves_what_it_does_once():
+def test_a_call_with_several_kernels_counts_its_work_once():
     split = [
         ran(name, 10.0, "aten::mm", launch=launch)
         for launch in (1, 2)

@@ -145,7 +145,7 @@ def independent(folder: Path) -> list[str]:
     return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
 
 
-def test_kernels_run_as_often_as_in_a_profile_of_ones_own(
+def test_kernels_run_as_often_as_torchs_profiler_says(
     report: ProfileReport, independent: list[str]
 ) -> None:
     counted = Counter(json.loads(independent[-1]))
@@ -166,7 +166,7 @@ def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
     )
 
 
-def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: Path) -> None:
+def test_the_page_has_each_line_and_each_kernels_code(folder: Path) -> None:
     recorded = read_recording(folder / "recording", picture=True)
     shown = profile_report(recorded, diagnosed(recorded, root=folder), version="0")
     texts = dict(enumerate(PROGRAM.splitlines(), start=1))

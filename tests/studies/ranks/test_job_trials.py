@@ -9,7 +9,7 @@ from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.distributed import finding_of_job
 from graphdoctor.rules.toolkit import compile_argument
-from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
+from graphdoctor.studies.ranks.trials import Remedy, Rerun, judged, remedies_of
 from tests.each import for_each
 from tests.studies.ranks.reports import SIZES, compiled, found, job, rank
 
@@ -30,12 +30,12 @@ def verdict(
 ) -> str:
     untouched = ran("GD130")
     return judged(
-        REMEDY, Ran(status, now), before or untouched, after or before or untouched
+        REMEDY, Rerun(status, now), before or untouched, after or before or untouched
     ).verdict
 
 
 def test_what_is_gone_with_the_same_losses_is_verified() -> None:
-    trial = judged(REMEDY, Ran(0, ran()), ran("GD130"), ran("GD130"))
+    trial = judged(REMEDY, Rerun(0, ran()), ran("GD130"), ran("GD130"))
     assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == (
         "verified",
         ("GD130",),
@@ -63,10 +63,10 @@ def test_a_verdict_goes_by_what_is_gone_and_by_the_losses(now, around, status, s
 
 
 def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:
-    steady = judged(REMEDY, Ran(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
+    steady = judged(REMEDY, Rerun(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
     assert steady.speedup == (2.0, 2.08)
     assert steady.notable < 2
-    noisy = judged(REMEDY, Ran(0, ran(step_us=90)), ran("GD130"), ran("GD130", step_us=150))
+    noisy = judged(REMEDY, Rerun(0, ran(step_us=90)), ran("GD130"), ran("GD130", step_us=150))
     assert noisy.notable > noisy.speedup[0]
 
 

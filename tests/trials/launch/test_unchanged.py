@@ -197,17 +197,6 @@ def test_values_of_variables_are_not_kept(project: Path, monkeypatch: pytest.Mon
     assert "secret-of-mine" not in json.dumps(vars(known(project)))
 
 
-def test_another_interpreter_or_folder_changed(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = known(project)
-    assert first_change(before, interpreter="/usr/bin/python3") == Change(
-        "interpreter", sys.executable
-    )
-    monkeypatch.chdir(project / "package")
-    assert first_change(before, interpreter=sys.executable) == Change("folder", str(project))
-
-
 def test_a_new_version_of_graphdoctor_changed(project: Path) -> None:
     import graphdoctor
 

@@ -53,7 +53,7 @@ def test_each_crossing_is_marked_and_said():
     assert "Both axes are logarithmic" not in page_of(BENCH, report(eager(), variant()))
 
 
-def test_a_crossing_lies_on_the_line_of_eager_mode_and_of_its_variant():
+def test_a_crossing_lies_on_both_lines():
     page = page_of(BENCH, report(eager(1e6), variant(median_us=5e5, eager_us=1e6, cold_s=50.0)))
     plot = page.partition('id="payoff"')[2]
     # 100 calls: 172.8 is the end of the axis, 186.6 that of time.
@@ -68,7 +68,7 @@ def test_a_variant_that_never_meets_eager_has_no_crossing():
     assert "never meets eager" in page
 
 
-def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
+def test_a_wrong_variant_has_its_own_bar_and_no_line():
     page = page_of(BENCH, troubled())
     assert '<rect class="wrong"' in page
     assert "wrong results" in page

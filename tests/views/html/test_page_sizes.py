@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.views.html.made import hostile, lowered, with_edits, written
+from tests.views.html.made import with_edits, written
 
 pytestmark = pytest.mark.slow
-
-WIDER = """() => [...document.querySelectorAll("body *:not(svg *)")]
-    .filter((one) => one.getBoundingClientRect().width > innerWidth + 1)
-    .map((one) => `${one.tagName}.${one.className}: ${Math.round(one.getBoundingClientRect().width)}`)"""
 
 
 def everything_open(page: Page) -> None:
@@ -21,22 +17,6 @@ def everything_open(page: Page) -> None:
         page.evaluate(f"scrollTo({{top: {top}, behavior: 'instant'}})")
         page.wait_for_timeout(30)
     page.wait_for_timeout(300)
-
-
-@pytest.mark.parametrize("made", [None, with_edits, lowered, hostile])
-def test_nothing_is_wider_than_the_window(made, visit, reported, tmp_path):
-    page = visit(reported.page if made is None else written(tmp_path, *made()))
-    for width in (390, 768, 1440):
-        page.set_viewport_size({"width": width, "height": 900})
-        everything_open(page)
-        # The buttons of a graph's stages and views; a click can change which there are.
-        for number in range(page.locator("#graph-view .head button").count()):
-            page.evaluate(
-                f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()"
-            )
-            assert page.evaluate(WIDER) == [], width
-        assert page.evaluate(WIDER) == [], width
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_tab_lands_on_its_section_though_drawings_load_meanwhile(visit, reported):

@@ -3,19 +3,10 @@ paper."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.reading import read_fact
-from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.formats import COMPARISON
-from tests.views.html.conftest import SCREENS, assert_accessible, load_everything
 from tests.views.html.made import lowered, with_edits, written
-from tests.views.outputs import in_file, page_of
 
 pytestmark = pytest.mark.slow
 
@@ -168,41 +159,6 @@ def test_a_graph_is_read_with_the_keyboard(visit, tmp_path):
 
 
 # Read aloud, narrow, on paper.
-
-
-@SCREENS
-def test_axe_finds_no_serious_fault(visit, reported, tmp_path, width, scheme):
-    edited, shown = with_edits()
-    compared = compare(read_fact(Diagnosis, reported.document), edited, names=("before", "after"))
-    comparison = in_file(tmp_path, page_of(COMPARISON, compared), "comparison")
-    for file in (reported.page, written(tmp_path, edited, shown), comparison):
-        # axe is a script of its own, which the page's policy would not let in.
-        page = visit(
-            file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-        )
-        load_everything(page)
-        assert_accessible(page, file.name)
-
-
-def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_path):
-    page = visit(reported.page)
-    page.emulate_media(media="print")
-    for name in (".sections", "#theme", ".skip", "#findings .filterbar"):
-        expect(page.locator(name)).to_be_hidden()
-    sizes = "all => all.map(one => parseFloat(getComputedStyle(one).fontSize))"
-    assert (
-        max(page.locator("#verdict p:not(.sentence), #verdict dd small").evaluate_all(sizes)) < 13
-    )
-    pdf = tmp_path / "report.pdf"
-    page.pdf(path=pdf)
-    assert pdf.read_bytes().startswith(b"%PDF-")
-    assert pdf.stat().st_size > 50_000
-    if reader := shutil.which("pdftotext"):
-        text = subprocess.run(
-            [reader, "-layout", pdf, "-"], capture_output=True, text=True, check=True
-        ).stdout
-        for part in ("Verdict", "GD107", "smooth", "torch.relu(self.lin(x)) + x"):
-            assert part in text
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])

@@ -39,7 +39,7 @@ def test_ticks_are_round():
 PLOTS = environment().get_template("plots.html.j2").module
 
 
-def test_a_bar_ends_at_its_number_and_an_interval_that_goes_on_has_no_cap():
+def test_a_bar_ends_at_its_number():
     drawn = PLOTS.bar(Axis(0.0, 4.0), "faster", 2.0, (1.0, 3.0))
     assert 'class="faster" x="0" y="5" width="50.00%"' in drawn
     assert 'class="at-one" x1="25.00%" x2="25.00%"' in drawn

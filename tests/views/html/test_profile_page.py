@@ -90,7 +90,7 @@ def everything() -> ProfileReport:
 
 
 @for_each("made", [profiled, trained])
-def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
+def test_the_answer_comes_before_all_lines_and_kernels(made):
     shown = made()
     text = text_of(page_of(PROFILE, ProfileResult(shown, None)).partition("<main")[2])
     assert text.index(shown.regime.text) < 100
@@ -101,7 +101,7 @@ def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
     assert "isn't here: each line is shown by itself" in text
 
 
-def test_lines_without_time_are_folded_and_the_function_around_is_shown():
+def test_lines_without_time_are_folded():
     section = section_of(page_of(PROFILE, ProfileResult(profiled(), PICTURE)), "lines")
     folded = "".join(re.findall(r'<tbody class="folded">(.*?)</tbody>', section, re.DOTALL))
     assert "And another one." in folded
@@ -110,7 +110,7 @@ def test_lines_without_time_are_folded_and_the_function_around_is_shown():
     assert text_of(section).index("class Net") < text_of(section).index("y = gelu(y)")
 
 
-def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_counted():
+def test_a_packages_lines_without_time_are_counted():
     text = "\n".join(f"value_{number} = {number}" for number in range(1, 401))
     page = page_of(
         PROFILE,
@@ -150,7 +150,7 @@ def test_each_kernel_has_the_code_of_its_own_graph():
         assert codes_of([unknown], PICTURE.generated).of == ((),)
 
 
-def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
+def test_shared_code_is_shown_once_and_cut():
     long = CODE.replace("import triton\n", "import triton\n" + "x = 1\n" * 1000)
     generated = [GeneratedCode(compile_id="0/0", stage="forward", code=long)]
     codes = codes_of(

@@ -31,16 +31,6 @@ def own(*phases: Phase) -> dict[str, float]:
     return {row.name: row.own_us for row in phase_rows(phases)}
 
 
-def test_own_time_is_without_that_of_phases_inside() -> None:
-    phases = (
-        phase("dynamo", 0, 100),
-        phase("backend", 20, 60, 1),
-        phase("codegen", 30, 10, 2),
-        phase("build", 85, 5, 1),
-    )
-    assert own(*phases) == {"dynamo": 35, "backend": 50, "codegen": 10, "build": 5}
-
-
 def test_a_phase_of_another_thread_does_not_hide_which_one_contains_the_next() -> None:
     phases = (
         phase("dynamo", 0, 100),
@@ -64,10 +54,6 @@ def test_phases_of_other_threads_have_rows_of_their_own() -> None:
 def test_a_phase_inside_one_of_the_same_name_counts_once() -> None:
     rows = phase_rows((phase("compile", 0, 100), phase("compile", 20, 30, 1)))
     assert [(row.count, row.total_us, row.own_us) for row in rows] == [(2, 100, 100)]
-
-
-def test_a_phase_without_an_end_has_no_time() -> None:
-    assert own(phase("dynamo", 0, None), phase("backend", 20, 60, 1)) == {"backend": 60}
 
 
 @given(st.integers(0, 2**32 - 1))

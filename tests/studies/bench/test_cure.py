@@ -59,7 +59,7 @@ def test_fixes_that_make_calls_faster_are_kept_and_written(tmp_path):
     assert "Wrote " in said
 
 
-def test_where_eager_mode_is_fastest_it_says_so_and_writes_nothing(tmp_path):
+def test_nothing_is_written_where_eager_mode_is_fastest(tmp_path):
     document, said = cure(tmp_path, "Slower", "--apply", "--force")
     assert document["best"] == "eager"
     assert document["text"].startswith("Plain eager is fastest (1")

@@ -7,8 +7,8 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.bench import AS_IT_WAS, CURED
 from graphdoctor.studies.bench.cure import best_of
 from graphdoctor.views.answers import cure_text
+from tests.studies.bench.cure_reports import cured, step
 from tests.studies.bench.reports import NOISY, QUIET, eager, ended, finding, variant
-from tests.studies.cure.reports import cured, step
 
 LIBRARY = finding("GD403", "Library calls take 94% of the call.")
 HAD, CURE = variant(AS_IT_WAS, 3560.0), variant(CURED, 1940.0, cold_s=33.0)

@@ -1,7 +1,7 @@
 """What graphdoctor says of programs under several torches, against what each torch logs of them
 without it.
 
-    python -m tests.truth.torches PYTHON [PYTHON ...] [--program NAME ...] [--json FILE]
+    python -m benchmarks.torches PYTHON [PYTHON ...] [--program NAME ...] [--json FILE]
 
 ``PYTHON`` is an interpreter with torch and numpy; graphdoctor isn't installed there. By default the
 programs are those of ``fix`` and the sample models, but for those that need other packages. Of
@@ -118,7 +118,7 @@ def _error_of(document: dict[str, Any]) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.truth.torches", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.torches", description=__doc__.splitlines()[0]
     )
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--program", action="append", default=[], metavar="NAME", help="repeatable")

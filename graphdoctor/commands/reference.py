@@ -1,9 +1,12 @@
-"""``graphdoctor rule``: what a rule means."""
+"""``graphdoctor rule`` and ``graphdoctor schema``: what rules and JSON documents mean."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from graphdoctor.commands.options import COLOR, argument, with_options
 from graphdoctor.commands.output import Output
@@ -50,3 +53,32 @@ def _named(code: str, rules: dict[str, Page]) -> list[Page]:
     near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
     hint = did_you_mean(near, "graphdoctor rule lists the rules.")
     raise GraphDoctorError(f"There is no rule {code}.", hint=hint)
+
+
+def _names() -> list[str]:
+    from graphdoctor.views.json import DOCUMENTS
+
+    return list(DOCUMENTS)
+
+
+@with_options
+def schema(
+    document: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=_names,
+            help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
+            "survey-comparison, which diff writes; proposal, which mcp sends; or check, lint, bench, cure, "
+            "profile, export or survey, which the command of that name writes.",
+        ),
+    ] = "diagnosis",
+) -> None:
+    """Print the JSON Schema of what --format json writes.
+
+    Examples:
+        graphdoctor schema: of what explain and others write
+        graphdoctor schema check: of what check writes
+    """
+    from graphdoctor.views.json import schema_text
+
+    sys.stdout.write(schema_text(document))
