@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.overhead import graphdoctor
 from benchmarks.process import run
 from benchmarks.rows import Share
+from tests.factories import why_left
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PROGRAMS = _ROOT / "tests" / "fixes" / "programs"
@@ -59,11 +60,12 @@ def _fix(path: Path, folder: Path) -> tuple[int, list[str]]:
         one["fingerprint"] for one in tried if one["is_applied"] and one["verdict"] == "verified"
     }
     reasons = (
-        f"{one['code']} at line {one['place'].rpartition(':')[2]}: {one['reason']}" for one in left
+        f"{one['code']} at line {one['place'].rpartition(':')[2]}: {why_left(one)}" for one in left
     )
     return len(gone), sorted(reasons)
 
 
 def _is_own_break(finding: dict[str, Any], file: str) -> bool:
     is_break = finding["code"].startswith("GD1") and finding["code"] != "GD111"
-    return is_break and finding["place"].startswith(f"{file}:")
+    place: str = finding.get("finding_place") or finding["place"]
+    return is_break and place.startswith(f"{file}:")

@@ -1,4 +1,4 @@
-"""Where a result goes: the format, the file, the colors."""
+"""Outputs: the format, the file, the colors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILE_WIDTH = 120
 
 @dataclass(frozen=True)
 class Output(Generic[C]):
-    """Where a result goes and how it looks.
+    """The destination and look of a result.
 
     Args:
         path: The file; None for standard output.
@@ -50,7 +50,7 @@ class Output(Generic[C]):
 
     @property
     def is_text(self) -> bool:
-        """People read it as it is."""
+        """Whether the output is plain text."""
         return self.format.is_text
 
     def write(self, result: C) -> None:

@@ -22,8 +22,7 @@ from .picture import Picture
 from .profiled import MeasuredMemory, Profiled
 from .run import ProbeExit
 from .stack import Origin, StackEntry
-from .trials import Replay, WhatIf
-from .variations import Variation
+from .trials import Replay, Variation, WhatIf
 
 GapKind = Literal[
     "coverage",

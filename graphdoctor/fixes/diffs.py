@@ -61,12 +61,12 @@ def changes_of(diff: str, root: Path, read: Callable[[Path], bytes]) -> tuple[Fi
     Raises:
         DiffError: It holds no edit, or one that doesn't fit or isn't one of Python source.
     """
-    found = []
+    changes = []
     for name, hunks in _files_of(diff).items():
         path = _path(name, root)
         before = read(path)
-        found.append(FileChange(path, before, _applied(hunks, before, path.name)))
-    return checked(found)
+        changes.append(FileChange(path, before, _applied(hunks, before, path.name)))
+    return checked(changes)
 
 
 def checked(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
@@ -131,19 +131,19 @@ def _name(line: str) -> str:
 
 
 def _hunk(lines: Sequence[str], at: int, start: int | None) -> tuple[_Hunk, int]:
-    found: list[tuple[str, str]] = []
+    body: list[tuple[str, str]] = []
     # The signature of a mail begins with a minus, too.
     while at < len(lines) and lines[at][:1] in ("", " ", "+", "-", "\\") and lines[at] != "-- ":
         if _is_head(lines, at):
             break
         if not lines[at].startswith("\\"):
             # Programs that strip spaces leave nothing of an empty line.
-            found.append((lines[at][:1] or " ", lines[at][1:]))
+            body.append((lines[at][:1] or " ", lines[at][1:]))
         at += 1
-    while found and found[-1] == (" ", "") and not lines[at - 1]:
-        found.pop()
+    while body and body[-1] == (" ", "") and not lines[at - 1]:
+        body.pop()
         at -= 1
-    return _Hunk(start, tuple(found)), max(at, 1)
+    return _Hunk(start, tuple(body)), max(at, 1)
 
 
 def _path(name: str, root: Path) -> Path:

@@ -37,23 +37,23 @@ def with_settings(source: bytes, lines: Sequence[str]) -> bytes | None:
     if tree is None:
         return None
     text = source.splitlines(keepends=True)
-    known = {ast.unparse(node) for node in tree.body}
-    missing = [line for line in dict.fromkeys(["import torch", *lines]) if line not in known]
+    written = {ast.unparse(node) for node in tree.body}
+    missing = [line for line in dict.fromkeys(["import torch", *lines]) if line not in written]
     imports = [line for line in missing if line.startswith("import ")]
     settings = [line for line in missing if line not in imports]
     if not settings:
         return source
     head = list(itertools.takewhile(lambda node: not isinstance(node, _COMPOUND), tree.body))
     imported = [node for node in head if isinstance(node, ast.Import | ast.ImportFrom)]
-    own = [node for node in head if _is_setting(node)]
+    settings_before = [node for node in head if _is_setting(node)]
     documented = tree.body[:1] if ast.get_docstring(tree, clean=False) is not None else []
     # The first comments may name an interpreter and an encoding.
     comments = itertools.takewhile(lambda line: line.startswith(b"#"), text)
     at = _end(imported or documented) or len(list(comments))
-    found = _NEWLINE.search(source)
-    newline = found[0] if found else b"\n"
-    if own and _end(own) >= at:
-        added = [(at, imports), (_end(own), settings)]
+    match = _NEWLINE.search(source)
+    newline = match[0] if match else b"\n"
+    if settings_before and _end(settings_before) >= at:
+        added = [(at, imports), (_end(settings_before), settings)]
     else:
         # A blank line on each side, as between sections.
         after = [""] if at < len(text) and text[at].strip() else []

@@ -28,7 +28,7 @@ from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 _FILE = "verified.json"
-_FORMAT = 3
+_FORMAT = 4
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -64,10 +64,10 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
         return
     with contextlib.suppress(OSError):
-        found = surroundings_of(
+        surroundings = surroundings_of(
             recording, sorted((recording / FOLDER).iterdir()), interpreter=setup.interpreter
         )
-        content = _described(_asked(request, treatment.choices), recording, result, found)
+        content = _described(_asked(request, treatment.choices), recording, result, surroundings)
         signature = signature_of(recording, content)
         if signature is not None:
             write_private(
@@ -76,21 +76,26 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
 
 
 def _described(
-    asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change
+    asked: dict[str, Any],
+    recording: Path,
+    result: SearchResult,
+    surroundings: Surroundings | Change,
 ) -> str:
-    if isinstance(found, Surroundings):
+    if isinstance(surroundings, Surroundings):
         for change in result.changes:
-            state = found.files.get(str(change.path))
+            state = surroundings.files.get(str(change.path))
             if state is None or state[3] != hashlib.sha256(change.before).hexdigest():
-                found = Change("file", str(change.path))
+                surroundings = Change("file", str(change.path))
                 break
     return json.dumps(
         {
             "format": _FORMAT,
             "asked": asked,
             "time_s": time.time(),
-            "surroundings": vars(found) if isinstance(found, Surroundings) else None,
-            "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
+            "surroundings": vars(surroundings) if isinstance(surroundings, Surroundings) else None,
+            "hindrance": [surroundings.kind, surroundings.name]
+            if isinstance(surroundings, Change)
+            else None,
             "changes": [
                 [str(item.path), *(text.decode("latin-1") for text in (item.before, item.after))]
                 for item in result.changes
@@ -164,8 +169,8 @@ def _checked(
 
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
     described = {key: value for key, value in request.for_probe().items() if key not in _MEASURED}
-    known: dict[str, Any] = json.loads(json.dumps({**described, **plain(choices)}))
-    return known
+    plain_request: dict[str, Any] = json.loads(json.dumps({**described, **plain(choices)}))
+    return plain_request
 
 
 def _content(recording: Path) -> dict[str, Any] | None:
@@ -197,26 +202,22 @@ def try_fixes(
     options: SearchOptions,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
+    patch: Patch | None = None,
 ) -> SearchResult:
-    """Try fixes; the recording holds the answer."""
+    """Try fixes, or a patch in their place; the recording holds the answer."""
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.search import search
 
-    facts = read_recording(recording)
-    treated = search(
-        request, recording, facts, root=Path.cwd(), options=options, setup=setup, check=check
+    result = search(
+        request,
+        recording,
+        read_recording(recording),
+        root=Path.cwd(),
+        options=options,
+        setup=setup,
+        check=check,
+        patch=patch,
     )
-    keep(request, recording, treated, setup)
-    return treated
-
-
-def try_patch(
-    request: Request, recording: Path, options: SearchOptions, setup: Setup, patch: Patch
-) -> SearchResult:
-    """Try a patch as fixes are tried; the recording holds the answer."""
-    from graphdoctor.fixes.search import search
-
-    facts = read_recording(recording)
-    return search(
-        request, recording, facts, root=Path.cwd(), options=options, setup=setup, patch=patch
-    )
+    if patch is None:
+        keep(request, recording, result, setup)
+    return result

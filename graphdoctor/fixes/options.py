@@ -91,7 +91,7 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
     findings = treated_findings(observed, selection)
     changes = _changes_of_run(observed, findings)
-    found = []
+    offered = []
     for finding in findings:
         edits, declined = _edits(finding, sources)
         settings = [
@@ -104,14 +104,14 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
         # What keeps every line comes before what drops some.
         fixes.sort(key=lambda fix: (fix.drops_output, not fix.is_safe))
         fixes += _containing(finding, sources.root)
-        found.append(
+        offered.append(
             Options(
                 finding,
                 tuple(_distinct(fixes)),
                 tuple(dict.fromkeys(error.reason for error in declined)),
             )
         )
-    return found
+    return offered
 
 
 def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
@@ -126,17 +126,17 @@ def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
     for finding in treated_findings(Observed(diagnosis.recording, diagnosis), Selection()):
         # Where it depends on what only trials learn, nothing is certain.
         with contextlib.suppress(UnlearnedError, RecursionError):
-            found, declined = _edits(finding, sources, is_one_enough=True)
-            if declined and not found and declined[0].kind != "elsewhere":
+            candidates, declined = _edits(finding, sources, is_one_enough=True)
+            if declined and not candidates and declined[0].kind != "elsewhere":
                 reasons[finding.fingerprint] = declined[0].reason
     if not reasons:
         return diagnosis
     edits = DeclinedEdits(reasons=reasons)
     with contextlib.suppress(OSError):
         write_fact(edits, folder / DECLINED_FILE)
-    known = diagnosis.recording.replace(declined=edits)
+    recording = diagnosis.recording.replace(declined=edits)
     return diagnosis.replace(
-        recording=known, findings=tuple(with_verdicts(diagnosis.findings, known))
+        recording=recording, findings=tuple(with_verdicts(diagnosis.findings, recording))
     )
 
 
@@ -159,9 +159,9 @@ def _edits(
         source = sources.file_of(finding)
     except DeclinedError as error:
         return [], [error]
-    found, declined = list[Candidate](), list[DeclinedError]()
+    candidates, declined = list[Candidate](), list[DeclinedError]()
     for recipe in recipes_for(finding.code):
-        if found and is_one_enough:
+        if candidates and is_one_enough:
             break
         try:
             edit = recipe.edit(Place(source, finding, sources.equal_sizes))
@@ -172,7 +172,7 @@ def _edits(
             encoding = f"{source.path.name} is encoded in {source.tree.encoding}"
             declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
             continue
-        found.append(
+        candidates.append(
             Candidate(
                 **values_of(
                     edit, "title", "is_safe", "drops_output", "reached", "moved_out", "raised"
@@ -190,7 +190,7 @@ def _edits(
             )
         )
     # A recipe for something else says least of why this isn't fixed.
-    return found, sorted(declined, key=lambda error: error.kind == "elsewhere")
+    return candidates, sorted(declined, key=lambda error: error.kind == "elsewhere")
 
 
 def _in_own_code(finding: Finding) -> Finding:
@@ -225,10 +225,10 @@ def _wrapper(finding: Finding, root: Path) -> Candidate | None:
         or not location.package
     ):
         return None
-    _, found, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
+    _, in_package, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
     parts = [location.package, *rest.removesuffix(".py").split("/")]
     parts = parts[:-1] if parts[-1] == "__init__" else parts
-    if not found or not all(part.isidentifier() for part in parts):
+    if not in_package or not all(part.isidentifier() for part in parts):
         return None
     if not _is_attribute(root / location.file, location.function):
         return None
@@ -260,7 +260,7 @@ def _is_attribute(path: Path, name: str) -> bool:
 
 
 def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Candidate]]:
-    found = {
+    fixes_for = {
         finding.fingerprint: list(cuda_graph_fixes(finding.cuda_graph_skip, observed.recording))
         for finding in findings
         if finding.cuda_graph_skip is not None
@@ -275,5 +275,7 @@ def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str
             fitting.append(tried.dynamic)
         if tried.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
             fitting.append(tried.higher_limit)
-        found[finding.fingerprint] = fitting
-    return {name: [replace(fix, targets=(name,)) for fix in fixes] for name, fixes in found.items()}
+        fixes_for[finding.fingerprint] = fitting
+    return {
+        name: [replace(fix, targets=(name,)) for fix in fixes] for name, fixes in fixes_for.items()
+    }

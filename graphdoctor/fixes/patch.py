@@ -149,14 +149,14 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
         [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
     )
     bodies = [(node.body[0].lineno, node.end_lineno or node.lineno) for node in nodes]
-    found = []
+    ranges = []
     for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
         first, last = (
             (hunk.start + 1, hunk.end) if hunk.end > hunk.start else (hunk.start, hunk.start)
         )
         if any(start <= last and first <= end for start, end in bodies):
-            found.append((first, last))
-    return found
+            ranges.append((first, last))
+    return ranges
 
 
 def diff_text(change: FileChange, root: Path) -> str:
@@ -190,21 +190,21 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
     while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    found = [
+    hunks = [
         _Hunk(start + head, end + head, after_start + head, tuple(new[after_start:after_end]))
         for tag, start, end, after_start, after_end in SequenceMatcher(
             None, old, new, autojunk=False
         ).get_opcodes()
         if tag != "equal"
     ]
-    return _slid(found, before)
+    return _slid(hunks, before)
 
 
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
     slid: list[_Hunk] = []
     limit = len(before)
-    for found in reversed(hunks):
-        hunk = found
+    for original in reversed(hunks):
+        hunk = original
         if hunk.start == hunk.end:
             while hunk.end < limit and before[hunk.end] == hunk.lines[0]:
                 hunk = _Hunk(

@@ -111,7 +111,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
         return None
     # Without the names of the target's parameters, no argument is changed.
     changes = _distinct(events, recording.target)
-    found = RecompileFixes()
+    fixes = RecompileFixes()
     resized = {
         change.expression for event in events for change in event.changes if can_be_dynamic(change)
     }
@@ -123,30 +123,30 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
         and (is_argument or is_own_state(change.source or ""))
     ]
     if sizes:
-        found.singles.append(_mark_dynamic(sizes))
+        fixes.singles.append(_mark_dynamic(sizes))
     for change, is_argument in changes:
         fix = _for_change(change, is_argument=is_argument)
         if fix is not None:
-            _add(found.singles, fix)
+            _add(fixes.singles, fix)
         elif change.kind not in _WARMED_UP and change not in sizes:
             reason = _UNTRIED.get(change.kind, "no remedy can be tried without editing source")
             if change.kind == "size" and change.expression not in resized:
                 reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
-            found.untried.append(UntriedChange(expression=change.expression, reason=reason))
+            fixes.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
-        found.dynamic = call_fix(
+        fixes.dynamic = call_fix(
             "dynamic=True",
             "Compile with dynamic shapes",
             RunChange(dynamic=True),
             snippet="dynamic=True",
         )
     if changes:
-        found.warm_up = call_fix(
+        fixes.warm_up = call_fix(
             "warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True)
         )
     if any(compile_.outcome == "limit" for compile_ in recording.compiles):
-        found.higher_limit = setting_fix(_RECOMPILE_LIMIT, "Raise the recompile limit")
-    return found
+        fixes.higher_limit = setting_fix(_RECOMPILE_LIMIT, "Raise the recompile limit")
+    return fixes
 
 
 def _distinct(
@@ -156,16 +156,16 @@ def _distinct(
 
     A resume function has the target's arguments among its own.
     """
-    found: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
+    distinct: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
     for event in events:
         for change in event.changes:
             source = target.argument(change.source) if event.call_site is None else None
-            known = found.get((change.kind, change.expression))
+            known = distinct.get((change.kind, change.expression))
             if source is not None:
-                found[change.kind, change.expression] = change.replace(source=source), True
+                distinct[change.kind, change.expression] = change.replace(source=source), True
             elif known is None:
-                found[change.kind, change.expression] = change, False
-    return list(found.values())
+                distinct[change.kind, change.expression] = change, False
+    return list(distinct.values())
 
 
 def _add(singles: list[Candidate], fix: Candidate) -> None:
@@ -336,16 +336,16 @@ def _for_mutation(recording: Recording) -> Iterator[Candidate]:
 
 
 def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
-    found: list[str] = []
+    on_cpu: list[str] = []
     for graph in recording.graphs:
         tensors = [
             item for item in graph.inputs or () if item.kind == "tensor" and item.device is not None
         ]
         if any(str(item.device).startswith("cuda") for item in tensors):
-            found += [
+            on_cpu += [
                 item.source for item in tensors if item.device == "cpu" and item.source is not None
             ]
-    sources = _arguments(found, recording)
+    sources = _arguments(on_cpu, recording)
     if sources:
         moved = [expression(source) for source in sources]
         code = "\n".join(f'{name} = {name}.to("cuda")' for name in moved)
@@ -354,7 +354,9 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
 
 
 def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:
-    found = map(recording.target.argument, sources)
+    arguments = map(recording.target.argument, sources)
     return tuple(
-        dict.fromkeys(source for source in found if source is not None and not is_attribute(source))
+        dict.fromkeys(
+            source for source in arguments if source is not None and not is_attribute(source)
+        )
     )

@@ -596,11 +596,11 @@ class _Search:
         while slow - fast > 1:
             middle = (fast + slow) // 2
             program = best.first(middle).program
-            found = self._trials.confirmed(Program(), program, plainly_slower)
-            if found is None:
+            slower_times = self._trials.confirmed(Program(), program, plainly_slower)
+            if slower_times is None:
                 fast = middle
             else:
-                slow, times = middle, found
+                slow, times = middle, slower_times
         return best.fixes[fast], times
 
     def _slow_alone(self, best: State) -> tuple[Candidate, PairedTime] | None:

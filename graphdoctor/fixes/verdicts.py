@@ -66,8 +66,8 @@ class SiteChange:
         root: Path,
     ) -> SiteChange:
         """Match the sites."""
-        known = {_key(finding, finding.location.line): finding for finding in _sites(before)}
-        found: dict[SiteKey, Finding] = {}
+        before_sites = {_key(finding, finding.location.line): finding for finding in _sites(before)}
+        after_sites: dict[SiteKey, Finding] = {}
         caused = set()
         for finding in _sites(after):
             lines = maps.get(root / finding.location.file)
@@ -79,18 +79,18 @@ class SiteChange:
                 file, start, cause = key
                 same = (
                     item
-                    for item in known
+                    for item in before_sites
                     if (item[0], lines.range_start(item[1]), item[2]) == (file, start, cause)
                 )
                 key = next(same, key)
                 caused.add(key)
-            found[key] = finding
-        return cls(known, found, frozenset(caused), texts, maps, root)
+            after_sites[key] = finding
+        return cls(before_sites, after_sites, frozenset(caused), texts, maps, root)
 
     @property
     def new(self) -> dict[SiteKey, Finding]:
         """Sites that appeared."""
-        return {key: found for key, found in self.after.items() if key not in self.before}
+        return {key: site for key, site in self.after.items() if key not in self.before}
 
     def replacements(self, target: Finding) -> list[Finding]:
         """New sites that the fix for a finding put in the place of its break.
@@ -102,22 +102,21 @@ class SiteChange:
         computed.
         """
         gone = [
-            found
-            for key, found in self.before.items()
-            if key not in self.after and _is_beside(found, target)
+            site
+            for key, site in self.before.items()
+            if key not in self.after and _is_beside(site, target)
         ]
         has_hidden = any(
-            effect != "resumed" for found in (target, *gone) for effect in found.break_effects
+            effect != "resumed" for site in (target, *gone) for effect in site.break_effects
         )
         path = {(self.root / entry.file, entry.line) for entry in target.user_stack}
         return [
-            found
-            for key, found in self.new.items()
+            site
+            for key, site in self.new.items()
             if key in self.caused
             or (self.root / key[0], key[1]) in path
             or (
-                _is_beside(found, target)
-                and not (has_hidden and not self._reads_from(found, target))
+                _is_beside(site, target) and not (has_hidden and not self._reads_from(site, target))
             )
         ]
 
@@ -126,13 +125,13 @@ class SiteChange:
         line = (target.location.file, target.location.line)
         at = _column(target)
         return [
-            found
-            for key, found in self.new.items()
-            if key[:2] == line and (at is None or _column(found) in (None, at))
+            site
+            for key, site in self.new.items()
+            if key[:2] == line and (at is None or _column(site) in (None, at))
         ]
 
-    def _reads_from(self, found: Finding, target: Finding) -> bool:
-        path = self.root / found.location.file
+    def _reads_from(self, site: Finding, target: Finding) -> bool:
+        path = self.root / site.location.file
         if path not in self.texts:
             return False
         origins = {target.location.line}
@@ -143,7 +142,7 @@ class SiteChange:
                 for number in every
                 if lines.is_changed_after(number) or lines.to_before(number) == target.location.line
             }
-        return reads_from(self.texts[path], found.location.line, origins)
+        return reads_from(self.texts[path], site.location.line, origins)
 
 
 def _column(finding: Finding) -> int | None:
@@ -151,8 +150,8 @@ def _column(finding: Finding) -> int | None:
     return None if column is None else column - (finding.location.indent or 0)
 
 
-def _is_beside(found: Finding, target: Finding) -> bool:
-    return (found.location.file, found.location.function) == (
+def _is_beside(site: Finding, target: Finding) -> bool:
+    return (site.location.file, site.location.function) == (
         target.location.file,
         target.location.function,
     )
@@ -186,10 +185,10 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
     function = max(around, key=lambda node: node.lineno, default=tree)
     parts = [_parts(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
     names = {name for lines, _, bound in parts if lines.intersection(origins) for name in bound}
-    known = None
-    while known != names:
-        known = set(names)
-        names.update(*(bound for _, read, bound in parts if known & read))
+    before = None
+    while before != names:
+        before = set(names)
+        names.update(*(bound for _, read, bound in parts if before & read))
     return any(names & read for lines, read, _ in parts if line in lines)
 
 

@@ -36,11 +36,11 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
     nothing recompiled.
     """
     recorded = read_recording(folder)
-    found = recompile_fixes(recorded)
-    if found is None:
+    fixes = recompile_fixes(recorded)
+    if fixes is None:
         return None
     frames = {compile_.frame_id for compile_ in recorded.compiles if compile_.outcome == "compiled"}
-    combined, skipped = found.combined(_MAX_TRIALS)
+    combined, skipped = fixes.combined(_MAX_TRIALS)
     trials: list[Together] = [(), *combined]
     on_phase = setup.on_phase
 
@@ -55,7 +55,7 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
         on_phase("replaying without torch.compile")
         replays.replay(Program(), EAGER, is_eager=True)
         results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
-    answer = _answer(list(zip(trials, results, strict=True)), found, skipped, frames=len(frames))
+    answer = _answer(list(zip(trials, results, strict=True)), fixes, skipped, frames=len(frames))
     write_fact(answer, folder / WHAT_IF_FILE)
     return answer
 
@@ -112,7 +112,7 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
 
 
 def _answer(
-    trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, frames: int
+    trials: Sequence[_Trial], fixes: RecompileFixes, skipped: int, *, frames: int
 ) -> WhatIf:
     results = tuple(result for _, result in sorted(trials, key=_rank))
     binding, conclusion = _conclusion(results, frames)
@@ -120,7 +120,7 @@ def _answer(
         results=results,
         binding=binding,
         conclusion=conclusion,
-        untried=tuple(found.untried),
+        untried=tuple(fixes.untried),
         skipped_count=skipped,
     )
 
@@ -167,13 +167,13 @@ def _score(result: TrialResult) -> _Score:
 
 
 def _names(result: TrialResult) -> str:
-    found = [
+    names = [
         name if "`" in name else f"`{name}`"
         for remedy in result.remedies
         for name in remedy.addresses
     ]
-    more = len(found) - _MAX_NAMED
-    return ", ".join(found[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(found)
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(names)
 
 
 def _saved(base: TrialResult, result: TrialResult) -> str:

@@ -41,13 +41,13 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
         return after
     if limit is None:
         return text.encode()
-    known = set(before.decode(errors="replace").split("\n"))
+    old_lines = set(before.decode(errors="replace").split("\n"))
     indented = re.search(r":\s*\n([ \t]+)\S", text)
     unit = indented[1] if indented else "    "
     lines: list[str] = []
     for line in text.split("\n"):
         code, end = line.removesuffix("\r"), "\r" * line.endswith("\r")
-        is_kept = line in known or len(code) <= limit
+        is_kept = line in old_lines or len(code) <= limit
         lines += [line] if is_kept else [f"{part}{end}" for part in _broken(code, limit, unit)]
     content = "\n".join(lines).encode()
     result = parsed(content)
@@ -58,7 +58,7 @@ def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
     """An edited file in which new strings have the quotes that its formatter asks for, or most of
     the others have.
     """
-    known = {token.string for token in _strings(before)}
+    old_strings = {token.string for token in _strings(before)}
     quotes = [token.string[0] for token in _strings(before)]
     mine = asked or ("'" if 2 * quotes.count("'") > len(quotes) else '"')
     other = '"' if mine == "'" else "'"
@@ -67,7 +67,7 @@ def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
     lines = after.split("\n")
     for token in reversed(_strings(after)):
         text, (row, start), (_, end) = token.string, token.start, token.end
-        if text[0] == other and text not in known and mine not in text and "\\" not in text:
+        if text[0] == other and text not in old_strings and mine not in text and "\\" not in text:
             line = lines[row - 1]
             lines[row - 1] = f"{line[:start]}{mine}{text[1:-1]}{mine}{line[end:]}"
     return "\n".join(lines)
@@ -78,15 +78,15 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
         tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
     except (tokenize.TokenError, SyntaxError):
         return []
-    depth, found = 0, []
+    depth, strings = 0, []
     for token in tokens:
         # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions
         # couldn't parse it.
         kind = tokenize.tok_name[token.type]
         depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
         if kind == "STRING" and depth == 0 and token.string[0] in "\"'":
-            found.append(token)
-    return [token for token in found if not token.string.startswith(('"""', "'''"))]
+            strings.append(token)
+    return [token for token in strings if not token.string.startswith(('"""', "'''"))]
 
 
 def style_of(path: Path) -> tuple[int | None, str | None]:
@@ -96,20 +96,20 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             try:
-                found: dict[str, Any] = tomllib.loads((folder / name).read_text(encoding="utf-8"))
+                config: dict[str, Any] = tomllib.loads((folder / name).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
-            tools = found.get("tool", {}) if name == "pyproject.toml" else {"ruff": found}
+            tools = config.get("tool", {}) if name == "pyproject.toml" else {"ruff": config}
             settings = tools.get("ruff", tools.get("black"))
             if settings is not None:
                 length = settings.get("line-length", _DEFAULT)
                 is_black = "ruff" not in tools and not settings.get("skip-string-normalization")
-                own = settings.get("format")
+                formatting = settings.get("format")
                 style = (
                     "double"
                     if is_black
-                    else own.get("quote-style")
-                    if isinstance(own, dict)
+                    else formatting.get("quote-style")
+                    if isinstance(formatting, dict)
                     else None
                 )
                 return length if isinstance(length, int) else None, _QUOTES.get(str(style))
@@ -137,7 +137,7 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
     pair = (
         None
         if len(line) <= limit
-        else max(_brackets(code), key=lambda found: found[1] - found[0], default=None)
+        else max(_brackets(code), key=lambda bracket: bracket[1] - bracket[0], default=None)
     )
     if pair is None:
         return [line]
@@ -149,7 +149,7 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
         edges = [start, *(comma + 1 for comma in commas), end]
         items = [code[left:right].strip() for left, right in itertools.pairwise(edges)]
         parts = [f"{inner}{item.removesuffix(',')}," for item in items if item]
-    broken = [found for part in parts for found in _broken(part, limit, unit)]
+    broken = [bracket for part in parts for bracket in _broken(part, limit, unit)]
     return [f"{indent}{code[:start]}", *broken, f"{indent}{code[end:]}"]
 
 
@@ -176,7 +176,7 @@ def _brackets(code: str) -> Iterator[tuple[int, ...]]:
 def _operators(code: str) -> list[int]:
     """Find where ``and``, or ``or``, stand outside brackets; empty if both do."""
     depth = 0
-    found: dict[str, list[int]] = {}
+    offsets: dict[str, list[int]] = {}
     for token in _tokens(code):
         depth += (
             (token.string in _OPENING) - (token.string in _CLOSING)
@@ -184,8 +184,12 @@ def _operators(code: str) -> list[int]:
             else 0
         )
         if token.string in ("and", "or", "if", "lambda") and depth == 0 and token.start[1]:
-            found.setdefault(token.string, []).append(token.start[1])
-    return next(iter(found.values())) if len(found) == 1 and found.keys() <= {"and", "or"} else []
+            offsets.setdefault(token.string, []).append(token.start[1])
+    return (
+        next(iter(offsets.values()))
+        if len(offsets) == 1 and offsets.keys() <= {"and", "or"}
+        else []
+    )
 
 
 def _tokens(code: str) -> list[tokenize.TokenInfo]:

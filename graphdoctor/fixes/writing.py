@@ -96,7 +96,7 @@ def _check_content(target: Path, change: FileChange) -> None:
 
 
 def _replace(target: Path, change: FileChange) -> None:
-    found = target.stat()
+    status = target.stat()
     handle, name = tempfile.mkstemp(prefix=".graphdoctor.", dir=target.parent)
     temporary = Path(name)
     try:
@@ -104,10 +104,10 @@ def _replace(target: Path, change: FileChange) -> None:
             stream.write(change.after)
         if sys.platform != "win32":
             # The mode comes last because changing the owner clears its special bits.
-            for owner, group in ((found.st_uid, -1), (-1, found.st_gid)):
+            for owner, group in ((status.st_uid, -1), (-1, status.st_gid)):
                 with suppress(PermissionError):
                     os.chown(temporary, owner, group)
-        temporary.chmod(stat.S_IMODE(found.st_mode))
+        temporary.chmod(stat.S_IMODE(status.st_mode))
         _check_content(target, change)
         temporary.replace(target)
     except BaseException:

@@ -28,7 +28,7 @@ from graphdoctor.facts.recording import (
     Recording,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
+from graphdoctor.facts.trials import TriedValue, Variation, VariationVerdict
 from graphdoctor.trace.breaks import break_record, export_topic, export_words, parse_chain
 from graphdoctor.trace.origin import Origins
 

@@ -351,8 +351,8 @@ class Reference:
                 program.changed(EAGER_NUMBERS),
             )
             repeated = recording if numbered == program else self.replay(numbered, name, **given)
-            if (found := compared_with_eager(repeated)) is not None:
-                recording, differing = repeated, self._differing(found)
+            if (comparison := compared_with_eager(repeated)) is not None:
+                recording, differing = repeated, self._differing(comparison)
                 is_agreed = all(difference.may_be_rounding for difference in differing)
                 notes += [_OTHER_NUMBERS] if is_agreed else []
         if differing and all(item.may_be_rounding for item in differing):

@@ -218,12 +218,12 @@ class Replays:
 
     def _attacks_of(self, name: str) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(
+            attacks: dict[str, Any] = json.loads(
                 (self._folder / name / _ATTACKS / ATTACKS_FILE).read_text(encoding="utf-8")
             )
         except OSError:
             return {}
-        return found
+        return attacks
 
     def in_parallel(
         self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int
@@ -298,10 +298,10 @@ class Replays:
 
     def _timeout_s(self, request: Request) -> float | None:
         """Limit a replay; the time of the untouched program doesn't tell what other graphs need."""
-        asked, found = self._asked.timeout_s, self.setup.timeout_s
-        if asked is not None or found is None or request.spec.backend == EAGER:
-            return found
-        return max(found, _COMPILING_S)
+        asked, limit = self._asked.timeout_s, self.setup.timeout_s
+        if asked is not None or limit is None or request.spec.backend == EAGER:
+            return limit
+        return max(limit, _COMPILING_S)
 
     def _record(
         self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False

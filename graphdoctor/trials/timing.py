@@ -184,24 +184,24 @@ def is_plain(times: Sequence[PairedTime]) -> bool:
 
 
 def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
+    turns: list[tuple[float, float]] = []
     spent_s = 0.0
     while True:
-        is_swapped = len(found) % 2 == 1
+        is_swapped = len(turns) % 2 == 1
         times: list[float] = []
         for timed in (after, before) if is_swapped else (before, after):
             if (answer := timed.ask({"seconds": TURN_S})) is None:
-                return found
+                return turns
             times.append(statistics.median(answer["times_us"]))
         plain, fixed = reversed(times) if is_swapped else times
-        found.append((plain, fixed))
-        is_enough = len(found) == LOOKS[-1] or not all(times)
-        if is_enough or is_decided([fixed / plain for plain, fixed in found]):
-            return found
+        turns.append((plain, fixed))
+        is_enough = len(turns) == LOOKS[-1] or not all(times)
+        if is_enough or is_decided([fixed / plain for plain, fixed in turns]):
+            return turns
         turn_s = sum(max(TURN_S, time / 1e6) for time in times)
         spent_s += turn_s
-        if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
-            return found
+        if spent_s + turn_s > _MAX_S and len(turns) >= MIN_TURNS:
+            return turns
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:

@@ -82,7 +82,7 @@ class Format(Generic[C]):
 
     @property
     def is_text(self) -> bool:
-        """People read it as it is, on a console."""
+        """Whether the format is plain text."""
         return self.name == "text"
 
 

@@ -12,8 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.trials import TrialResult
-from graphdoctor.facts.variations import TriedValue, Variation, VariationVerdict
+from graphdoctor.facts.trials import TrialResult, TriedValue, Variation, VariationVerdict
 from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
@@ -160,7 +159,9 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[parts.Block]:
 
 
 def _recompile(report: RecompileReport) -> parts.TableRow:
-    ids = few_text(report.compile_ids, _MOST_IDS, between=" ", end=" +").removesuffix(" more")
+    ids = " ".join(report.compile_ids[:_MOST_IDS])
+    if (more := len(report.compile_ids) - _MOST_IDS) > 0:
+        ids += f" +{more}"
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
     site = report.call_site
     loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())

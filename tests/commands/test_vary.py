@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.variations import TriedValue
+from graphdoctor.facts.trials import TriedValue
 from graphdoctor.trace.events import Events, read_variations, verdict_of
 from tests.conftest import RunCli, clean_environment, run_script
 

@@ -82,7 +82,7 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
         frame["wraps_at"] and (frame["wraps_at"]["line"], frame["wraps_at"]["text"])
         for frame in frames
     ]
-    assert places == [(26, "def forward(self, x):"), None]
+    assert places == [(27, "def forward(self, x):"), None]
     told = sorted(
         finding["message"] for finding in document["findings"] if finding["code"] == "GD202"
     )

@@ -36,20 +36,21 @@ class Regions:
 def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> Regions:
     """Every function of a file that torch compiles."""
     finder = _Finder(program, values)
-    found: dict[Scope, Region] = {}
+    by_scope: dict[Scope, Region] = {}
     callees: dict[ast.AST, tuple[Scope, ...]] = {}
     waiting = [*finder.compiled(), *finder.named(set(recorded))]
     while waiting:
         region = waiting.pop()
-        known = found.get(region.scope)
+        known = by_scope.get(region.scope)
         if known is not None and (known.is_fullgraph or not region.is_fullgraph):
             continue
-        found[region.scope] = region
+        by_scope[region.scope] = region
         for call, callee in finder.called(region):
             callees[call] = (*callees.get(call, ()), callee.scope)
             waiting.append(callee)
     return Regions(
-        sorted(found.values(), key=lambda region: getattr(region.scope.node, "lineno", 0)), callees
+        sorted(by_scope.values(), key=lambda region: getattr(region.scope.node, "lineno", 0)),
+        callees,
     )
 
 

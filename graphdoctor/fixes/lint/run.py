@@ -177,22 +177,27 @@ def seen_by_torch(
     events: Mapping[Scope, Sequence[Event]], program: Program
 ) -> dict[Scope, list[Event]]:
     """Keep the events with causes that torch gets to, by function."""
-    breaking = {scope for scope, found in events.items() if any(map(_is_break, found))}
+    breaking = {
+        scope for scope, scope_events in events.items() if any(map(_is_break, scope_events))
+    }
     while more := {
         scope
-        for scope, found in events.items()
-        if scope not in breaking and any(breaking.intersection(event.callees) for event in found)
+        for scope, scope_events in events.items()
+        if scope not in breaking
+        and any(breaking.intersection(event.callees) for event in scope_events)
     }:
         breaking |= more
     seen: dict[Scope, list[Event]] = {}
-    for scope, found in events.items():
+    for scope, scope_events in events.items():
         lost = (
             at
-            for at, event in enumerate(found, start=1)
+            for at, event in enumerate(scope_events, start=1)
             if (_is_break(event) or breaking.intersection(event.callees))
             and _is_lost(event, scope, program)
         )
-        seen[scope] = [event for event in found[: next(lost, None)] if event.spot is not None]
+        seen[scope] = [
+            event for event in scope_events[: next(lost, None)] if event.spot is not None
+        ]
     return seen
 
 
@@ -205,17 +210,17 @@ def _is_lost(event: Event, scope: Scope, program: Program) -> bool:
         event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)
     ):
         return True
-    for one in event.place.around:
+    for block in event.place.around:
         entered = (
-            [item.context_expr for item in one.items]
-            if isinstance(one, ast.With | ast.AsyncWith)
+            [item.context_expr for item in block.items]
+            if isinstance(block, ast.With | ast.AsyncWith)
             else []
         )
         is_resumed = all(
-            isinstance(each, ast.Call) and program.dotted(each.func, scope) in _RESUMED
-            for each in entered
+            isinstance(manager, ast.Call) and program.dotted(manager.func, scope) in _RESUMED
+            for manager in entered
         )
-        if isinstance(one, _LOSING) or not is_resumed:
+        if isinstance(block, _LOSING) or not is_resumed:
             return True
     return False
 
@@ -243,7 +248,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
     Hidden folders and environments are left out. Values aren't considered: a setting that is
     assigned may be on.
     """
-    found: dict[str, Path] = {}
+    switches: dict[str, Path] = {}
     missing = set(wanted)
     for count, path in enumerate(_walked(root, _LEFT_OUT)):
         if count >= _MAX_FILES or not missing:
@@ -255,31 +260,31 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
         named = {name for name in missing if name.encode() in content}
         if named:
             named &= _set_in(content)
-            found.update(dict.fromkeys(named, path))
+            switches.update(dict.fromkeys(named, path))
             missing -= named
-    return found
+    return switches
 
 
 def _set_in(content: bytes) -> set[str]:
     tree = parsed(content)
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree) if tree is not None else ():
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()):
-                found.add(name)
+                names.add(name)
             case ast.Constant(value=str(text)) if text.startswith(_PREFIX):
-                found.add(text.removeprefix(_PREFIX))
+                names.add(text.removeprefix(_PREFIX))
             case ast.Call(
                 func=ast.Attribute(attr="add" | "update", value=ast.Attribute(attr=name))
             ):
-                found.add(name)
+                names.add(name)
             case ast.Call(func=ast.Attribute(attr=setter) | ast.Name(id=setter)) if (
                 setter in _SETTERS
             ):
-                found |= {keyword.arg for keyword in node.keywords if keyword.arg}
+                names |= {keyword.arg for keyword in node.keywords if keyword.arg}
                 texts = (item.value for item in ast.walk(node) if isinstance(item, ast.Constant))
-                found |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
-    return found
+                names |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
+    return names
 
 
 def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
@@ -349,7 +354,7 @@ def lint_files(
     shown_from = shown_from or root
     recorded = recorded or Recorded()
     unreadable: list[UnreadableFile] = []
-    found: list[Finding] = []
+    findings_of_files: list[Finding] = []
     function_count = ignored_count = 0
     files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
     for path in files:
@@ -371,17 +376,19 @@ def lint_files(
                     for item in findings
                     if all(comment.code_for(item) is None for comment in comments)
                 ]
-                found += kept
+                findings_of_files += kept
                 function_count += traced_count
                 ignored_count += len(findings) - len(kept)
             continue
         unreadable.append(
             UnreadableFile(file=relative(str(path), shown_from), line=line, message=message)
         )
-    found, notes = _silenced(found, root, shown_from, recorded.settings, switches)
+    findings_of_files, notes = _silenced(
+        findings_of_files, root, shown_from, recorded.settings, switches
+    )
     counting = [
         finding
-        for finding in found
+        for finding in findings_of_files
         if all(
             ignored_by(finding, comments={}, paths=item.paths, selection=item.selection) is None
             for item in policies
@@ -399,7 +406,7 @@ def lint_files(
             all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new
         ),
         known=_shown(known, root, shown_from),
-        ignored_count=ignored_count + len(found) - len(counting),
+        ignored_count=ignored_count + len(findings_of_files) - len(counting),
         unreadable=tuple(unreadable),
         notes=notes,
     )
@@ -427,37 +434,37 @@ def _found_in(
     """Find the causes in a file, and count the functions that torch compiles there."""
     program = Program(tree)
     values = Values(program)
-    found = regions(program, values, recorded)
-    sites = {region.scope: Site(region, program, values) for region in found.traced}
-    events = {scope: list(_events(site, found)) for scope, site in sites.items()}
+    traced_regions = regions(program, values, recorded)
+    sites = {region.scope: Site(region, program, values) for region in traced_regions.traced}
+    events = {scope: list(_events(site, traced_regions)) for scope, site in sites.items()}
     lines = text.split("\n")
     findings: dict[tuple[int, str, str | None], Finding] = {}
     for scope, seen in seen_by_torch(events, program).items():
         for finding in _findings_in(sites[scope], seen, path, lines, root):
             # As in a run, one cause at one line is one site.
             findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
-    return with_distinct_fingerprints(list(findings.values())), len(found.traced)
+    return with_distinct_fingerprints(list(findings.values())), len(traced_regions.traced)
 
 
-def _events(site: Site, found: Regions) -> Iterator[Event]:
+def _events(site: Site, traced_regions: Regions) -> Iterator[Event]:
     for node, place in certain_nodes(site.region.scope, site.program):
         yield from (Event(place, spot=spot) for spot in spots_at(node, place, site))
-        if node in found.callees:
-            yield Event(place, callees=found.callees[node])
+        if node in traced_regions.callees:
+            yield Event(place, callees=traced_regions.callees[node])
 
 
 def _findings_in(
     site: Site, seen: list[Event], path: Path, lines: list[str], root: Path
 ) -> Iterator[Finding]:
-    found = [
+    findings = [
         finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
         for event in seen
         if event.spot is not None
     ]
     is_lost = any(
-        finding.severity == "error" and finding.code.startswith("GD1") for finding in found
+        finding.severity == "error" and finding.code.startswith("GD1") for finding in findings
     )
-    yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
+    yield from (finding for finding in findings if not (is_lost and finding.code.startswith("GD2")))
 
 
 def _parsed(path: Path, text: str | None) -> tuple[str, ast.Module]:

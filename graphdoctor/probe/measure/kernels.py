@@ -113,11 +113,11 @@ class Kernel(NamedTuple):
     node: _Node | None = None
 
     def around(self) -> list[_Node]:
-        """The node and those around it, innermost first."""
+        """Return the node and those around it, innermost first."""
         return [] if self.node is None else list(self.node.outwards())
 
     def line(self) -> CodeLine | None:
-        """The line of the program, by its operation's range; None without one."""
+        """Return the line of the program, by its operation's range; None without one."""
         children = [] if self.node is None else self.node.children
         # What ran first shows itself around the range, with one of the mode's between the two.
         nodes = [node for child in children for node in (child, *child.children)]
@@ -305,8 +305,8 @@ def _median(first: list[_Run], same: Sequence[list[_Run]]) -> list[_Run]:
 def _with_operations(
     kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]
 ) -> list[KernelRun]:
-    """The kernels that CUDA graphs launched with their operations, where a run of a graph has the
-    same kernels.
+    """Return the kernels that CUDA graphs launched with their operations, where a run of a graph
+    has the same kernels.
     """
     named = list(kernels)
     for run in {kernel.run for kernel in kernels} - {None}:
@@ -469,9 +469,9 @@ def calls_in(
     for number, whole in enumerate(sorted(wholes, key=attrgetter("start_ns"))):
         start, end = whole.start_ns, whole.end_ns
         inside = [node for node in nodes if start <= node.event.start_ns < end]
-        own = [kernel for kernel in kernels if start <= kernel.start_ns < end]
+        of_call = [kernel for kernel in kernels if start <= kernel.start_ns < end]
         was_held_up = number < len(held_up) and held_up[number]
-        yield SeenCall(whole, inside, own, empty_ns, has_device, was_held_up)
+        yield SeenCall(whole, inside, of_call, empty_ns, has_device, was_held_up)
 
 
 def short_name(name: str) -> str:

@@ -30,8 +30,7 @@ from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.facts.spec import RunSpec, options_of
 from graphdoctor.facts.stack import TRACEBACK_LINE
-from graphdoctor.facts.trials import WhatIf
-from graphdoctor.facts.variations import Variation
+from graphdoctor.facts.trials import Variation, WhatIf
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.trace.guards.forms import STATE_NAMES

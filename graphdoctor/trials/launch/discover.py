@@ -174,8 +174,8 @@ def _why_ready(tree: ast.Module) -> str | None:
     name, node = _only_target(tree, functions)
     if name is not None and inputs:
         return f"{name} and {inputs}()"
-    own = _own_inputs(node)
-    return f"{name}.{own}" if own else None
+    attribute = _own_inputs(node)
+    return f"{name}.{attribute}" if attribute else None
 
 
 def _only_target(
@@ -193,22 +193,22 @@ def _only_target(
     ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
     if len(ready) == 1:
         return ready[0].name, ready[0]
-    own = [
+    public_functions = [
         name
         for name in functions
         if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")
     ]
-    return f"{own[0]}()" if not ready and len(own) == 1 else None, None
+    return f"{public_functions[0]}()" if not ready and len(public_functions) == 1 else None, None
 
 
 def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
-    found: dict[str, ast.ClassDef] = {}
+    classes: dict[str, ast.ClassDef] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-            if any(base in ("Module", "LightningModule") or base in found for base in bases):
-                found[node.name] = node
-    return found
+            if any(base in ("Module", "LightningModule") or base in classes for base in bases):
+                classes[node.name] = node
+    return classes
 
 
 def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
@@ -223,9 +223,9 @@ def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.Clas
 
 def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
     """``bound`` arguments come with a method's object."""
-    found = function.args
-    positional = len(found.posonlyargs) + len(found.args) - len(found.defaults)
-    return positional > bound or any(default is None for default in found.kw_defaults)
+    arguments = function.args
+    positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return positional > bound or any(default is None for default in arguments.kw_defaults)
 
 
 def _returns_pair(function: ast.FunctionDef) -> bool:

@@ -39,15 +39,11 @@ def end_of_probe(
 ) -> ProbeExit:
     """Describe how a probe ended."""
     phase = last.get("phase", {})
-    found: _Fields = {
-        "status": status,
-        "phase": phase.get("phase"),
-        "phase_kind": phase.get("kind"),
-    }
-    found |= _end(status, stopped_for, last, python=python, timeout_s=timeout_s)
-    if stopped_for in ("timeout", "memory") and found["reason"] in ("timeout", "killed"):
-        found["stopped_for"] = stopped_for
-    return ProbeExit(**found)
+    end: _Fields = {"status": status, "phase": phase.get("phase"), "phase_kind": phase.get("kind")}
+    end |= _end(status, stopped_for, last, python=python, timeout_s=timeout_s)
+    if stopped_for in ("timeout", "memory") and end["reason"] in ("timeout", "killed"):
+        end["stopped_for"] = stopped_for
+    return ProbeExit(**end)
 
 
 def _end(
@@ -63,13 +59,10 @@ def _end(
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the
         # recording.
-        found = {
-            "reason": "finished",
-            "peak_memory_bytes": last["finished"].get("peak_memory_bytes"),
-        }
+        end = {"reason": "finished", "peak_memory_bytes": last["finished"].get("peak_memory_bytes")}
         # Threads that the program left running may keep the process alive; then its end is our
         # doing.
-        return found | ({"status": None} if stopped_for else {})
+        return end | ({"status": None} if stopped_for else {})
     if stopped_for == "interrupted" or "interrupted" in last:
         return {"reason": "interrupted", "message": f"Interrupted{when}."}
     if "call_failed" in last:
@@ -126,12 +119,12 @@ def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) ->
 def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
     """Describe how a block of a program ended that was recorded in its own process."""
     error: dict[str, str] | None = last.get("ended", {}).get("error")
-    found: _Fields = (
+    end: _Fields = (
         {"reason": "finished"} if error is None else _end_by_raising("The block failed", error)
     )
     if error is not None and error["type"] == "KeyboardInterrupt":
-        found["reason"] = "interrupted"
-    return ProbeExit(status=None, duration_s=duration_s, **found)
+        end["reason"] = "interrupted"
+    return ProbeExit(status=None, duration_s=duration_s, **end)
 
 
 def end_of_failed_call(event: dict[str, Any], *, duration_s: float) -> ProbeExit:
@@ -152,19 +145,19 @@ def _failed_call(event: dict[str, Any]) -> _Fields:
     )
     if event.get("is_eager") and (places := _PLACE.findall(event["traceback"])):
         failed += f", at {places[-1][0]}:{places[-1][1]}"
-    found = _end_by_raising(failed, event)
+    end = _end_by_raising(failed, event)
     if event.get("is_eager"):
-        found["hint"] = (
+        end["hint"] = (
             "It fails without torch.compile, too: fix the program, or its inputs (example_inputs)."
         )
         if unasked := re.match(r"(\w+\(\)) takes 0 positional arguments but ", event["message"]):
-            found["hint"] = (
+            end["hint"] = (
                 f"If it makes what is to be compiled, name it with its parentheses: {unasked[1]}."
             )
     changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
     if any(value is not None for value in changes.values()):
-        found |= _coded("changed_call", {"failed": found["message"], **changes})
-    return found | {"phase": call}
+        end |= _coded("changed_call", {"failed": end["message"], **changes})
+    return end | {"phase": call}
 
 
 def _end_by_raising(what: str, error: dict[str, str]) -> _Fields:

@@ -104,11 +104,11 @@ def _key() -> bytes | None:
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         is_private = (
-            stat.S_ISREG(found.st_mode)
-            and found.st_uid == os.geteuid()
-            and not found.st_mode & 0o077
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and not status.st_mode & 0o077
         )
         key = stream.read(_KEY_BYTES) if is_private else b""
     return key if len(key) == _KEY_BYTES else None

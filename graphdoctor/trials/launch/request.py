@@ -123,13 +123,17 @@ class Request:
         """Build the request for a run, of the spec's own target unless one is given."""
         if target is not None:
             spec = replace(spec, target=target)
-        found = parse_target(spec.target)
-        if found.file is not None and found.name is None and holds_no_target(Path(found.file)):
+        parsed_target = parse_target(spec.target)
+        if (
+            parsed_target.file is not None
+            and parsed_target.name is None
+            and holds_no_target(Path(parsed_target.file))
+        ):
             raise GraphDoctorError(
                 f"{spec.target} defines nothing that could be the target: no class, no function, no build() or model.",
                 hint=script_hint(spec.target),
             )
-        return cls(spec, found, parse_inputs(spec.inputs), measured, vary)
+        return cls(spec, parsed_target, parse_inputs(spec.inputs), measured, vary)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -318,8 +322,8 @@ def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
             raise GraphDoctorError(
                 f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True."
             )
-        values[name.strip()] = found = _literal(value.strip())
-        if not is_plain(found):
+        values[name.strip()] = literal = _literal(value.strip())
+        if not is_plain(literal):
             raise GraphDoctorError(
                 f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or dict of these."
             )

@@ -152,23 +152,23 @@ class Store:
 
     def last(self) -> Path:
         """Find the last recording."""
-        found = [path for folder in self._folders() if (path := _last_in(folder))]
-        if not found:
+        recordings = [path for folder in self._folders() if (path := _last_in(folder))]
+        if not recordings:
             raise GraphDoctorError(
                 f"There is no recording in {self._folder}.",
                 hint="Run graphdoctor explain model.py first.",
             )
-        return max(found, key=lambda path: path.name)
+        return max(recordings, key=lambda path: path.name)
 
     def newest(self, pool: Pool = "") -> list[Path]:
         """List the recordings of a pool, the newest first."""
-        found = [
+        recordings = [
             path
             for folder in self._folders()
             for path in _recordings(folder)
             if _pool_of(path) == pool
         ]
-        return sorted(found, key=lambda path: path.name, reverse=True)
+        return sorted(recordings, key=lambda path: path.name, reverse=True)
 
     def surveys(self, label: str | None = None) -> list[Path]:
         """Surveys, the newest first."""
@@ -192,8 +192,8 @@ class Store:
 
     def find(self, name: str) -> Path | None:
         """Find the recording of a name, its own or one that it was given, or None."""
-        found = [path for folder in self._folders() for path in _recordings(folder)]
-        return next((path for path in found if name in (path.name, name_of(path))), None)
+        recordings = [path for folder in self._folders() for path in _recordings(folder)]
+        return next((path for path in recordings if name in (path.name, name_of(path))), None)
 
     @staticmethod
     def keep(path: Path, name: str | None) -> None:

@@ -134,20 +134,20 @@ def _outside(files: set[str], folder: str) -> set[str]:
 def reads_of(run: Path) -> dict[str, Any] | None:
     """Read what a run read, as it wrote it down; None if it ended before that."""
     try:
-        found = json.loads((run / READS_FILE).read_bytes())
+        reads = json.loads((run / READS_FILE).read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return reads if isinstance(reads, dict) else None
 
 
 def _state(file: str, *, is_hashed: bool) -> list[Any] | None:
     try:
-        found = Path(file).stat()
-        small = is_hashed and found.st_size <= _MAX_HASHED_BYTES
+        status = Path(file).stat()
+        small = is_hashed and status.st_size <= _MAX_HASHED_BYTES
         digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if small else None
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, digest]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
 
 
 def _is_same(file: str, before: list[Any] | None) -> bool:
@@ -164,8 +164,10 @@ def _is_same(file: str, before: list[Any] | None) -> bool:
 
 def _modules(folder: str) -> str | None:
     try:
-        with os.scandir(folder) as found:
-            modules = (entry for entry in found if entry.name.endswith(_IMPORTED) or entry.is_dir())
+        with os.scandir(folder) as entries:
+            modules = (
+                entry for entry in entries if entry.name.endswith(_IMPORTED) or entry.is_dir()
+            )
             names = sorted(
                 entry.name for entry in modules if not entry.name.startswith((".", "__pycache__"))
             )

@@ -122,17 +122,17 @@ class WarmProbes:
                 bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR
             )
             if wanted != _NOTHING and wanted not in self._broken:
-                found = _forked(self._branched(main, wanted), asked, held, timeout_s)
-                if isinstance(found, WarmProcess):
-                    return found
+                process = _forked(self._branched(main, wanted), asked, held, timeout_s)
+                if isinstance(process, WarmProcess):
+                    return process
                 # Something that it imported may have started a thread.
                 self._broken.add(wanted)
-            found = _forked(main, asked, held, timeout_s)
-            if isinstance(found, OSError):  # the server is gone, or has been asked for too long
+            process = _forked(main, asked, held, timeout_s)
+            if isinstance(process, OSError):  # the server is gone, or has been asked for too long
                 self._is_usable = False
                 if self._server is not None:
                     self._server.kill()
-            return found if isinstance(found, WarmProcess) else None
+            return process if isinstance(process, WarmProcess) else None
 
     def prepare(self, reads: Path, backend: str) -> None:
         """Have what probes need imported meanwhile, if any have been forked yet.
