@@ -15,8 +15,7 @@ from graphdoctor.commands.terminal import Color, console_of, is_closed, say
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.diagnosed import Needs
-from graphdoctor.views.file import write_file
-from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions
+from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions, write_file
 
 C = TypeVar("C")
 D = TypeVar("D")
