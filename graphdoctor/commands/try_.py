@@ -51,7 +51,7 @@ def try_(
         graphdoctor try PATCH.diff model.py --apply: write it if it does
     """
     from graphdoctor.fixes.diffs import DiffError, changes_of
-    from graphdoctor.fixes.kept import try_patch
+    from graphdoctor.fixes.kept import try_fixes
     from graphdoctor.fixes.patch import Patch
     from graphdoctor.fixes.writing import check, write
 
@@ -66,7 +66,7 @@ def try_(
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
     options = trials_of(trials, given, selection, is_unsafe_tried=True)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
-        treated = try_patch(request, recorded.folder, options, setup, tried)
+        treated = try_fixes(request, recorded.folder, options, setup, patch=tried)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     is_held = treated.treatment.patch is not None and treated.treatment.patch.verdict in WORKING

@@ -28,7 +28,7 @@ from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 _FILE = "verified.json"
-_FORMAT = 3
+_FORMAT = 4
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -202,26 +202,22 @@ def try_fixes(
     options: SearchOptions,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
+    patch: Patch | None = None,
 ) -> SearchResult:
-    """Try fixes; the recording holds the answer."""
+    """Try fixes, or a patch in their place; the recording holds the answer."""
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.search import search
 
-    facts = read_recording(recording)
-    treated = search(
-        request, recording, facts, root=Path.cwd(), options=options, setup=setup, check=check
+    result = search(
+        request,
+        recording,
+        read_recording(recording),
+        root=Path.cwd(),
+        options=options,
+        setup=setup,
+        check=check,
+        patch=patch,
     )
-    keep(request, recording, treated, setup)
-    return treated
-
-
-def try_patch(
-    request: Request, recording: Path, options: SearchOptions, setup: Setup, patch: Patch
-) -> SearchResult:
-    """Try a patch as fixes are tried; the recording holds the answer."""
-    from graphdoctor.fixes.search import search
-
-    facts = read_recording(recording)
-    return search(
-        request, recording, facts, root=Path.cwd(), options=options, setup=setup, patch=patch
-    )
+    if patch is None:
+        keep(request, recording, result, setup)
+    return result

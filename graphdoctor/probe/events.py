@@ -58,9 +58,9 @@ class EventFile:
         if self._stream is not None:
             self._stream.close()
 
-    def phase(self, kind: PhaseKind, text: str | None = None, **known: int) -> None:
+    def phase(self, kind: PhaseKind, text: str | None = None, **values: int) -> None:
         """Report what begins now; ``text``: of a variation; ``index``: of a call."""
-        self._kind, self._phase = kind, text or kind.format(**known)
+        self._kind, self._phase = kind, text or kind.format(**values)
         self.step(None)
 
     def step(self, step: str | None) -> None:

@@ -60,6 +60,8 @@ class Annotation:
     """Why it doesn't count; None if it does."""
     unused: UnusedIgnore | None = None
     """The ignore that matches nothing, for its place."""
+    budget: Budget | None = None
+    """The budget that isn't met; None for another kind."""
 
 
 def annotations_of(report: CheckReport) -> Iterator[Annotation]:
@@ -97,7 +99,13 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
         if not budget.is_kept:
             said = f"{', '.join(budget_texts(budget))}."
             yield Annotation(
-                "budget", "error", f"{name}: {budget.name} not met", said, name, is_failing=True
+                "budget",
+                "error",
+                f"{name}: {budget.name} not met",
+                said,
+                name,
+                is_failing=True,
+                budget=budget,
             )
     yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}

@@ -86,11 +86,7 @@ def _suite_of(
 
 
 def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Element]:
-    failed = {
-        annotation.title: annotation
-        for annotation in failing
-        if annotation.kind in ("run", "budget")
-    }
+    missed = {annotation.budget: annotation for annotation in failing if annotation.budget}
     run = next((annotation for annotation in failing if annotation.kind == "run"), None)
     yield _case(
         target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state
@@ -111,8 +107,7 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
     if not named and target.state != "crashed":
         yield _case(target.name, "no new findings")
     for budget in target.budgets:
-        missed = failed.get(f"{target.name}: {budget.name} not met")
-        yield _case(target.name, budget.name, missed, "failure", "budget")
+        yield _case(target.name, budget.name, missed.get(budget), "failure", "budget")
 
 
 def _case(

@@ -73,11 +73,7 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
         yield parts.Row("operator", parts.Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield parts.Row(
-                "assumed",
-                parts.Span(shape_text(shape).partition("assumed condition: ")[2]),
-                show="short",
-            )
+            yield parts.Row("assumed", parts.Span(_shape_detail(shape)), show="short")
     if kernels := evidence.triton_kernels:
         known = [one.compile_us for one in kernels if one.compile_us is not None]
         took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
@@ -120,19 +116,21 @@ def shapes_text(evidence: LogEvidence) -> str:
     )
 
 
-def shape_text(found: ShapeEvent) -> str:
+def shape_text(shape: ShapeEvent) -> str:
     """Describe what happened to one symbolic size, and where."""
-    name = (
-        found.expression
-        if found.source is None
-        else f"{expression(found.source)} ({found.expression})"
-    )
-    value = "" if found.value is None else f" = {found.value}"
-    spread = "" if found.range is None else f" in {found.range}"
-    repeated = f", {times(found.count)}" if found.count > 1 else ""
-    at = "" if found.file is None else f", {base_name(found.file)}:{found.line}"
-    of = "" if found.compile_id is None else f"{found.compile_id}: "
-    return f"{of}{_SHAPES[found.kind]}: {name}{value}{spread}{repeated}{at}"
+    compile_ = "" if shape.compile_id is None else f"{shape.compile_id}: "
+    return f"{compile_}{_SHAPES[shape.kind]}: {_shape_detail(shape)}"
+
+
+def _shape_detail(shape: ShapeEvent) -> str:
+    name = shape.expression
+    if shape.source is not None:
+        name = f"{expression(shape.source)} ({shape.expression})"
+    value = "" if shape.value is None else f" = {shape.value}"
+    spread = "" if shape.range is None else f" in {shape.range}"
+    repeated = f", {times(shape.count)}" if shape.count > 1 else ""
+    at = "" if shape.file is None else f", {base_name(shape.file)}:{shape.line}"
+    return f"{name}{value}{spread}{repeated}{at}"
 
 
 def kernel_text(found: FakeKernel) -> str:

@@ -159,7 +159,9 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[parts.Block]:
 
 
 def _recompile(report: RecompileReport) -> parts.TableRow:
-    ids = few_text(report.compile_ids, _MOST_IDS, between=" ", end=" +").removesuffix(" more")
+    ids = " ".join(report.compile_ids[:_MOST_IDS])
+    if (more := len(report.compile_ids) - _MOST_IDS) > 0:
+        ids += f" +{more}"
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
     site = report.call_site
     loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())

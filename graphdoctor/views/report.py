@@ -114,7 +114,7 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
         yield parts.Note(
-            " · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))),
+            " · ".join(count_texts(summary, watch, said=words.said_counts(diagnosis))),
             "dim",
             show="short",
         )
@@ -122,10 +122,10 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
         yield from () if page is None or summary.coverage is None else page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
-            is_told = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
+            has_finding = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
             yield parts.Note(
                 _coverage(diagnosis),
-                show="long" if is_told or summary.coverage in (None, 1) else "always",
+                show="long" if has_finding or summary.coverage in (None, 1) else "always",
             )
         yield from () if page is None else page.shares()
     calls = Counter(
@@ -145,27 +145,25 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
 
 
 def count_texts(
-    summary: Counts, watch: CallWatch | None, is_said: Collection[str] | None = None
+    summary: Counts, watch: CallWatch | None, said: Collection[str] | None = None
 ) -> Iterator[str]:
     """The counts and times of a run, each with its noun.
 
     Args:
         summary: The counts.
         watch: None if it isn't a script, or wasn't watched.
-        is_said: The fields that the verdict above has; those and zeros are left out then. None
+        said: The fields that the verdict above has; those and zeros are left out then. None
             shows all.
     """
     for name, noun in _COUNTS.items():
         number = getattr(summary, name)
-        is_shown = (
-            number and name not in is_said if is_said is not None else number or name in _ALWAYS
-        )
+        is_shown = number and name not in said if said is not None else number or name in _ALWAYS
         if is_shown:
             yield counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
     detail = summary.coverage_detail
-    if is_said is None or "coverage" not in is_said:
+    if said is None or "coverage" not in said:
         yield words.coverage_text(summary)
     elif detail is not None and detail.graph_ops:
         yield f"{detail.graph_ops} of {counted(detail.op_count, 'operation')} in graphs"

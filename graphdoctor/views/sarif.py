@@ -128,7 +128,7 @@ def _rule(code: str) -> _Json:
 
 
 def _notification(annotation: Annotation, root: Path | None) -> _Json:
-    is_named = annotation.kind != "ignore" and annotation.title != "graphdoctor"
+    is_named = annotation.kind != "ignore" and annotation.target is not None
     notification: _Json = {
         "level": _LEVELS[annotation.level],
         "message": _message(

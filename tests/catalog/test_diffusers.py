@@ -20,12 +20,12 @@ pytestmark = pytest.mark.skipif(
 def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(
     tmp_path: Path,
 ) -> None:
-    found = families("diffusers")
-    assert found["UNet2DConditionModel"] == "unets"
-    assert found["FluxTransformer2DModel"] == "transformers"
-    assert found["AutoencoderKL"] == "autoencoders"
-    assert found["ControlNetModel"] == "controlnets"
-    assert "ModelMixin" not in found
+    family_of = families("diffusers")
+    assert family_of["UNet2DConditionModel"] == "unets"
+    assert family_of["FluxTransformer2DModel"] == "transformers"
+    assert family_of["AutoencoderKL"] == "autoencoders"
+    assert family_of["ControlNetModel"] == "controlnets"
+    assert "ModelMixin" not in family_of
     for name in ("AutoencoderKL", "FluxTransformer2DModel"):
         _, model, inputs = written("diffusers", name, tmp_path)
         assert model(**inputs) is not None

@@ -28,9 +28,9 @@ def test_the_smallest_model_of_a_module_is_written_without_weights(
     library: str, architecture: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(library)
-    found = families(library)
-    assert found.items() >= _FAMILIES[library].items()
-    assert not [name for name in found if name.startswith("quantization")]
+    family_of = families(library)
+    assert family_of.items() >= _FAMILIES[library].items()
+    assert not [name for name in family_of if name.startswith("quantization")]
     program, model, inputs = written(library, architecture, tmp_path)
     source = Path(program.path).read_text()
     assert "pretrained=False" in source or "weights=None" in source

@@ -35,7 +35,7 @@ class TextAndImages:
         """What it takes."""
 
 
-def test_images_come_with_as_many_tokens_as_the_model_says_that_they_make() -> None:
+def test_images_come_with_as_many_tokens_as_the_model_says() -> None:
     trying = candidates(TextAndImages())
     first = next(trying)
     assert "torch.randn(2, 3, 56, 56)" in first.body
@@ -81,11 +81,11 @@ def test_the_last_resort_is_what_the_model_requires() -> None:
             """What it takes."""
 
     trying = candidates(Sparse())
-    found = [next(trying)]
+    attempts = [next(trying)]
     while True:
         try:
-            found.append(trying.send(RuntimeError("no")))
+            attempts.append(trying.send(RuntimeError("no")))
         except StopIteration:
             break
-    assert all('"states"' in inputs.body for inputs in found)
-    assert len({inputs.body for inputs in found}) == len(found)
+    assert all('"states"' in inputs.body for inputs in attempts)
+    assert len({inputs.body for inputs in attempts}) == len(attempts)

@@ -39,10 +39,10 @@ class _Library:
     def inputs(
         self, _text: ModelText, _model: object
     ) -> Generator[InputsText, BaseException, None]:
-        for each in self._inputs:
-            if isinstance(each, Exception):
-                raise each
-            yield InputsText(each)
+        for item in self._inputs:
+            if isinstance(item, Exception):
+                raise item
+            yield InputsText(item)
 
 
 def _refused(library: _Library) -> RefusedError:
@@ -92,16 +92,16 @@ class _Layer:
         pass
 
 
-def test_an_optional_parameter_is_first_left_out_and_one_without_a_value_always() -> None:
-    found = slots(parameters_of(_Layer), _known, owner="_Layer")
-    assert found == [Slot("channels", ("16", "8")), Slot("edge_dim", ("", "3"))]
+def test_optional_parameters_are_first_left_out() -> None:
+    slots_found = slots(parameters_of(_Layer), _known, owner="_Layer")
+    assert slots_found == [Slot("channels", ("16", "8")), Slot("edge_dim", ("", "3"))]
 
 
 def test_a_parameter_can_be_given_first_and_left_out_then() -> None:
-    found = slots(
-        parameters_of(_Layer), _known, owner="_Layer", is_given=lambda each: each.name == "edge_dim"
+    slots_found = slots(
+        parameters_of(_Layer), _known, owner="_Layer", is_given=lambda item: item.name == "edge_dim"
     )
-    assert found[1] == Slot("edge_dim", ("3", ""))
+    assert slots_found[1] == Slot("edge_dim", ("3", ""))
 
 
 def test_a_required_parameter_that_no_rule_knows_is_named_with_its_type() -> None:
@@ -116,8 +116,8 @@ def test_a_required_parameter_that_no_rule_knows_is_named_with_its_type() -> Non
 
 
 def test_the_likeliest_arguments_come_first_and_all_optional_ones_last() -> None:
-    found = [Slot("a", ("1", "2")), Slot("b", ("", "3")), Slot("c", ("", "4"))]
-    assert list(choices(found, most_changes=1)) == [
+    slots_found = [Slot("a", ("1", "2")), Slot("b", ("", "3")), Slot("c", ("", "4"))]
+    assert list(choices(slots_found, most_changes=1)) == [
         {"a": "1"},
         {"a": "2"},
         {"a": "1", "b": "3"},
@@ -127,8 +127,8 @@ def test_the_likeliest_arguments_come_first_and_all_optional_ones_last() -> None
 
 
 def test_no_arguments_are_tried_twice() -> None:
-    found = [Slot("a", ("1", "2", "3")), Slot("b", ("", "3"))]
-    tried = [tuple(sorted(arguments.items())) for arguments in choices(found, most_changes=4)]
+    slots_found = [Slot("a", ("1", "2", "3")), Slot("b", ("", "3"))]
+    tried = [tuple(sorted(arguments.items())) for arguments in choices(slots_found, most_changes=4)]
     assert len(tried) == len(set(tried)) == 6
 
 
@@ -162,7 +162,7 @@ def test_nothing_is_allocated_for_a_model_of_any_size() -> None:
     assert _by_size(["1_000_000_000_000", "10"], _linear) == ["10", "1_000_000_000_000"]
 
 
-def test_a_model_that_computes_while_it_is_built_is_counted_all_the_same() -> None:
+def test_a_model_that_computes_while_it_is_built_counts() -> None:
     def computed(name: str) -> object:
         return torch.nn.Linear(int(torch.arange(int(name)).sum().item()), 10)
 
@@ -171,7 +171,7 @@ def test_a_model_that_computes_while_it_is_built_is_counted_all_the_same() -> No
     assert torch.nn.Module.register_parameter is register
 
 
-def test_what_cannot_be_built_is_left_out_and_reported_if_it_is_all() -> None:
+def test_what_cannot_be_built_is_left_out() -> None:
     assert list(smallest(["none", "10"], "zoo", _linear)) == [
         ("10", ("It is the smallest of zoo, which has 2.",))
     ]

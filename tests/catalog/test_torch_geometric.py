@@ -17,12 +17,12 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.slow
 def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_path: Path) -> None:
-    found = families("torch-geometric")
-    assert found["GCN"] == "models"
-    assert found["RGCNConv"] == found["DenseGCNConv"] == "convolutions"
-    assert found["TopKPooling"] == found["global_add_pool"] == "pooling"
-    assert found["SumAggregation"] == "aggregation"
-    assert not {"MessagePassing", "Aggregation", "to_captum_model", "L2KNNIndex"} & found.keys()
+    family_of = families("torch-geometric")
+    assert family_of["GCN"] == "models"
+    assert family_of["RGCNConv"] == family_of["DenseGCNConv"] == "convolutions"
+    assert family_of["TopKPooling"] == family_of["global_add_pool"] == "pooling"
+    assert family_of["SumAggregation"] == "aggregation"
+    assert not {"MessagePassing", "Aggregation", "to_captum_model", "L2KNNIndex"} & family_of.keys()
     for name in ("RGCNConv", "global_add_pool"):
         program, model, inputs = written("torch-geometric", name, tmp_path)
         assert (program.parameters == 0) is (name == "global_add_pool")

@@ -15,7 +15,7 @@ def families(library: str) -> dict[str, str | None]:
     from graphdoctor.trials.launch.catalog import architectures
 
     catalog = architectures(library, Setup(python=probe_python(), timeout_s=240))
-    return {each.name: each.family for each in catalog.architectures}
+    return {architecture.name: architecture.family for architecture in catalog.architectures}
 
 
 def written(library: str, name: str, folder: Path) -> tuple[Any, Any, Any]:

@@ -43,9 +43,9 @@ def found_in(document: dict[str, Any], program: str) -> dict[str, dict[str, Any]
     """The findings in a program's file by code."""
     name = f"/{program}.py"
     return {
-        found["code"]: found
-        for found in document["findings"]
-        if found["location"]["file"].endswith(name)
+        finding["code"]: finding
+        for finding in document["findings"]
+        if finding["location"]["file"].endswith(name)
     }
 
 
@@ -81,10 +81,10 @@ def sequential(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_ddp_s_own_code_is_one_finding_about_ddp(several: dict[str, Any]) -> None:
-    found = found_in(several, "ddp_compiled")
-    assert set(found) == {"GD125", "GD130"}
-    assert found["GD125"]["location"]["text"].startswith("compiled = torch.compile(model")
-    assert found["GD125"]["severity"] == "info"
+    findings = found_in(several, "ddp_compiled")
+    assert set(findings) == {"GD125", "GD130"}
+    assert findings["GD125"]["location"]["text"].startswith("compiled = torch.compile(model")
+    assert findings["GD125"]["severity"] == "info"
 
 
 def test_a_split_graph_s_parts_are_told_with_parameters_and_what_crosses(
@@ -112,12 +112,12 @@ def test_ddp_around_a_compiled_module_has_no_finding(several: dict[str, Any]) ->
 
 
 def test_fsdp_s_hooks_are_named_where_a_block_is_called(several: dict[str, Any]) -> None:
-    found = found_in(several, "fsdp_whole")
-    assert {"GD126", "GD111"} <= set(found)
-    assert "`block`" in found["GD126"]["message"]
-    assert "fully_shard(block)" in found["GD126"]["fixes"][0]["title"]
-    assert found["GD111"]["fixes"] == []
-    assert found["GD111"]["related"][0]["text"] == "for block in self.blocks:"
+    findings = found_in(several, "fsdp_whole")
+    assert {"GD126", "GD111"} <= set(findings)
+    assert "`block`" in findings["GD126"]["message"]
+    assert "fully_shard(block)" in findings["GD126"]["fixes"][0]["title"]
+    assert findings["GD111"]["fixes"] == []
+    assert findings["GD111"]["related"][0]["text"] == "for block in self.blocks:"
 
 
 def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str, Any]) -> None:
@@ -127,8 +127,8 @@ def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str,
 def test_layers_of_torch_s_own_are_compiled_before_they_are_sharded(
     several: dict[str, Any],
 ) -> None:
-    found = found_in(several, "fsdp_torch_layers")
-    assert "`fully_shard(torch.compile(block))`" in found["GD126"]["fixes"][0]["title"]
+    findings = found_in(several, "fsdp_torch_layers")
+    assert "`fully_shard(torch.compile(block))`" in findings["GD126"]["fixes"][0]["title"]
 
 
 def test_a_hook_s_own_break_stays_at_its_line(several: dict[str, Any]) -> None:
@@ -141,7 +141,9 @@ def test_a_hook_s_own_break_stays_at_its_line(several: dict[str, Any]) -> None:
 def test_recording_leaves_no_break_of_its_own_in_compiled_autograd(several: dict[str, Any]) -> None:
     assert set(found_in(several, "compiled_autograd")) == {"GD112"}
     assert not [
-        found for found in several["findings"] if "graphdoctor/probe" in found["location"]["file"]
+        finding
+        for finding in several["findings"]
+        if "graphdoctor/probe" in finding["location"]["file"]
     ]
 
 
@@ -185,9 +187,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     document = json.loads((folder / "all.json").read_text())
     return {
         name: {
-            found["code"]
-            for found in document["findings"]
-            if found["location"]["file"].endswith(name)
+            finding["code"]
+            for finding in document["findings"]
+            if finding["location"]["file"].endswith(name)
         }
         for name in names
     }

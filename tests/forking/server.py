@@ -66,7 +66,7 @@ class Forking:
         self._server: subprocess.Popen[bytes] | None = None
         self.python = Path(self._folder.name) / "python"
         """What to start instead of ``sys.executable``."""
-        sockets = os.pathsep.join(str(one._socket) for one in (self, *others))
+        sockets = os.pathsep.join(str(server._socket) for server in (self, *others))
         client = [sys.executable, "-IS", str(_HERE / "client.py"), sockets]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n')
         self.python.chmod(0o755)

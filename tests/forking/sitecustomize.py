@@ -166,9 +166,10 @@ def _serve(path: str, ours: dict[str, str]) -> None:
             # Whoever was killed has not tidied up.
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
             os._exit(0)
-        for connection in [one for one in ready if one in children]:  # the client was killed
+        # Of these the client was killed.
+        for connection in [descriptor for descriptor in ready if descriptor in children]:
             os.kill(children[connection][0], signal.SIGKILL)
-        for end in [one for one in ready if one in ends]:
+        for end in [descriptor for descriptor in ready if descriptor in ends]:
             pid, _ = children.pop(ends[end])
             _answer(ends[end], str(os.waitpid(pid, 0)[1]))
             os.close(end)
@@ -196,8 +197,8 @@ def _serve(path: str, ours: dict[str, str]) -> None:
         pid = os.fork() if fits else None
         if pid == 0:
             try:
-                for one in (listener, connection, *children):
-                    one.close()
+                for descriptor in (listener, connection, *children):
+                    descriptor.close()
                 for end in ends:
                     os.close(end)
                 _become(request, descriptors, arguments[len(command) :])
@@ -240,12 +241,12 @@ def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str
     os.setpgid(0, request["group"])
     os.chdir(request["directory"])
     os.umask(request["umask"])
-    wanted = request["descriptors"]
+    places = request["descriptors"]
     # Moved out of the way first, so that none is overwritten before it is in its place.
-    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, max(wanted) + 1) for number in descriptors]
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, max(places) + 1) for number in descriptors]
     for number in descriptors:
         os.close(number)
-    for number, place in zip(moved, wanted, strict=True):
+    for number, place in zip(moved, places, strict=True):
         os.dup2(number, place)
         os.close(number)
     os.environ.clear()

@@ -40,7 +40,7 @@ def in_bfloat16(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, A
 
 
 def with_batch(size: int, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return WithBatch(size, function, lambda found: None)((args, kwargs))
+    return WithBatch(size, function, lambda _: None)((args, kwargs))
 
 
 def test_only_floating_point_tensors_are_converted() -> None:
@@ -104,9 +104,9 @@ def test_a_leaf_that_requires_a_gradient_stays_one() -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
     marked = torch.ones(2, requires_grad=True) * 2
     marked.mark = "kept"
-    (one, other), _ = in_bfloat16(parameter, marked)
-    assert isinstance(one, torch.nn.Parameter)
-    assert one.is_leaf and other.is_leaf and one.requires_grad and other.requires_grad
+    (kept, other), _ = in_bfloat16(parameter, marked)
+    assert isinstance(kept, torch.nn.Parameter)
+    assert kept.is_leaf and other.is_leaf and kept.requires_grad and other.requires_grad
     assert other.mark == "kept"
 
 
@@ -209,14 +209,16 @@ def test_tensors_without_the_batch_stay() -> None:
 
 
 def test_later_calls_change_the_tensors_of_the_first() -> None:
-    found: list[str] = []
-    change = WithBatch(3, function, lambda leaves: found.extend(leaf.expression for leaf in leaves))
+    changed: list[str] = []
+    change = WithBatch(
+        3, function, lambda leaves: changed.extend(leaf.expression for leaf in leaves)
+    )
     change(((torch.ones(2, 16), torch.ones(16, 16)), {}))
     (x, mask), _ = change(((torch.ones(16, 16), torch.ones(16, 16)), {}))
     assert (x.shape[0], mask.shape[0]) == (3, 16)
-    assert found == ["x"]
+    assert changed == ["x"]
     # One that the first call lacks is judged by its size.
-    change = WithBatch(3, function, lambda found: None)
+    change = WithBatch(3, function, lambda changed: None)
     change(((torch.ones(2, 5),), {}))
     (x, y), _ = change(((torch.ones(4, 5), [torch.ones(4), torch.ones(5)]), {}))
     assert (x.shape[0], y[0].shape[0], y[1].shape[0]) == (3, 3, 5)

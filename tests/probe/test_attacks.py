@@ -42,11 +42,11 @@ def values(call: Any) -> dict[str, Any]:
     return {name: tensor.detach() for name, tensor in tensors_in(named).items()}
 
 
-def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[name].shape == other[name].shape
-        and torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
-        for name in one
+def is_same(arguments: dict[str, Any], other: dict[str, Any]) -> bool:
+    return arguments.keys() == other.keys() and all(
+        arguments[name].shape == other[name].shape
+        and torch.equal(arguments[name].nan_to_num(), other[name].nan_to_num())
+        for name in arguments
     )
 
 
@@ -67,8 +67,8 @@ def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
         }
         exec(attack.code, names)
         pasted = (
-            tuple(names[one] for one in ("x", "batch", "mask")[: len(args)]),
-            {one: names[one] for one in kwargs},
+            tuple(names[place] for place in ("x", "batch", "mask")[: len(args)]),
+            {place: names[place] for place in kwargs},
         )
         if not is_same(values(made), values(pasted)):
             wrong.append(attack.text)

@@ -41,12 +41,12 @@ assert CALLED and MEASURED and ENDED
 
 
 def problems(document: Report) -> list[str]:
-    found = [
+    finding_lines = [
         f"call {call['index']}: {call['outcome']}"
         for call in document["recording"]["calls"]
         if call["outcome"] != "ok"
     ]
-    return [*found, *([] if document["recording"]["calls"] else ["no call"])]
+    return [*finding_lines, *([] if document["recording"]["calls"] else ["no call"])]
 
 
 @pytest.fixture
@@ -108,8 +108,10 @@ def test_a_call_can_be_repeated_and_profiled_whatever_the_program_did(explain):
 
 
 def test_a_program_that_ends_early_is_reported_until_then(explain):
-    found = {}
+    problems = {}
     for name in ENDED:
         _, document, said = explain(name, PROGRAMS[name])
-        found[name] = said[-600:] if document is None else document["recording"]["exit"]["reason"]
-    assert found == {name: name.partition(": ")[2] for name in ENDED}
+        problems[name] = (
+            said[-600:] if document is None else document["recording"]["exit"]["reason"]
+        )
+    assert problems == {name: name.partition(": ")[2] for name in ENDED}

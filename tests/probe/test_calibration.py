@@ -39,10 +39,13 @@ def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, e
 
 
 def test_what_does_not_agree_is_repeated_for_longer(monkeypatch) -> None:
-    now, each = [0.0], iter([9.0, *(0.1 * 2**-number for number in range(6)), *[0.003125] * 9])
+    now, seconds_taken = (
+        [0.0],
+        iter([9.0, *(0.1 * 2**-number for number in range(6)), *[0.003125] * 9]),
+    )
 
     def timed(call: object) -> float:
-        now[0] += (seconds := next(each))
+        now[0] += (seconds := next(seconds_taken))
         return seconds
 
     monkeypatch.setattr(calibration, "_time", timed)

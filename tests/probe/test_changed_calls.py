@@ -22,9 +22,7 @@ def program(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(
-    run_cli: RunCli, program: Path
-) -> None:
+def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli: RunCli, program: Path) -> None:
     done = run_cli(
         "fix", "model.py:call", "--dtype", "bf16", "--batch", "3", "--no-timing", "--format", "json"
     )
@@ -34,10 +32,10 @@ def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(
     diagnosis = json.loads(done.stdout)
     target, summary = diagnosis["recording"]["target"], diagnosis["summary"]
     assert (target["call_options"]["dtype"], target["call_options"]["batch"]) == ("bfloat16", 3)
-    assert [found["expression"] for found in target["batched"]] == ["batch.x", "batch.ids[0]"]
+    assert [tensor["expression"] for tensor in target["batched"]] == ["batch.x", "batch.ids[0]"]
     assert (len(diagnosis["recording"]["calls"]), summary["recompiles"]) == (2, 0)
     assert "verified" in [
-        fix["verdict"] for found in diagnosis["findings"] for fix in found["fixes"]
+        fix["verdict"] for tensor in diagnosis["findings"] for fix in tensor["fixes"]
     ]
 
 

@@ -52,15 +52,15 @@ def described() -> Iterator[list[dict]]:
     from torch._functorch import config as autograd
     from torch._inductor import config
 
-    recorder, found = CodegenRecorder(lambda _: None), []
+    recorder, graphs = CodegenRecorder(lambda _: None), []
     # Code is generated each time, and kernels that were compiled from it before are found.
     with config.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
         before = config.trace.provenance_tracking_level
         watch = CodegenWatch(
-            lambda graph: found.append(json.loads(json_text(recorder.described(graph))))
+            lambda graph: graphs.append(json.loads(json_text(recorder.described(graph))))
         )
         try:
-            yield found
+            yield graphs
         finally:
             watch.close()
             config.trace.provenance_tracking_level = before
@@ -93,10 +93,10 @@ def test_operations_on_packed_weights_are_counted() -> None:
     assert sum(kernel["flops"] or 0 for kernel in kernels) == counter.get_total_flops()
     assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
     assert not [
-        each
+        operation
         for graph in graphs
-        for each in graph["operations"]
-        if "<" in each["target"] + each["operation"]
+        for operation in graph["operations"]
+        if "<" in operation["target"] + operation["operation"]
     ]
 
 
@@ -104,16 +104,16 @@ def test_bytes_and_operations_are_those_that_torch_counts() -> None:
     from torch._inductor import compile_fx, metrics
     from torch.utils.flop_counter import FlopCounterMode
 
-    network, given = Network(), inputs()
+    network, arguments = Network(), inputs()
     with FlopCounterMode(display=False) as counter:
-        network.products(*given).backward()
+        network.products(*arguments).backward()
     log = compile_fx.inductor_metrics_log
     level = log.level
     log.setLevel(logging.INFO)
     metrics.reset()
     try:
         with described() as graphs:
-            torch.compile(network)(*given).backward()
+            torch.compile(network)(*arguments).backward()
         counted_bytes = metrics.num_bytes_accessed
     finally:
         log.setLevel(level)
@@ -131,12 +131,15 @@ def test_bytes_and_operations_are_those_that_torch_counts() -> None:
     )
     assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
     casts = [
-        each
+        operation
         for graph in graphs
-        for each in graph["operations"]
-        if "convert_element_type" in each["target"]
+        for operation in graph["operations"]
+        if "convert_element_type" in operation["target"]
     ]
-    assert next((each["input_dtypes"], each["dtype"]) for each in casts) == (["float32"], "float64")
+    assert next((operation["input_dtypes"], operation["dtype"]) for operation in casts) == (
+        ["float32"],
+        "float64",
+    )
     # What a library computes is one operation, whatever was computed on the way to it.
     assert {len(kernel["operations"]) for kernel in kernels if kernel["kind"] == "library"} == {1}
 
@@ -149,8 +152,8 @@ def test_arithmetic_is_counted_by_elements() -> None:
         with described() as graphs:
             torch.compile(functions, dynamic=is_dynamic)(torch.randn(30, 70), torch.randn(500))
         counted = [kernel["elementwise"] for graph in graphs for kernel in graph["kernels"]]
-        found = {name: count for each in counted for name, count in each.items()}
-        assert found == {"tanh": 2100, "exp": 2100, "reduction": 2100, "erf": 500, "mul": 500}
+        totals = {name: count for counts in counted for name, count in counts.items()}
+        assert totals == {"tanh": 2100, "exp": 2100, "reduction": 2100, "erf": 500, "mul": 500}
 
 
 def test_arithmetic_of_another_rate_is_not_counted() -> None:

@@ -40,7 +40,7 @@ def generated(codegen: Any, watch: CodegenWatch, nodes: object) -> Any:
 
 
 @pytest.mark.slow
-def test_a_node_that_is_other_than_known_is_survived_and_keeps_its_place(codegen: Any) -> None:
+def test_an_unexpected_node_is_survived_and_keeps_its_place(codegen: Any) -> None:
     seen: list[GeneratedGraph] = []
     watch = CodegenWatch(seen.append)
     assert generated(codegen, watch, SimpleNamespace(nodes=[])) == ("code", 7)

@@ -83,10 +83,10 @@ class Trees:
         )
 
 
-def known() -> list[dict]:
-    found = recorded_functions()
-    assert found is not None
-    return found[0]
+def functions_now() -> list[dict]:
+    recorded = recorded_functions()
+    assert recorded is not None
+    return recorded[0]
 
 
 def copy_of(placeholder: str, *shape: int, size: int) -> dict:
@@ -100,9 +100,7 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
     return made
 
 
-def test_outputs_that_await_their_backward_pass_are_known_by_the_functions_that_torch_warned_of(
-    trees, monkeypatch
-):
+def test_functions_whose_outputs_await_their_backward_pass_are_recorded(trees, monkeypatch):
     assert not awaits_backward()  # this torch keeps them elsewhere
     trees.manager.warned_functions = set()
     assert not awaits_backward()
@@ -118,7 +116,7 @@ def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
     trees.add(0, object(), "arg0_1", "arg1_1", "arg2_1")
     inputs = [torch.empty(8, 4), 7, torch.empty(4, 1).expand(4, 100)]
     trees.manager.roots[0] = [trees.recording(0, None, None, None, inputs=inputs)]
-    (function,) = known()
+    (function,) = functions_now()
     assert (function["compile_id"], function["name"]) == ("0/0", "f0")
     assert (function["recordings"], function["rerecordings"]) == (1, 0)
     assert function["copied"] == [
@@ -127,7 +125,7 @@ def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
     ]
     # torch 2.15 says itself what it copies.
     trees.manager.roots[0] = [trees.recording(0, 1, None, 2, inputs=inputs, input_copy_idxs=[0, 1])]
-    assert known()[0]["copied"] == [copy_of("arg0_1", 8, 4, size=128)]
+    assert functions_now()[0]["copied"] == [copy_of("arg0_1", 8, 4, size=128)]
 
 
 def test_one_function_with_several_sizes_is_one(trees):
@@ -139,7 +137,7 @@ def test_one_function_with_several_sizes_is_one(trees):
     forward.children[2] = [trees.recording(2, 5, inputs=[torch.empty(2)])]
     trees.manager.roots[0] = [forward]
     assert recorded_functions()[1] == 2
-    assert [(each["phase"], each["sizes"], each["recordings"]) for each in known()] == [
+    assert [(of["phase"], of["sizes"], of["recordings"]) for of in functions_now()] == [
         ("forward", 2, 1),
         ("backward", 1, 1),
     ]
@@ -150,21 +148,26 @@ def test_a_new_address_of_a_parameter_makes_torch_record_again(trees):
     inputs = [torch.empty(4), torch.empty(2)]
     recordings = [trees.recording(0, address, None, inputs=inputs) for address in (1, 2, 3)]
     trees.manager.roots[0] = recordings
-    found = known()
-    assert (found[0]["recordings"], found[0]["rerecordings"]) == (3, 2)
-    assert found[0]["moved"] == [copy_of("arg0_1", 4, size=16)]
+    functions = functions_now()
+    assert (functions[0]["recordings"], functions[0]["rerecordings"]) == (3, 2)
+    assert functions[0]["moved"] == [copy_of("arg0_1", 4, size=16)]
     # The same function after another one is no recording in place of this.
     trees.manager.roots[0] = recordings[:1]
     recordings[0].children[0] = recordings[1:2]
-    found = known()
-    assert (found[0]["recordings"], found[0]["rerecordings"], found[0]["moved"]) == (2, 0, [])
+    functions = functions_now()
+    assert (functions[0]["recordings"], functions[0]["rerecordings"], functions[0]["moved"]) == (
+        2,
+        0,
+        [],
+    )
 
 
 def test_what_is_recorded_is_written(trees):
     watch, events = CudaGraphWatch(), Kept()
     trees.add(0, object(), "arg0_1", "arg1_1")
     trees.manager.roots[0] = [
-        trees.recording(0, each, None, inputs=[torch.empty(4), torch.empty(2)]) for each in (1, 2)
+        trees.recording(0, number, None, inputs=[torch.empty(4), torch.empty(2)])
+        for number in (1, 2)
     ]
     _log_graph_partitions(logging.getLogger("torch._inductor.scheduler.__cudagraphs"))
     watch.report(events)
@@ -219,5 +222,5 @@ def test_who_asks_for_cuda_graphs():
         ("inductor", "max-autotune-no-cudagraphs"): False,
         ("eager", "reduce-overhead"): False,
     }
-    assert {each: asks_for_cuda_graphs(*each, {}) for each in asked} == asked
+    assert {number: asks_for_cuda_graphs(*number, {}) for number in asked} == asked
     assert asks_for_cuda_graphs("inductor", None, {"triton.cudagraphs": True})

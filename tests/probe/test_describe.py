@@ -136,7 +136,7 @@ class Counted(list[float]):
         (Counted(), None),
     ],
 )
-def test_a_container_is_described_by_its_length_unless_code_of_the_program_tells_it(
+def test_a_containers_length_is_read_without_code_of_the_program(
     value: object, length: int | None
 ) -> None:
     assert value_description(value).get("length") == length

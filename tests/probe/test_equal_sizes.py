@@ -64,10 +64,10 @@ def _call(atoms: int, molecules: int, *index: int) -> tuple[torch.Tensor, ...]:
 def test_the_size_that_is_equal_in_each_call_is_found(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    [found] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2))
-    assert (found["function"], found["text"]) == ("f", "int(idx[-1].item()) + 1")
-    assert found["names"] == ["charge.shape[0]"]
-    assert (found["count"], found["is_varied"]) == (2, True)
+    [equality] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2))
+    assert (equality["function"], equality["text"]) == ("f", "int(idx[-1].item()) + 1")
+    assert equality["names"] == ["charge.shape[0]"]
+    assert (equality["count"], equality["is_varied"]) == (2, True)
 
 
 def test_a_size_that_differs_on_a_varied_input_is_left(
@@ -77,22 +77,22 @@ def test_a_size_that_differs_on_a_varied_input_is_left(
     assert looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 2, 0, 1, 1, 0)) == []
 
 
-def test_of_two_sizes_that_are_equal_by_chance_the_one_that_generalizes_is_kept(
+def test_a_size_that_is_equal_by_chance_is_dropped(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
     first = (torch.zeros(2, 3), torch.tensor([0, 1]), torch.zeros(2))
-    [found] = looked(_INDEX, first)
-    assert found["names"] == ["x.shape[0]", "idx.shape[0]", "charge.shape[0]"]
-    assert not found["is_varied"]
-    [found] = looked(_INDEX, first, _call(4, 2, 0, 0, 1, 1))
-    assert found["names"] == ["charge.shape[0]"]
+    [equality] = looked(_INDEX, first)
+    assert equality["names"] == ["x.shape[0]", "idx.shape[0]", "charge.shape[0]"]
+    assert not equality["is_varied"]
+    [equality] = looked(_INDEX, first, _call(4, 2, 0, 0, 1, 1))
+    assert equality["names"] == ["charge.shape[0]"]
 
 
 def test_a_call_that_the_program_refuses_says_nothing(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    [found] = looked(_INDEX, *(_call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)), refused=(1,))
-    assert found["names"] == ["charge.shape[0]"]
+    [equality] = looked(_INDEX, *(_call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)), refused=(1,))
+    assert equality["names"] == ["charge.shape[0]"]
 
 
 def test_a_negative_number_and_a_fraction_equal_no_size(
@@ -105,8 +105,8 @@ def test_a_negative_number_and_a_fraction_equal_no_size(
 def test_a_read_that_raises_says_nothing(looked: Callable[..., list[dict[str, Any]]]) -> None:
     text = "def f(x, y):\n    return int(x[-1].item()) if len(x) else 0\n"
     assert looked(text, (torch.zeros(0), 0)) == []
-    [found] = looked(text, (torch.zeros(0), 0), (torch.tensor([2]), 2))
-    assert (found["names"], found["count"]) == (["y"], 1)
+    [equality] = looked(text, (torch.zeros(0), 0), (torch.tensor([2]), 2))
+    assert (equality["names"], equality["count"]) == (["y"], 1)
 
 
 def test_lengths_that_depend_on_values_are_found_in_dictionaries_and_modules(
@@ -140,7 +140,7 @@ def test_what_has_effects_is_not_run_once_more(looked: Callable[..., list[dict[s
     )
 
 
-def test_the_variable_that_a_number_is_put_in_is_not_what_it_equals(
+def test_a_number_does_not_equal_its_own_variable(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
     assert (

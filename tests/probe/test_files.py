@@ -15,12 +15,14 @@ from graphdoctor.probe.record.files import ProgramFiles, is_user_file
 SITE = Path(torch.__file__).parent.parent
 
 
-def taken(*wanted: object) -> dict[str, str | None]:
-    texts = ProgramFiles(str(Path(str(wanted[0])).parent / "target.py"))
-    for file in wanted:
+def taken(*files: object) -> dict[str, str | None]:
+    texts = ProgramFiles(str(Path(str(files[0])).parent / "target.py"))
+    for file in files:
         texts.want(str(file))
     return {
-        found["file"]: found["text"] for name, found in texts.take() if name == "graphdoctor_file"
+        record["file"]: record["text"]
+        for name, record in texts.take()
+        if name == "graphdoctor_file"
     }
 
 
@@ -83,18 +85,18 @@ def test_a_file_and_all_files_together_have_a_bound(tmp_path, monkeypatch):
         texts = {"large": "#" * 10, "umlauts": "#üüüüü", "fits": "#" * 6}
         for name, text in texts.items():
             (tmp_path / f"{name}.py").write_text(text + "\n", encoding="utf-8")
-        found = {
+        kept = {
             Path(file).stem: text
             for file, text in taken(*(tmp_path / f"{name}.py" for name in texts)).items()
         }
-        assert found == {"large": None, "umlauts": None, "fits": "######\n"}
+        assert kept == {"large": None, "umlauts": None, "fits": "######\n"}
     for number in range(2):
         (tmp_path / f"{number}.py").write_text("######\n")
     assert [*taken(tmp_path / "0.py", tmp_path / "1.py").values()] == ["######\n", None]
 
 
-def test_files_of_torch_and_python_and_the_probe_are_not_kept_and_those_beside_torch_are():
-    own = [
+def test_files_of_torch_python_and_the_probe_are_not_kept():
+    left_out = [
         torch.nn.functional.__file__,
         os.__file__,
         "<frozen os>",
@@ -102,7 +104,7 @@ def test_files_of_torch_and_python_and_the_probe_are_not_kept_and_those_beside_t
         "<eval_with_key>.3",
         files.__file__,
     ]
-    assert taken(*own) == {}
+    assert taken(*left_out) == {}
     assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
     assert is_user_file(str(find_spec("pytest").origin))
     assert not is_user_file(str(SITE / "torch" / "nn" / "functional.py"))

@@ -58,19 +58,19 @@ def executed(name: str) -> dict[str, Any]:
 
 
 def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
-    found = ProgramFiles(target, has_texts=False)
+    files_of_program = ProgramFiles(target, has_texts=False)
     for file in files:
-        found.want(str(file))
-    return {item["file"]: item["maker"] for _, item in found.take()}
+        files_of_program.want(str(file))
+    return {item["file"]: item["maker"] for _, item in files_of_program.take()}
 
 
 def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:
-    own = Path.cwd() / "build" / "a.py"
-    own.parent.mkdir()
-    loaded(own)
+    file = Path.cwd() / "build" / "a.py"
+    file.parent.mkdir()
+    loaded(file)
     beside = elsewhere / "b.py"
     loaded(beside)
-    assert taken(own) == {}
+    assert taken(file) == {}
     assert taken(beside, target=str(elsewhere / "model.py")) == {}
 
 
@@ -97,7 +97,7 @@ def test_what_is_imported_from_a_lasting_folder_keeps_its_path(
     assert taken(path) == {}
 
 
-def test_a_file_in_the_temporary_folder_is_generated_even_if_it_is_gone_or_imported_by_name(
+def test_a_file_in_the_temporary_folder_is_generated(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = elsewhere / "a.py"
@@ -159,8 +159,8 @@ def test_it_is_named_by_the_module_that_holds_it_if_any_does(elsewhere: Path, ho
     holder.whole, holder.function, holder.kind = modules[0], modules[1].step, modules[2].Block
     holder.listed, holder.names = [modules[3].step], executed("<made-7>")
     vars(holder)["__compiled_fn_1"] = modules[3].step
-    found = list(taken(*paths, "<made-7>").values())
-    assert found == [
+    makers = list(taken(*paths, "<made-7>").values())
+    assert makers == [
         "maker.whole",
         "maker.function",
         "maker.kind",

@@ -163,32 +163,37 @@ def test_parts_of_a_tree_are_arguments_modules_and_globals() -> None:
 
 def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[ProfiledEvent]:
     """Calls with what runs in them: name and nanoseconds."""
-    found, now = [], 0
+    events, now = [], 0
     for inside in calls:
-        found.append(ProfiledEvent(EMPTY, 1, now, empty_ns))
+        events.append(ProfiledEvent(EMPTY, 1, now, empty_ns))
         began = now = now + empty_ns
         for name, duration in inside:
-            found.append(ProfiledEvent(name, 1, now, duration))
+            events.append(ProfiledEvent(name, 1, now, duration))
             now += duration
-        found.append(ProfiledEvent(CALL, 1, began, now - began))
-    return found
+        events.append(ProfiledEvent(CALL, 1, began, now - began))
+    return events
 
 
-def added(found: Searches) -> dict[str, Any]:
+def added(searches: Searches) -> dict[str, Any]:
     """What is added to the costs of two compiles."""
     cost: dict[str, Any] = {"entries": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}
-    found.add_to(cost)
+    searches.add_to(cost)
     return cost
 
 
 def test_the_profilers_own_time_is_taken_off_each_search() -> None:
     call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
     cost = added(searches_in(profile(*[call] * 5)))
-    one, other = cost.pop("entries")
+    entry, other = cost.pop("entries")
     assert cost == pytest.approx(
         {"searches_us": 30, "searches_low_us": 30, "searches_high_us": 30, "profiler_us": 0.5}
     )
-    assert one == {"compile_id": "0/0", "search_us": 10, "search_low_us": 10, "search_high_us": 10}
+    assert entry == {
+        "compile_id": "0/0",
+        "search_us": 10,
+        "search_low_us": 10,
+        "search_high_us": 10,
+    }
     assert other["search_us"] == 20
 
 
@@ -233,13 +238,15 @@ def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> 
             with torch.profiler.record_function(CALL):
                 steady()
     events = list(profiler.events())
-    found = searches_in(profiled_events(profiler))
+    measured_searches = searches_in(profiled_events(profiler))
     times = [
         event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP
     ]
     assert len(times) == 6
-    ids, searches = zip(*(search for call in found.calls for search in call), strict=True)
-    assert [us + found.profiler_us for us in searches] == pytest.approx(times, abs=0.01)
+    ids, searches = zip(
+        *(search for call in measured_searches.calls for search in call), strict=True
+    )
+    assert [us + measured_searches.profiler_us for us in searches] == pytest.approx(times, abs=0.01)
     assert set(ids) == {"0/0"}
 
 
@@ -248,7 +255,7 @@ def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     call = steady_call()
     searches = time_searches(call)
     assert searches is not None
-    assert {len(each) for each in searches.calls} == {1}
+    assert {len(of_call) for of_call in searches.calls} == {1}
     cost = {"entries": CheckTimer(code).run(call)}
     searches.add_to(cost)
     (entry,) = cost["entries"]

@@ -54,8 +54,8 @@ def share(*events: ProfiledEvent, has_device: bool = False, ends: int = 100) -> 
     return only.share()
 
 
-def times(found: KernelShare) -> tuple[float | None, float | None, float | None, int | None]:
-    return found.library_us, found.generated_us, found.copy_us, found.launches
+def times(measured: KernelShare) -> tuple[float | None, float | None, float | None, int | None]:
+    return measured.library_us, measured.generated_us, measured.copy_us, measured.launches
 
 
 COPY = host("aten::copy_", 20, 25)
@@ -109,33 +109,39 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
 
 
 def test_on_a_cpu_the_outermost_operations_that_compute_are_kernels():
-    found = {name: share(*events) for name, (events, _) in ON_A_CPU.items()}
-    assert {name: times(each) for name, each in found.items()} == {
-        name: each for name, (_, each) in ON_A_CPU.items()
+    measured = {name: share(*events) for name, (events, _) in ON_A_CPU.items()}
+    assert {name: times(kernel) for name, kernel in measured.items()} == {
+        name: kernel for name, (_, kernel) in ON_A_CPU.items()
     }
-    assert found["what passes tensors between processes is communication"].communication_us == 40.0
+    assert (
+        measured["what passes tensors between processes is communication"].communication_us == 40.0
+    )
 
 
 def test_generated_kernels_and_the_overhead_around_them():
-    found = share(
+    measured = share(
         host(LOOKUP, 10, 15),
         host(REGION, 20, 60),
         host("graph_0_cpp_fused_add_0", 30, 40),
         host("aten::mm", 45, 50),
         host("aten::relu", 70, 80),
     )
-    assert times(found) == (15.0, 10.0, 0.0, 3)
-    assert (found.region_runs, found.region_us, found.outside_us) == (1, 5.0 + 40.0 - 15.0, 45.0)
+    assert times(measured) == (15.0, 10.0, 0.0, 3)
+    assert (measured.region_runs, measured.region_us, measured.outside_us) == (
+        1,
+        5.0 + 40.0 - 15.0,
+        45.0,
+    )
 
 
 def test_time_that_threads_share_counts_once():
-    found = share(
+    measured = share(
         host("aten::mm", 10, 50),
         host("aten::relu", 30, 70, thread=2),
         host("aten::sin", 20, 40, thread=3),
     )
-    assert times(found) == (60.0, 0.0, 0.0, 3)
-    assert {each.name: each.us for each in found.largest} == {
+    assert times(measured) == (60.0, 0.0, 0.0, 3)
+    assert {kernel.name: kernel.us for kernel in measured.largest} == {
         "aten::mm": 40,
         "aten::relu": 20,
         "aten::sin": 0,
@@ -143,7 +149,7 @@ def test_time_that_threads_share_counts_once():
 
 
 def test_on_a_gpu_what_runs_on_the_device_counts():
-    found = share(
+    measured = share(
         host("aten::mm", 1, 5, number=1),
         host("aten::copy_", 6, 8, number=2),
         host("cudaGraphLaunch", 9, 10, launched_by=3),
@@ -157,9 +163,13 @@ def test_on_a_gpu_what_runs_on_the_device_counts():
         device("void at::native::multi_tensor_apply<3>()", 70, 72, 4),
         has_device=True,
     )
-    assert times(found) == (20.0, 10.0, 8.0, 5)
-    assert (found.graph_launches, found.graph_input_copy_us, found.device) == (1, 2.0, "cuda")
-    assert (found.region_us, found.outside_us) == (5.0, 95.0)
+    assert times(measured) == (20.0, 10.0, 8.0, 5)
+    assert (measured.graph_launches, measured.graph_input_copy_us, measured.device) == (
+        1,
+        2.0,
+        "cuda",
+    )
+    assert (measured.region_us, measured.outside_us) == (5.0, 95.0)
 
 
 class Profiler:
@@ -191,18 +201,16 @@ KERNELS_OF_CALL = (("gemm", 10, 25), ("relu", 20, 30), ("sum", 50, 55))
 
 
 @for_each("restores, is_seen", [(False, True), (True, True), (False, False)])
-def test_the_devices_part_of_a_call_is_the_time_in_which_any_kernel_runs(
-    restores, is_seen, monkeypatch
-):
+def test_the_devices_part_is_the_time_with_any_kernel(restores, is_seen, monkeypatch):
     MADE.clear()
     restored: list[None] = []
     monkeypatch.setattr("graphdoctor.probe.measure.kernels.profile", Profiler)
     events = (lambda profiler: profiler.events) if is_seen else (lambda _profiler: [])
     monkeypatch.setattr("graphdoctor.probe.measure.kernels.profiled_events", events)
-    found = device_us(
+    us = device_us(
         lambda: MADE.append(None), (lambda: restored.append(None)) if restores else None, 0.02
     )
-    assert found == (25.0 if is_seen else None)
+    assert us == (25.0 if is_seen else None)
     assert (len(MADE), len(restored)) == ((2, 2) if restores else (6, 0))
 
 
@@ -215,7 +223,7 @@ def test_a_program_that_profiles_itself_leaves_the_devices_part_unknown(monkeypa
 
 
 def test_waiting_for_the_device_is_nobodys_python():
-    found = share(
+    measured = share(
         host("graphdoctor_empty_call", 200, 212),
         host("cudaDeviceSynchronize", 202, 211),
         host(REGION, 6, 16, number=3),
@@ -224,15 +232,15 @@ def test_waiting_for_the_device_is_nobodys_python():
         device("triton_poi_fused_add_0", 15, 85, 3),
         has_device=True,
     )
-    assert (found.region_us, found.outside_us) == (8.0, 100.0 - 10.0 - 70.0 - 3.0)
+    assert (measured.region_us, measured.outside_us) == (8.0, 100.0 - 10.0 - 70.0 - 3.0)
 
 
 def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
 
 
-def test_on_a_gpu_communication_is_known_by_name_and_by_what_launched_it():
-    found = share(
+def test_communication_is_known_by_name_and_by_its_launcher():
+    measured = share(
         host("_c10d_functional::all_gather_into_tensor", 1, 9, number=1),
         host("nccl:all_gather", 2, 8, number=2),
         host("aten::copy_", 11, 12, number=3),
@@ -241,7 +249,7 @@ def test_on_a_gpu_communication_is_known_by_name_and_by_what_launched_it():
         device("Memcpy DtoD (Device -> Device)", 60, 61, 3),
         has_device=True,
     )
-    assert (found.communication_us, found.copy_us, found.library_us) == (34.0, 1.0, 0.0)
+    assert (measured.communication_us, measured.copy_us, measured.library_us) == (34.0, 1.0, 0.0)
 
 
 def launched_at_once() -> list[ProfiledEvent]:
@@ -275,7 +283,7 @@ def launched_one_by_one(name: str = "gemm") -> list[ProfiledEvent]:
     ]
 
 
-def told(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
+def operations_of(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
     (call,), (plain,) = (
         calls_in(events, has_device=True) for events in (launched_at_once(), one_by_one)
     )
@@ -284,14 +292,14 @@ def told(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
 
 
 def test_a_cuda_graphs_operations_are_those_of_the_call_without_it():
-    assert told(launched_one_by_one()) == [
+    assert operations_of(launched_one_by_one()) == [
         ("aten::_foreach_copy_", 1.0),
         (None, 10.0),
         ("aten::_efficient_attention", 10.0),
         ("aten::mm", 1.0),
         ("aten::mm", 19.0),
     ]
-    unknown = [operation for operation, _ in told(launched_one_by_one("another_gemm"))]
+    unknown = [operation for operation, _ in operations_of(launched_one_by_one("another_gemm"))]
     assert unknown == ["aten::_foreach_copy_", *[None] * 4]
 
 
@@ -301,7 +309,7 @@ def seen(ends: int, *, was_held_up: bool = False) -> SeenCall:
     return replace(call, was_held_up=was_held_up)
 
 
-def test_a_kernels_time_is_the_median_over_calls_that_no_other_program_held_up():
+def test_a_kernels_time_is_the_median_of_undisturbed_calls():
     held_up = [seen(90, was_held_up=True), seen(95, was_held_up=True), seen(99, was_held_up=True)]
     measured = MeasuredKernels([seen(10), seen(12), *held_up, seen(14)], [1.0])
     assert [kernel.us for kernel in measured.runs()[1]] == [12.0]
@@ -368,7 +376,7 @@ def test_what_operations_do(role, names):
     assert operator_role("graph_0_cpp_fused_add_0") == operator_role("no::such_operation") == "none"
 
 
-def test_an_operation_of_the_program_s_own_is_one_kernel_whatever_it_calls():
+def test_a_custom_operation_is_one_kernel_whatever_it_calls():
     library = torch.library.Library("kernels_of_tests", "FRAGMENT")
     library.define("wait(Tensor x) -> Tensor")
     library.define("together(Tensor x) -> Tensor")
@@ -401,7 +409,7 @@ def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
         record_program(tmp_path, DISTRIBUTED, KERNELS, name="f", backend="eager")
     ).kernels
     assert kernels is not None
-    kinds = {each.name: each.kind for each in kernels.largest}
+    kinds = {kernel.name: kernel.kind for kernel in kernels.largest}
     assert (
         kinds["_c10d_functional::all_reduce"]
         == kinds["_c10d_functional::wait_tensor"]
@@ -414,10 +422,10 @@ def output_code(recording: Path) -> str:
     """The function that runs the kernels, as Inductor wrote it."""
     for log in find_logs(recording / TRACE_FOLDER):
         with log.open() as lines:
-            for found in read_records(
+            for record in read_records(
                 lines, lambda kind: kind == "inductor_output_code", LogDamage()
             ):
-                return (found.payload or "").partition("def call(")[2].partition("\ndef ")[0]
+                return (record.payload or "").partition("def call(")[2].partition("\ndef ")[0]
     raise AssertionError("no output code")
 
 
@@ -429,7 +437,7 @@ def test_kernels_and_the_rest_are_the_call(folder: Path, recorded: Recording):
     assert share.rest_us is not None
     assert share.rest_us > 0
     assert min(share.library_us or 0, share.generated_us or 0) > 0
-    assert sum(each.us for each in share.largest) == pytest.approx(share.kernels_us)
+    assert sum(kernel.us for kernel in share.largest) == pytest.approx(share.kernels_us)
     assert share.kernels_us + share.rest_us == pytest.approx(share.call_us)
     assert (share.region_runs, share.device, share.graph_launches) == (1, "cpu", 0)
     assert share.unprofiled_us is not None
@@ -446,17 +454,17 @@ def test_kernels_are_those_of_the_generated_code_and_of_another_profiler(
     folder: Path, recorded: Recording
 ):
     assert recorded.kernels is not None
-    counts = {each.name: each.count for each in recorded.kernels.largest}
+    counts = {kernel.name: kernel.count for kernel in recorded.kernels.largest}
     pattern = r"^\s+(?:\w+ = )?(cpp_\w+|extern_kernels\.\w+|torch\.ops\.aten\.\w+(?:\.\w+)?)\("
     calls = re.findall(pattern, output_code(folder / "recording"), re.MULTILINE)
     assert recorded.kernels.launches == len(calls) == sum(counts.values())
     (folder / "independent.py").write_text(INDEPENDENT)
-    found = json.loads(
+    counted = json.loads(
         run_script(folder / "independent.py", cwd=folder, env=clean_environment()).stdout
     )
     assert counts == {
         name: count
-        for name, count in found.items()
+        for name, count in counted.items()
         if operator_role(name) != "none" or "cpp" in name
     }
 

@@ -52,9 +52,7 @@ def _graphs(lane: Lane) -> list[int | None]:
 
 
 @pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
-def test_a_call_shows_the_compiles_that_torch_logged_in_it_in_segments_that_follow_each_other(
-    name, request
-):
+def test_a_call_shows_its_logged_compiles_in_consecutive_segments(name, request):
     recording = request.getfixturevalue(name)
     lanes = _lanes(recording)
     for lane in lanes.values():
@@ -70,19 +68,19 @@ def test_a_call_shows_the_compiles_that_torch_logged_in_it_in_segments_that_foll
     ]
     for call in recording.calls:
         logged = {
-            found.compile_id: found
-            for found in recording.compiles
-            if found.call_index == call.index
+            compile_.compile_id: compile_
+            for compile_ in recording.compiles
+            if compile_.call_index == call.index
         }
         shown = [part for part in lanes[call.index].segments if part.kind == "compile"]
         assert {part.compile_id for part in shown} == set(logged)
-        for compile_id, found in logged.items():
+        for compile_id, compile_ in logged.items():
             longest = max(
                 part.end_us - part.start_us for part in shown if part.compile_id == compile_id
             )
             # torch's own figure is of what lies inside; the lane's has its bookkeeping too.
-            assert found.duration_s is not None
-            assert found.duration_s * 1e6 <= longest <= lanes[call.index].duration_us
+            assert compile_.duration_s is not None
+            assert compile_.duration_s * 1e6 <= longest <= lanes[call.index].duration_us
         # It is the very call: what is drawn lies within what the call took.
         if logged and call.duration_s is not None:
             assert lanes[call.index].duration_us <= call.duration_s * 1e6
@@ -105,7 +103,7 @@ def test_the_steady_lane_agrees_with_coverage(varied):
     assert operations == varied.coverage.graph_ops
 
 
-def test_each_run_of_a_graph_comes_behind_the_guard_check_that_found_it(varied):
+def test_each_run_of_a_graph_follows_its_guard_check(varied):
     lane = _lanes(varied)[None]
     kinds = [
         (part.kind, part.compile_id) for part in lane.segments if part.kind in ("guards", "graph")
@@ -130,7 +128,7 @@ def test_a_call_that_compiles_nothing_is_profiled_with_the_programs_own_graphs(v
 
 def test_arguments_that_the_calls_change_are_put_back(mutated):
     lanes = _lanes(mutated)
-    assert {found.call_index for found in mutated.compiles} == {1, 4}
+    assert {compile_.call_index for compile_ in mutated.compiles} == {1, 4}
     for index in (2, 3, 5):
         assert lanes[index].is_profiled
         # Forward, then the backward graph of the same.

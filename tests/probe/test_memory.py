@@ -13,13 +13,13 @@ def test_what_cuda_graphs_keep_for_themselves_is_in_use(monkeypatch):
         {"segment_pool_id": (0, 1), "total_size": 200, "allocated_size": 30},
         {"segment_pool_id": (0, 1), "total_size": 10, "allocated_size": 0},
     ]
-    known = {
+    expected = {
         "is_initialized": True,
         "reset_peak_memory_stats": None,
         "memory_allocated": 90,
         "max_memory_allocated": 100,
         "memory_snapshot": segments,
     }
-    for name, value in known.items():
+    for name, value in expected.items():
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     assert PeakMemory().bytes() == 100 + 170 + 10

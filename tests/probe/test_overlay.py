@@ -34,7 +34,7 @@ PLAIN = "def value():\n    return 'disk'\n"
 EDITED = "# a line more\ndef value():\n    return 'edited'\n"
 
 
-def ran(
+def output_of(
     folder: Path, program: str, edits: dict[Path, bytes], *, env: dict[str, str] | None = None
 ) -> Any:
     """What a program prints as JSON, run with edits laid over files; modules are imported from
@@ -65,7 +65,7 @@ def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path
     path, edits = folder / "mine.py", {folder / "mine.py": EDITED.encode()}
     (folder / "other.py").write_text(PLAIN)
     program = "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
-    assert ran(folder, program + "print(json.dumps(found))", edits) == [
+    assert output_of(folder, program + "print(json.dumps(found))", edits) == [
         "edited",
         str(path),
         str(path),
@@ -76,7 +76,7 @@ def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path
         "load('mine', sys.argv[3] + '/mine.py').value()",
         "__import__('runpy').run_module('mine')['value']()",
     ):
-        assert ran(folder, f"print(json.dumps({loaded}))", edits) == "edited"
+        assert output_of(folder, f"print(json.dumps({loaded}))", edits) == "edited"
 
 
 def test_inspect_shows_the_edited_lines(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_inspect_shows_the_edited_lines(folder: Path) -> None:
         "shown = [inspect.getsource(mine.value), inspect.getsource(mine), linecache.getline(mine.__file__, 1)]\n"
         "print(json.dumps(shown))"
     )
-    function, module, first = ran(folder, program, {folder / "mine.py": EDITED.encode()})
+    function, module, first = output_of(folder, program, {folder / "mine.py": EDITED.encode()})
     assert function == "def value():\n    return 'edited'\n"
     assert module == EDITED
     assert first == "# a line more\n"
@@ -98,7 +98,7 @@ def test_a_traceback_shows_the_edited_lines(folder: Path) -> None:
         "try:\n    mine.value()\nexcept ZeroDivisionError:\n    print(json.dumps(traceback.format_exc()))"
     )
     edited = "# one\n# two\ndef value():\n    return 1 / 0  # here\n"
-    shown = ran(folder, program, {folder / "mine.py": edited.encode()})
+    shown = output_of(folder, program, {folder / "mine.py": edited.encode()})
     assert "line 4, in value\n    return 1 / 0  # here\n" in shown
 
 
@@ -110,13 +110,13 @@ def test_compiled_files_are_passed_by_and_none_is_written(folder: Path, mode: st
     )  # fmt: skip
     before = Path(cached).read_bytes()
     program = "import mine\nprint(json.dumps(mine.value()))"
-    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
+    assert output_of(folder, program, {path: EDITED.encode()}) == "edited"
     assert Path(cached).read_bytes() == before
     Path(cached).unlink()
-    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
+    assert output_of(folder, program, {path: EDITED.encode()}) == "edited"
     assert not Path(cached).exists()
     # The untouched program afterwards runs what is on disk.
-    assert ran(folder, program, {}) == "disk"
+    assert output_of(folder, program, {}) == "disk"
 
 
 ENCODED = {
@@ -146,10 +146,10 @@ def test_text_is_read_as_python_reads_files(folder: Path) -> None:
     )
     for path, content in paths.items():
         path.write_bytes(content)
-    plain = ran(folder, program, {})
+    plain = output_of(folder, program, {})
     for path in paths:
         path.write_bytes(b"value = 'disk'\n")
-    assert ran(folder, program, paths) == plain
+    assert output_of(folder, program, paths) == plain
     assert dict(zip(ENCODED, (value for value, _ in plain), strict=True)) == {
         name: value for name, (_, value) in ENCODED.items()
     }
@@ -160,8 +160,8 @@ def test_a_file_behind_a_link_is_known_by_either_name(folder: Path, tmp_path: Pa
     program = "import inspect, mine\nprint(json.dumps([mine.value(), mine.__file__, inspect.getsource(mine)]))"
     linked = tmp_path / "linked"
     for asked, imported in ((folder, linked), (linked, folder), (linked, linked)):
-        found = ran(imported, program, {asked / "mine.py": EDITED.encode()})
-        assert found == ["edited", str(imported / "mine.py"), EDITED]
+        output = output_of(imported, program, {asked / "mine.py": EDITED.encode()})
+        assert output == ["edited", str(imported / "mine.py"), EDITED]
 
 
 def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
@@ -171,22 +171,22 @@ def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
     (package / "__init__.py").write_text("from .deep import value\n")
     (package / "deep.py").write_text(PLAIN)
     program = "import package\nprint(json.dumps([package.value(), package.value.__module__, package.inner.__name__]))"
-    found = ran(folder, program, {package / "deep.py": EDITED.encode()})
-    assert found == ["edited", "package.inner.deep", "package.inner"]
+    output = output_of(folder, program, {package / "deep.py": EDITED.encode()})
+    assert output == ["edited", "package.inner.deep", "package.inner"]
     init = b"def value():\n    return __package__\n"
-    assert ran(folder, program, {package / "__init__.py": init})[0] == "package.inner"
+    assert output_of(folder, program, {package / "__init__.py": init})[0] == "package.inner"
 
 
 def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> None:
     program = "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
     path = folder / "mine.py"
-    assert ran(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
+    assert output_of(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
 
 
 def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
     program = "import mine\nprint(json.dumps(str(mine.f.__annotations__)))"
     assert (
-        ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
+        output_of(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
         == "{'x': <class 'int'>}"
     )
 

@@ -92,7 +92,7 @@ def random(*shape: int, needs_gradient: bool = True) -> torch.Tensor:
 
 
 def watched(
-    function: Callable[..., Any], *given: Any, dynamic: bool | None = None
+    function: Callable[..., Any], *arguments: Any, dynamic: bool | None = None
 ) -> tuple[list[Partition], int, int]:
     """The partitions of a call's graphs, what the same call keeps compiled, and in eager mode."""
     from torch._dynamo.backends.common import aot_autograd
@@ -102,41 +102,44 @@ def watched(
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.virtualized import V
 
-    watch, found = PartitionWatch(), []
+    watch, partitions = PartitionWatch(), []
 
     def take(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
         if (partition := watch.take()) is not None:
-            found.append(partition)
+            partitions.append(partition)
         return graph
 
-    def backend(graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
+    def backend(graph: torch.fx.GraphModule, arguments: list[Any]) -> Callable[..., Any]:
         compile_ = aot_autograd(
             fw_compiler=take,
             decompositions=select_decomp_table(),
             bw_compiler=lambda graph, _: graph,
             partition_fn=compile_fx.partition_fn,
         )
-        with V.set_fake_mode(detect_fake_mode(given)):
-            return compile_(graph, given)
+        with V.set_fake_mode(detect_fake_mode(arguments)):
+            return compile_(graph, arguments)
 
     torch._dynamo.reset()
     with aot_config.patch(enable_autograd_cache=False):
         try:
             compiled = torch.compile(function, backend=backend, dynamic=dynamic)
-            compiled(*given)
-            kept = kept_bytes(lambda: compiled(*given))
+            compiled(*arguments)
+            kept = kept_bytes(lambda: compiled(*arguments))
         finally:
             watch.close()
             torch._dynamo.reset()
-    in_eager = kept_bytes(lambda: function(*given))
+    in_eager = kept_bytes(lambda: function(*arguments))
     assert kept is not None
     assert in_eager is not None
-    return found, kept, in_eager
+    return partitions, kept, in_eager
 
 
 def listed(partitions: list[Partition]) -> int:
     sizes = [
-        value_bytes(each.node) for one in partitions for each in one.kept if not each.is_argument
+        value_bytes(kept_value.node)
+        for partition in partitions
+        for kept_value in partition.kept
+        if not kept_value.is_argument
     ]
     return sum(size or 0 for size in sizes)
 
@@ -154,8 +157,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 def test_what_is_listed_is_what_autograd_keeps() -> None:
-    for name, (function, given) in PROGRAMS.items():
-        (partition,), kept, _ = watched(function, *given)
+    for name, (function, arguments) in PROGRAMS.items():
+        (partition,), kept, _ = watched(function, *arguments)
         assert listed([partition]) == kept > 0, name
         assert partition.draws_random == (name in {"attention", "checkpointed"}), name
 
@@ -173,14 +176,14 @@ def test_nothing_is_kept_without_gradients() -> None:
     )
 
 
-def test_what_is_cheap_to_compute_again_needs_no_product_and_no_random_numbers() -> None:
+def test_products_and_random_numbers_are_not_cheap_to_compute_again() -> None:
     (partition,), _, in_eager = watched(Block(64), random(8, 64, 64, needs_gradient=False))
-    own = [
-        each
-        for each in partition.kept
-        if not each.is_argument and (value_bytes(each.node) or 0) > 20_000
+    large = [
+        kept_value
+        for kept_value in partition.kept
+        if not kept_value.is_argument and (value_bytes(kept_value.node) or 0) > 20_000
     ]
-    assert {(operation_of(each.node), each.is_cheap) for each in own} == {
+    assert {(operation_of(kept_value.node), kept_value.is_cheap) for kept_value in large} == {
         ("aten.native_layer_norm.default", True),
         ("aten.addmm.default", False),
         ("aten.bmm.default", False),
@@ -196,7 +199,9 @@ def test_what_is_cheap_to_compute_again_needs_no_product_and_no_random_numbers()
 
 def test_a_graph_that_reads_another_graphs_result_has_it_as_an_argument() -> None:
     partitions, kept, _ = watched(broken, random(16, 16))
-    assert [any(each.is_argument for each in one.kept) for one in partitions] == [True, True]
+    assert [
+        any(kept_value.is_argument for kept_value in partition.kept) for partition in partitions
+    ] == [True, True]
     # The result between the graphs is new in this call, but an argument of the second.
     assert kept - listed(partitions) in (0, 16 * 16 * 4)
 

@@ -80,7 +80,7 @@ class Activation(nn.Module):
         return x.relu()
 
 
-def found(module: nn.Module) -> dict[str, list[str]]:
+def paths_of(module: nn.Module) -> dict[str, list[str]]:
     return {
         of.__name__: [block.path for block in blocks]
         for of, blocks in repeated_blocks(module).items()
@@ -122,7 +122,7 @@ FOUND = {
 
 
 def test_the_outermost_modules_that_repeat_are_blocks(snapshot: SnapshotAssertion) -> None:
-    assert "\n".join(f"{case}: {found(module)}" for case, module in FOUND.items()) == snapshot
+    assert "\n".join(f"{case}: {paths_of(module)}" for case, module in FOUND.items()) == snapshot
 
 
 class Counting:
@@ -214,7 +214,9 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
     module, x, backend = Net(), torch.randn(2, 4), Counting()
     expected = module(x)
     compile_regions(module, backend=backend)
-    assert all(torch.equal(one, other) for one, other in zip(module(x), expected, strict=True))
+    assert all(
+        torch.equal(output, other) for output, other in zip(module(x), expected, strict=True)
+    )
     assert module.seen == 2
     assert backend.graphs
 
@@ -240,8 +242,8 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
         )
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
-    (found,) = described_blocks(repeated_blocks(layers))
-    assert (found.compiled_as, found.container) == ("forward", "layers")
+    (described,) = described_blocks(repeated_blocks(layers))
+    assert (described.compiled_as, described.container) == ("forward", "layers")
 
 
 @for_each(
@@ -252,9 +254,9 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
         Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3))),
     ],
 )
-def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
-    (found,) = described_blocks(repeated_blocks(module))
-    assert found.container is None
+def test_a_container_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
+    (described,) = described_blocks(repeated_blocks(module))
+    assert described.container is None
 
 
 class Property(nn.Module):
@@ -286,11 +288,9 @@ def patched() -> nn.Module:
 
 
 @for_each("make", [Property, Unfinished, patched])
-def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(
-    make: Callable[[], nn.Module],
-) -> None:
-    (found,) = described_blocks(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
-    assert found.compiled_as == ("forward" if make is Unfinished else "module")
+def test_a_forward_that_is_no_plain_function_is_not_read(make: Callable[[], nn.Module]) -> None:
+    (described,) = described_blocks(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
+    assert described.compiled_as == ("forward" if make is Unfinished else "module")
 
 
 @pytest.mark.slow

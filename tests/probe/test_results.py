@@ -96,28 +96,26 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
 def test_what_differs_is_named(
     mine: Any, where: str, largest: float | None, detail: str | None
 ) -> None:
-    found = compared(mine, {"a": torch.zeros(2)})
-    assert (found["kind"], found["where"], found["largest"], detail_of(found)) == (
-        "outputs",
-        where,
-        largest,
-        detail,
-    )
+    difference = compared(mine, {"a": torch.zeros(2)})
+    assert (
+        difference["kind"],
+        difference["where"],
+        difference["largest"],
+        detail_of(difference),
+    ) == ("outputs", where, largest, detail)
 
 
-def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_difference_is_told() -> (
-    None
-):
+def test_containers_must_match_and_the_largest_difference_is_reported() -> None:
     assert compared([torch.zeros(2)], (torch.zeros(2),))["where"] == "call 1, structure"
-    found = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
-    assert (found["where"], found["largest"]) == ("call 1, output[1]", 5.0)
+    difference = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
+    assert (difference["where"], difference["largest"]) == ("call 1, output[1]", 5.0)
     assert compare(Results(), of(torch.ones(1)))["differences"][0]["presence"] == "missing"
 
 
 @pytest.mark.parametrize("both", [float("nan"), float("inf")])
 def test_elements_that_are_the_same_without_being_finite_are_no_difference(both: float) -> None:
-    found = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
-    assert (found["largest"], detail_of(found)) == (2.0, None)
+    difference = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
+    assert (difference["largest"], detail_of(difference)) == (2.0, None)
 
 
 def test_tensors_inside_objects_of_the_program_are_compared() -> None:
@@ -163,9 +161,9 @@ def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
         (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
         (lambda module: module[0].weight.grad.add_(1), "gradient of 0.weight after the calls"),
     ):
-        assert [found["where"] for found in compare(changed(change), changed())["differences"]] == [
-            where
-        ]
+        assert [
+            difference["where"] for difference in compare(changed(change), changed())["differences"]
+        ] == [where]
 
 
 def test_an_argument_that_a_call_mutates_is_kept() -> None:
@@ -194,16 +192,18 @@ def test_zeros_that_a_call_writes_over_nan_are_a_change() -> None:
     assert list(result.values["state"]) == ["call 0, argument x after it"]
 
 
-def test_gradients_are_weighted_alike_in_every_dtype_so_that_a_sum_hides_nothing() -> None:
+def test_gradients_are_weighted_alike_in_every_dtype() -> None:
     x = torch.randn(4, requires_grad=True)
-    found = gradients_of(torch.softmax(x, 0), {}, {"x": x})
-    assert found["x"] is not None
-    assert found["x"].abs().max() > 1e-3
+    gradients = gradients_of(torch.softmax(x, 0), {}, {"x": x})
+    assert gradients["x"] is not None
+    assert gradients["x"].abs().max() > 1e-3
     assert x.grad is None
     module = torch.nn.Linear(2, 2)
-    found = gradients_of(module(torch.ones(1, 2)), {"": module, "other": torch.nn.Linear(1, 1)}, {})
-    assert set(found) == {"weight", "bias", "other.weight", "other.bias"}
-    assert found["other.weight"] is None
+    gradients = gradients_of(
+        module(torch.ones(1, 2)), {"": module, "other": torch.nn.Linear(1, 1)}, {}
+    )
+    assert set(gradients) == {"weight", "bias", "other.weight", "other.bias"}
+    assert gradients["other.weight"] is None
 
     def weighted(dtype: Any) -> Any:
         module = torch.nn.Linear(3, 2, bias=False).to(dtype)
@@ -242,8 +242,8 @@ def test_printed_text_is_compared_by_lines() -> None:
     ],
 )  # fmt: skip
 def test_how_a_text_differs_is_said(text: str, change: str) -> None:
-    [found] = compare(written("logs", text), written("logs", "a 1\nb 2\nc 3\n"))["differences"]
-    assert (found["kind"], found["change"]) == ("logs", change)
+    [difference] = compare(written("logs", text), written("logs", "a 1\nb 2\nc 3\n"))["differences"]
+    assert (difference["kind"], difference["change"]) == ("logs", change)
 
 
 def rounding(precise: Any, eager: Any, *others: Any, judged: Judged = "changed") -> Rounding:
@@ -256,23 +256,23 @@ def test_a_float64_run_that_took_another_way_says_nothing_of_rounding() -> None:
     assert compare(of(torch.tensor([1.0, 2.1])), of(eager), elsewhere)["differences"]
 
 
-def test_what_torch_compile_computes_by_itself_is_rounding_up_to_half_the_digits() -> None:
+def test_the_untouched_program_may_lose_half_the_digits() -> None:
     precise, eager = torch.tensor([100.0], dtype=torch.float64), torch.tensor([100.001])
-    known = rounding(precise, eager, judged="untouched")
-    assert not compare(of(torch.tensor([100.02])), of(eager), known)["differences"]
-    assert compare(of(torch.tensor([100.09])), of(eager), known)["differences"]
+    measure = rounding(precise, eager, judged="untouched")
+    assert not compare(of(torch.tensor([100.02])), of(eager), measure)["differences"]
+    assert compare(of(torch.tensor([100.09])), of(eager), measure)["differences"]
 
 
-def test_what_is_zero_but_for_rounding_is_measured_by_the_largest_of_its_kind() -> None:
+def test_a_near_zero_value_is_measured_by_the_largest_of_its_kind() -> None:
     precise = (torch.tensor([1e4], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    known = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
+    measure = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
     mine = (torch.tensor([1e4]), torch.tensor([-5e-4]))
-    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), known)[
+    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), measure)[
         "differences"
     ]
-    assert compare(of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), known)[
-        "differences"
-    ]
+    assert compare(
+        of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), measure
+    )["differences"]
 
 
 def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None:
@@ -280,7 +280,7 @@ def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None
     assert compare(mine, state(torch.nn.Identity(), seen=1))["differences"] == []
 
 
-def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() -> None:
+def test_logs_and_warnings_are_kept_but_torchs_are_not() -> None:
     with kept_texts() as texts:
         logging.getLogger("net").warning("shape %s", (2, 3))
         logging.getLogger("torch._dynamo").warning("of torch, by %s", "the test")
@@ -288,10 +288,10 @@ def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() ->
         warnings.warn("slow\nreally", stacklevel=1)
         os.write(2, b"plain\n")
         os.write(1, b"out\n")
-    found = texts()
-    assert found["stdout"] == "out\n"
-    assert "plain\n" in found["stderr"]
-    lines = found["logs"].splitlines()
+    kept = texts()
+    assert kept["stdout"] == "out\n"
+    assert "plain\n" in kept["stderr"]
+    lines = kept["logs"].splitlines()
     assert lines[0] == "WARNING net: shape (2, 3)"
     assert lines[-2:] == ["UserWarning: slow", "really"]
 
@@ -338,10 +338,10 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], c
     [difference] = compare(state(torch.nn.Module(), **mine), before)["differences"]
     assert (difference["kind"], difference["change"]) == ("state", change)
     # A tensor is no number.
-    one, other = (
+    first, other = (
         state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0)
     )
-    assert [found["change"] for found in compare(other, one)["differences"]] == ["other"]
+    assert [item["change"] for item in compare(other, first)["differences"]] == ["other"]
 
 
 @for_each(
@@ -354,11 +354,11 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], c
     ],
 )
 def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
-    wanted = torch.tensor([1.0, float("nan"), 0.0])
+    expected = torch.tensor([1.0, float("nan"), 0.0])
     texts = {"stdout": "said otherwise"}
     result = of((mine, 3, torch.tensor(True), torch.ones(2, 3, dtype=torch.bfloat16).t()))
     result.add_written(texts)
-    reference = of((wanted, 3, torch.tensor(True), torch.ones(3, 2, dtype=torch.bfloat16)))
+    reference = of((expected, 3, torch.tensor(True), torch.ones(3, 2, dtype=torch.bfloat16)))
     assert compare(result, reference)["is_bitwise_equal"] is is_equal
 
 
@@ -366,8 +366,8 @@ def test_outputs_that_were_too_large_are_not_among_what_was_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("graphdoctor.probe.replay.results._MAX_BYTES", 4)
-    found = compare(of(torch.ones(9)), of(torch.ones(9)))
-    assert (found["kinds"], found["note"]) == (
+    comparison = compare(of(torch.ones(9)), of(torch.ones(9)))
+    assert (comparison["kinds"], comparison["note"]) == (
         [],
         "from call 1 on, values are too large to compare",
     )

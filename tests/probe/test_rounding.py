@@ -88,7 +88,7 @@ def test_a_program_that_last_digits_change_altogether_proves_nothing() -> None:
     assert judged(off(0.15), off(1e-6), off(0.8), is_shaken=True) == "same"
 
 
-def test_a_single_number_that_eager_mode_gets_right_by_chance_is_measured_by_the_rest() -> None:
+def test_a_number_right_by_chance_is_measured_by_the_rest() -> None:
     precise = (PRECISE, PRECISE * 3, torch.tensor(1.5, dtype=torch.float64))
     rest = (off(2e-3), off(2e-3) * 3)
     eager, mine = (of(*rest, torch.tensor(number)) for number in (1.5, 1.503))
@@ -111,7 +111,7 @@ def test_without_float64_eager_mode_s_own_changes_are_the_measure(
     assert judged(off(0.5), eager, *shaken, precise=None, is_shaken=bool(others)) == "wrong"
 
 
-def test_other_random_numbers_in_float64_are_not_taken_for_eager_mode_s_error() -> None:
+def test_other_random_numbers_in_float64_are_no_error() -> None:
     noisy = off(1e-2)
     assert judged(off(2e-2), noisy) == "same"
     assert judged(off(2e-2), noisy, draws_random=True) == "doubtful"
@@ -126,8 +126,8 @@ def test_errors_are_root_mean_squares_beside_those_of_the_float64_run() -> None:
     rounding = Rounding(of(precise, zero, torch.tensor([1, 2])), reference, [], judged="variant")
     [error] = rounding.errors(of(mine, torch.full((4,), 9e-8), torch.tensor([1, 2])))
     expected = [
-        ((one - precise).square().mean() / precise.square().mean()).sqrt().item()
-        for one in (mine, eager)
+        ((value - precise).square().mean() / precise.square().mean()).sqrt().item()
+        for value in (mine, eager)
     ]
     assert error.kind == "outputs"
     assert (error.variant, error.eager) == pytest.approx(expected, rel=1e-12)
@@ -147,7 +147,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 @for_each(
-    "value, wanted, expected",
+    "value, reference, expected",
     [
         ([1.0, 2.0], [1.0, 2.5], 0.5),
         ([], [], 0.0),
@@ -160,16 +160,16 @@ INF, NAN = float("inf"), float("nan")
     ],
 )
 def test_values_are_as_far_apart_as_their_elements_that_differ_most(
-    value, wanted, expected
+    value, reference, expected
 ) -> None:
-    assert distance(torch.tensor(value), torch.tensor(wanted)) == expected
+    assert distance(torch.tensor(value), torch.tensor(reference)) == expected
 
 
 SPARSE = torch.eye(3).to_sparse()
 
 
 @for_each(
-    "value, wanted, is_same",
+    "value, expected_value, is_same",
     [
         (torch.ones(3), torch.ones(3), True),
         (torch.tensor([NAN, 0.0]), torch.tensor([NAN, -0.0]), True),
@@ -181,9 +181,9 @@ SPARSE = torch.eye(3).to_sparse()
         (torch.tensor([]), torch.tensor([]), True),
     ],
 )
-def test_state_is_the_same_as_far_as_assert_close_says(value, wanted, is_same) -> None:
+def test_state_is_the_same_as_far_as_assert_close_says(value, expected_value, is_same) -> None:
     mine, reference = Results(), Results()
-    mine.values["state"]["buffer"], reference.values["state"]["buffer"] = value, wanted
+    mine.values["state"]["buffer"], reference.values["state"]["buffer"] = value, expected_value
     assert (not compared(mine, reference).differences) is is_same
 
 

@@ -122,22 +122,22 @@ CUT = {
 
 def test_a_profiled_call_is_cut_into_what_ran_in_turn(snapshot):
     assert "\n".join(f"{name}: {cut(*events)}" for name, events in CUT.items()) == snapshot
-    found = cut_profile([call()])
-    assert (found.duration_us, found.segments, found.is_profiled) == (100, (), True)
+    lane = cut_profile([call()])
+    assert (lane.duration_us, lane.segments, lane.is_profiled) == (100, (), True)
 
 
-def test_a_backward_graph_runs_on_another_thread_and_is_known_by_its_forward():
+def test_a_backward_graph_is_matched_with_its_forward():
     region = Event(f"{REGION_PREFIX}0/0", 105, 130)
     graph = Event(f"{GRAPH_RANGE}1", 110, 120, cpu_parent=region)
     forward = Event(COMPILED_FORWARD, 111, 119, cpu_parent=graph, sequence_nr=7)
     backward = Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
-    found = cut_profile([call(), region, graph, forward, backward])
-    assert [part.row() for part in found.segments] == [
+    lane = cut_profile([call(), region, graph, forward, backward])
+    assert [part.row() for part in lane.segments] == [
         ["graph", 10, 20, "0/0", 1],
         ["graph", 50, 70, "0/0", 1],
     ]
-    assert [part.is_backward for part in found.segments] == [False, True]
-    assert found.forward_runs == (1,)
+    assert [part.is_backward for part in lane.segments] == [False, True]
+    assert lane.forward_runs == (1,)
 
 
 def test_the_names_of_many_operations_are_cut_and_counted():
@@ -150,15 +150,15 @@ def test_the_names_of_many_operations_are_cut_and_counted():
 
 
 def test_a_timeline_is_cut_in_microseconds():
-    found = cut_timeline([ran(4, 10.001, 10.002)], [], began=10.0, ended=10.005)
-    assert found.duration_us == pytest.approx(5000)
-    assert not found.is_profiled
-    (part,) = found.segments
+    lane = cut_timeline([run_of(4, 10.001, 10.002)], [], began=10.0, ended=10.005)
+    assert lane.duration_us == pytest.approx(5000)
+    assert not lane.is_profiled
+    (part,) = lane.segments
     assert (part.kind, part.graph, part.compile_id) == ("graph", 4, None)
     assert (part.start_us, part.end_us) == pytest.approx((1000, 2000))
 
 
-def ran(graph: int, start: float, end: float) -> WatchedRun:
+def run_of(graph: int, start: float, end: float) -> WatchedRun:
     return graph, 1, start, end, 0
 
 
@@ -167,22 +167,28 @@ def compiled(start: float, end: float | None, compile_id: str | None = "0/0") ->
 
 
 TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile]]] = {
-    "a compile and the run after it are two segments": ([ran(0, 3.0, 4.0)], [compiled(1.0, 3.0)]),
+    "a compile and the run after it are two segments": (
+        [run_of(0, 3.0, 4.0)],
+        [compiled(1.0, 3.0)],
+    ),
     "a compile that isn't over lasts to the end of the call": ([], [compiled(1.0, None)]),
     "what is inside a compile is part of it": (
-        [ran(0, 2.0, 3.0)],
+        [run_of(0, 2.0, 3.0)],
         [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")],
     ),
-    "an empty segment at the end of another is kept": ([ran(0, 1.0, 2.0), ran(1, 2.0, 2.0)], []),
+    "an empty segment at the end of another is kept": (
+        [run_of(0, 1.0, 2.0), run_of(1, 2.0, 2.0)],
+        [],
+    ),
 }
 
 
 def test_runs_and_compiles_are_segments_in_turn(snapshot):
-    found = {
+    cut = {
         name: cut_timeline(*made, began=0.0, ended=5.0).segments for name, made in TIMELINES.items()
     }
     assert (
-        "\n".join(f"{name}: {[part.row() for part in parts]}" for name, parts in found.items())
+        "\n".join(f"{name}: {[part.row() for part in parts]}" for name, parts in cut.items())
         == snapshot
     )
 

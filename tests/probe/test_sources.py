@@ -52,14 +52,14 @@ def line_of(text: str) -> int:
 def test_a_line_knows_its_function_and_its_blocks(
     context, text: str, qualname: str, function: str | None, enclosing: list[str]
 ) -> None:
-    found = context(line_of(text))
+    source = context(line_of(text))
 
-    assert found.qualname == qualname
-    assert found.function_line == (line_of(function) if function else None)
-    assert [block.kind for block in found.enclosing] == enclosing
+    assert source.qualname == qualname
+    assert source.function_line == (line_of(function) if function else None)
+    assert [block.kind for block in source.enclosing] == enclosing
 
 
-def test_the_name_of_the_code_tells_which_of_a_lines_functions_is_meant(context) -> None:
+def test_the_codes_name_selects_one_of_a_lines_functions(context) -> None:
     assert context(line_of("halve ="), "<lambda>").qualname == "Net.<lambda>"
     assert context(line_of("second=lambda"), "<lambda>").qualname == "decorated.<lambda>"
     assert context(line_of("second=lambda"), "decorated").qualname == "decorated"
@@ -109,13 +109,13 @@ def test_every_line_has_a_context_that_parses(line: int) -> None:
     name = "<every line>"
     linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
 
-    found = SourceReader().context(name, line)
+    source = SourceReader().context(name, line)
 
-    assert found is not None
-    for block in found.enclosing:
+    assert source is not None
+    for block in source.enclosing:
         assert block.line <= line
-    if found.statement.startswith("x ="):
-        ast.parse(textwrap.dedent(found.statement))
+    if source.statement.startswith("x ="):
+        ast.parse(textwrap.dedent(source.statement))
 
 
 # Which names can certainly be read just before a statement.
@@ -131,9 +131,9 @@ def around(tmp_path: Path, code: str) -> SourceContext:
         for number, text in enumerate(file.read_text().splitlines(), 1)
         if text.endswith("# here")
     )
-    found = SourceReader().context(str(file), line)
-    assert found is not None
-    return found
+    source = SourceReader().context(str(file), line)
+    assert source is not None
+    return source
 
 
 def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]:
@@ -212,8 +212,8 @@ def test_the_name_of_the_torch_package_is_found(
 
 
 def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path: Path) -> None:
-    found = around(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
-    assert (found.statement_line, found.statement_end_line) == (2, 4)
-    found = around(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")
-    assert found.statement_line is None
-    assert found.readable == ()
+    source = around(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
+    assert (source.statement_line, source.statement_end_line) == (2, 4)
+    source = around(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")
+    assert source.statement_line is None
+    assert source.readable == ()

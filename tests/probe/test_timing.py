@@ -75,10 +75,10 @@ def test_a_call_is_repeated_until_it_is_steady_or_given_up(
     program: Make, takes: float, compiling: int, limit_at: float, compiles: tuple[int, ...]
 ) -> None:
     call = program(takes, compiling=compiling, limit_at=limit_at)
-    found = timing.settle(call, call.activity)
-    assert found.compiles == compiles
-    assert found.is_over_limit is (limit_at is not inf)
-    assert found.is_settled is (compiles[-1] == 0 and limit_at is inf)
+    settled = timing.settle(call, call.activity)
+    assert settled.compiles == compiles
+    assert settled.is_over_limit is (limit_at is not inf)
+    assert settled.is_settled is (compiles[-1] == 0 and limit_at is inf)
 
 
 def test_a_quick_call_that_never_hits_a_limit_is_given_up(program: Make) -> None:
@@ -94,7 +94,7 @@ def test_calls_are_timed_while_there_is_time_and_at_least_so_many(program: Make)
     assert timing.time_calls(program(9.0), seconds=1.0, least=1) == [9.0]
 
 
-def test_a_call_s_time_holds_what_it_started_on_a_gpu_and_nothing_started_before(
+def test_a_calls_time_is_that_of_its_own_gpu_work(
     program: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = timing.time
@@ -116,7 +116,7 @@ def test_short_calls_are_timed_together_and_long_ones_alone() -> None:
     assert len(made) == 10 + 1
 
 
-def test_each_call_starts_from_the_arguments_as_they_were_and_restoring_is_not_in_the_time(
+def test_arguments_are_restored_outside_the_time(
     program: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, call, values, seen = timing.time, program(1.0), [1.0], []
@@ -141,14 +141,14 @@ def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.sendall(b'{"seconds": 0.0}\n')
-            found = []
+            asked = []
             for question in timing.questions(theirs):
-                found.append(question)
+                asked.append(question)
                 if is_answered:
                     timing.answer(theirs, {"calls": 1})
                 ours.close()
             timing.answer(theirs, {"calls": 2})
-        assert found == ['{"seconds": 0.0}\n']
+        assert asked == ['{"seconds": 0.0}\n']
 
 
 @for_each(
@@ -160,7 +160,7 @@ def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
         ({1, 2, 3, 4}, True, [1.0, 9.0, 1.0, 9.0, 1.0, 1.0]),
     ],
 )
-def test_calls_that_other_programs_held_up_do_not_count_where_enough_others_remain(
+def test_held_up_calls_do_not_count_where_enough_remain(
     monkeypatch: pytest.MonkeyPatch,
     program: Make,
     held_up: set[int],
@@ -170,6 +170,6 @@ def test_calls_that_other_programs_held_up_do_not_count_where_enough_others_rema
 ) -> None:
     call = program(1.0, 9.0, 1.0, 9.0, 1.0, 1.0)
     monkeypatch.setattr(
-        timing, "preemptions", lambda: len([each for each in held_up if each <= call.calls])
+        timing, "preemptions", lambda: len([number for number in held_up if number <= call.calls])
     )
     assert timing.time_calls(call, seconds=1000.0, most=6, is_own_only=is_own_only) == expected

@@ -80,10 +80,10 @@ class _Pair:
 for _node in (
     (
         _Named,
-        lambda found: (list(found.values()), list(found)),
+        lambda leaves: (list(leaves.values()), list(leaves)),
         lambda items, keys: _Named(zip(keys, items, strict=True)),
     ),
-    (_Pair, lambda found: (found.items, None), lambda items, _: _Pair(*items)),
+    (_Pair, lambda leaves: (leaves.items, None), lambda items, _: _Pair(*items)),
 ):
     torch.utils._pytree.register_pytree_node(*_node)
 
@@ -103,6 +103,6 @@ for _node in (
 def test_what_is_in_containers_without_names_has_a_path(
     value: object, paths: dict[str, object]
 ) -> None:
-    found = dict(torch_api.tree_leaves_with_path(value))
-    assert found == paths
-    assert list(found.values()) == torch_api.tree_leaves(value)
+    leaves = dict(torch_api.tree_leaves_with_path(value))
+    assert leaves == paths
+    assert list(leaves.values()) == torch_api.tree_leaves(value)

@@ -38,7 +38,7 @@ class Odd:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_what_was_set_is_listed_by_its_dotted_name_as_python_prints_it() -> None:
+def test_changed_settings_are_listed_by_dotted_name() -> None:
     with (
         DYNAMO.patch(recompile_limit=5, suppress_errors=False),
         INDUCTOR.patch(
@@ -49,17 +49,17 @@ def test_what_was_set_is_listed_by_its_dotted_name_as_python_prints_it() -> None
             }
         ),
     ):
-        found = changed_config()
+        changed = changed_config()
 
-    assert found.pop("torch._inductor.config.post_grad_custom_pre_pass") == "x" * 199 + "…"
-    assert found == {
+    assert changed.pop("torch._inductor.config.post_grad_custom_pre_pass") == "x" * 199 + "…"
+    assert changed == {
         "torch._dynamo.config.recompile_limit": "5",
         "torch._inductor.config.triton.cudagraphs": "True",
         "torch._inductor.config.pre_grad_fusion_options": "{'a': 1}",
     }
 
 
-def test_a_value_changed_in_place_is_listed_and_another_name_of_a_value_is_not() -> None:
+def test_a_value_changed_in_place_is_listed_once() -> None:
     DYNAMO.reorderable_logging_functions.add(print)
     try:
         assert changed_config() == {

@@ -43,7 +43,7 @@ def test_asking_for_a_module_is_no_import_of_it(module):
     assert called == [1]
 
 
-def test_an_import_that_fails_has_no_line_of_ours_and_may_be_tried_again(module):
+def test_a_failed_import_shows_no_line_of_ours_and_can_repeat(module):
     path, called = module
     path.write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError) as caught:
@@ -57,7 +57,7 @@ def test_an_import_that_fails_has_no_line_of_ours_and_may_be_tried_again(module)
     assert called == [22]
 
 
-def test_a_fork_lets_go_of_a_log_that_torch_would_write_on_into(monkeypatch):
+def test_a_fork_lets_go_of_torchs_log(monkeypatch):
     strings = importlib.import_module("torch._logging.structured")
     monkeypatch.setattr(strings, "INTERN_TABLE", {"/a.py": 0})
     handler = logging.NullHandler()

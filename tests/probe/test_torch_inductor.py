@@ -25,9 +25,7 @@ assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == sys.argv[1]
 
 
 @pytest.mark.slow
-def test_kernels_are_its_own_and_the_check_of_vector_instructions_is_where_it_was_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_kernels_and_vector_checks_are_compiled_where_asked(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     for checks in ("shared", "own"):

@@ -34,22 +34,22 @@ WAYS = {
 
 
 def test_a_target_that_takes_the_logger_apart_between_calls_loses_nothing(tmp_path, explain_json):
-    found = {}
+    runs = {}
     for name, way in WAYS.items():
         (tmp_path / "model.py").write_text(MODEL.format(taken_apart=way))
         document = explain_json("model.py", "--no-coverage")
         codes = {finding["code"] for finding in document["findings"]}
-        found[name] = (*seen(document), len(document["recording"]["calls"]), "GD101" in codes)
-    assert found == dict.fromkeys(WAYS, (2, 1, False, 2, True))
+        runs[name] = (*seen(document), len(document["recording"]["calls"]), "GD101" in codes)
+    assert runs == dict.fromkeys(WAYS, (2, 1, False, 2, True))
 
 
 def test_a_script_that_takes_the_logger_apart_between_calls_loses_nothing(tmp_path, run_cli):
-    found = {}
+    runs = {}
     for name in ("clear", "dictConfig", "set_logs"):
         (tmp_path / "train.py").write_text(SCRIPT.format(taken_apart=WAYS[name]))
         assert run_cli("run", "train.py").returncode == 0
-        found[name] = seen(json.loads(run_cli("report", "--format", "json").stdout))
-    assert found == dict.fromkeys(found, (2, 1, False))
+        runs[name] = seen(json.loads(run_cli("report", "--format", "json").stdout))
+    assert runs == dict.fromkeys(runs, (2, 1, False))
 
 
 def seen(document: dict[str, Any]) -> tuple[int, int, bool]:
@@ -66,11 +66,11 @@ def test_a_model_file_that_clears_the_handlers_loses_nothing(tmp_path, explain_j
     (tmp_path / "model.py").write_text(
         MODEL.format(taken_apart="pass") + "\ntrace.handlers.clear()\n"
     )
-    found = explain_json("model.py", "--no-coverage")
-    assert (found["summary"]["graphs"], len(found["recording"]["calls"])) == (2, 2)
+    runs = explain_json("model.py", "--no-coverage")
+    assert (runs["summary"]["graphs"], len(runs["recording"]["calls"])) == (2, 2)
 
 
-def test_what_is_lost_while_torch_compiles_is_said_and_the_exit_code_is_2(
+def test_records_lost_while_torch_compiles_are_reported_with_exit_code_2(
     tmp_path: Path, run_cli: RunCli
 ):
     (tmp_path / "model.py").write_text(BACKEND)

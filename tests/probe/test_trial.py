@@ -78,7 +78,7 @@ def test_a_tensor_that_stays_is_passed_with_the_values_of_each_call() -> None:
     assert trial.changed(((needs_gradient,), {}))[0][0] is needs_gradient
 
 
-def test_a_tensor_is_marked_as_static_and_a_dim_as_dynamic_unless_it_is_one() -> None:
+def test_tensors_are_marked_static_and_dims_above_one_dynamic() -> None:
     x, y = torch.ones(4, 1), torch.ones(4, 1)
     marks = [("L['x']", 0), ("L['items'][0]", 1)]
     trial = Trial(plan(static=["L['x']", "L['scale']"], marks=marks), function)
@@ -139,9 +139,9 @@ def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
     [output, gradient] = replayed(tmp_path, "one", [1, 5, 3]).compared["eager"].differences
     assert (output.where, output.largest) == ("call 2, output", 3.0)
     assert gradient.kind == "gradients"
-    found = replayed(tmp_path, "two", [1, 2, 3], earlier=str(tmp_path / "one"))
-    assert found.compared["eager"].differences == ()
-    assert found.compared["earlier"].differences[0].where == "call 2, output"
+    replay = replayed(tmp_path, "two", [1, 2, 3], earlier=str(tmp_path / "one"))
+    assert replay.compared["eager"].differences == ()
+    assert replay.compared["earlier"].differences[0].where == "call 2, output"
     [difference] = replayed(tmp_path, "gradients", [1, -2, 3]).compared["eager"].differences
     assert (difference.kind, difference.presence) == ("gradients", "missing")
 
@@ -160,12 +160,12 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
         if name == "eager":
             function(*call[0])
         trial.end_call(None, has_backward=False)
-        found = trial.finish({}).compared
-    [difference] = found["eager"].differences
+        comparisons = trial.finish({}).compared
+    [difference] = comparisons["eager"].differences
     assert (difference.kind, difference.where) == ("state", "call 1, argument seen after it")
 
 
-def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:
+def test_a_float64_call_sees_what_the_last_wrote_to_its_input() -> None:
     shared = [torch.ones(2)]
     trial = Trial(plan(is_float64=True), function)
     for expected in (1.5, 2.25):
@@ -196,7 +196,7 @@ def test_in_float64_everything_that_a_target_uses_is() -> None:
 
 
 def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> None:
-    found = []
+    drawn_inputs = []
     for count in (0, 1, 5):
         trial = Trial(plan(), function)
         torch.manual_seed(7)
@@ -206,11 +206,11 @@ def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> 
             with trial.seeded(0):
                 drawn = torch.rand(count).tolist()
             assert drawn == torch.rand(count, generator=torch.Generator().manual_seed(0)).tolist()
-        found.append(inputs)
-    assert found[0] == found[1] == found[2]
+        drawn_inputs.append(inputs)
+    assert drawn_inputs[0] == drawn_inputs[1] == drawn_inputs[2]
 
 
-def test_each_call_of_a_trial_draws_other_numbers_and_the_same_ones_in_the_next_trial() -> None:
+def test_random_numbers_differ_by_call_and_repeat_by_trial() -> None:
     drawn: list[float] = []
 
     def target(x: Any) -> None:

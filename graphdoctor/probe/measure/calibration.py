@@ -83,7 +83,7 @@ def calibrate(
     names them. Those that have a function here are measured, and of the others nothing is said.
     """
     on_cpu = device.type == "cpu"
-    found = Calibration(
+    calibration = Calibration(
         device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
         torch=str(torch.__version__),
         threads=torch.get_num_threads() if on_cpu else None,
@@ -93,12 +93,14 @@ def calibrate(
         cache_bytes=None if on_cpu else torch.cuda.get_device_properties(device).L2_cache_size,
         launch_us=None,
     )
-    before = next((it for it in reversed(kept) if it.conditions == found.conditions), None)
-    found = found if before is None else before.replace(cache_bytes=found.cache_bytes)
-    products, rates = dict(found.matmul_tflops_per_s), dict(found.elementwise_g_per_s)
+    before = next((it for it in reversed(kept) if it.conditions == calibration.conditions), None)
+    calibration = (
+        calibration if before is None else before.replace(cache_bytes=calibration.cache_bytes)
+    )
+    products, rates = dict(calibration.matmul_tflops_per_s), dict(calibration.elementwise_g_per_s)
     missing = [dtype for dtype in _products(dtypes, device) if dtype not in products]
     unmeasured = [name for name in measurable(elementwise, device) if name not in rates]
-    copy, launch = found.copy_gb_per_s, found.launch_us
+    copy, launch = calibration.copy_gb_per_s, calibration.launch_us
     are_steady: list[bool] = []
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         if before is None:
@@ -112,7 +114,7 @@ def calibrate(
                 fastest, _ = _product("float32", device, _SHARE_OF_EACH)
             if fastest > _STEADY * products["float32"]:
                 return calibrate(device, dtypes, elementwise, ())
-            return found.replace(is_kept=True, is_steady=True)
+            return calibration.replace(is_kept=True, is_steady=True)
         for dtype in missing:
             # A torch or a device without products of this dtype.
             with suppress(RuntimeError, TypeError):
@@ -123,7 +125,7 @@ def calibrate(
             with suppress(RuntimeError):
                 rates[name], is_steady = rate(name, rates, device)
                 are_steady.append(is_steady)
-    return found.replace(
+    return calibration.replace(
         copy_gb_per_s=copy,
         launch_us=launch,
         matmul_tflops_per_s=products,

@@ -469,9 +469,9 @@ def calls_in(
     for number, whole in enumerate(sorted(wholes, key=attrgetter("start_ns"))):
         start, end = whole.start_ns, whole.end_ns
         inside = [node for node in nodes if start <= node.event.start_ns < end]
-        own = [kernel for kernel in kernels if start <= kernel.start_ns < end]
+        of_call = [kernel for kernel in kernels if start <= kernel.start_ns < end]
         was_held_up = number < len(held_up) and held_up[number]
-        yield SeenCall(whole, inside, own, empty_ns, has_device, was_held_up)
+        yield SeenCall(whole, inside, of_call, empty_ns, has_device, was_held_up)
 
 
 def short_name(name: str) -> str:

@@ -60,7 +60,7 @@ Gap = tuple[GapKind, str]
 """Something that the recording lacks: its kind and a message, as ``EventFile.gap`` takes them."""
 
 
-def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> Environment:
+def describe_environment(device_name: str | None, own_names: tuple[str, ...] = ()) -> Environment:
     """Describe where the target runs.
 
     ``device_name`` is passed, since asking for it starts CUDA, after which a process can't fork.
@@ -83,16 +83,18 @@ def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> 
         torch_root=str(torch_api.torch_root()),
         stdlib_root=paths["stdlib"],
         site_roots=tuple(sorted({paths["purelib"], paths["platlib"]})),
-        own_packages=own,
+        own_packages=own_names,
         # A package whose metadata lacks the version gives None.
         packages={name: version for name, version in packages.items() if isinstance(version, str)},
     )
 
 
-def report_environment(events: EventFile, device_name: str | None, own: Iterable[str] = ()) -> None:
+def report_environment(
+    events: EventFile, device_name: str | None, own_names: Iterable[str] = ()
+) -> None:
     """Report where the target runs, and what this torch lacks."""
     missing = torch_api.missing()
-    events.write("environment", describe_environment(device_name, imported_names(own)))
+    events.write("environment", describe_environment(device_name, imported_names(own_names)))
     for name, purpose in missing.items():
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
 
