@@ -17,7 +17,7 @@ MOST_OF_A_VALUE = 60
 _LEAST_LEFT_OUT = 40
 _TIMES = "\N{MULTIPLICATION SIGN}"
 UNCHANGED = "same"
-"""What stands in place of a ratio that rounds to 1."""
+"""Shown in place of a ratio that rounds to 1."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
-from graphdoctor.views.file import write_file
-from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
+from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions, write_file
 from graphdoctor.views.printable import printable
 from graphdoctor.views.report import count_texts, report_view
 from graphdoctor.views.words import nothing_compiled, sentence

@@ -58,7 +58,7 @@ class Library(Protocol):
     """A model with more is too large for a survey."""
 
     def families(self) -> dict[str, str]:
-        """The family of each architecture, in the library's order; builds none."""
+        """Return the family of each architecture, in the library's order; builds none."""
 
     def models(self, name: str) -> Iterator[ModelText]:
         """Ways to build an architecture, the smallest first."""
@@ -100,7 +100,7 @@ _WIDTH = 100
 
 
 def program_text(header: str, model: ModelText, inputs: InputsText, *, parameters: int) -> str:
-    """The whole file."""
+    """Return the whole file."""
     notes = [f"The model has {parameters:,} parameters.", *model.notes, *inputs.notes]
     paragraphs = [
         textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False)
@@ -124,8 +124,8 @@ def inputs_source(inputs: InputsText) -> str:
 
 
 def returned(values: Mapping[str, str], *, by_position: bool = False) -> str:
-    """The statements of ``example_inputs()`` that name each value and return all, in a dict or a
-    tuple.
+    """Return the statements of ``example_inputs()`` that name each value and return all, in a dict
+    or a tuple.
     """
     lines = [f"{name} = {value}" for name, value in values.items()]
     whole = ", ".join(f'"{name}": {name}' for name in values)
@@ -134,7 +134,7 @@ def returned(values: Mapping[str, str], *, by_position: bool = False) -> str:
 
 
 def call_text(function: str, arguments: Mapping[str, object], *, before: Sequence[str] = ()) -> str:
-    """A call as source, on several lines if it doesn't fit on one."""
+    """Return a call as source, on several lines if it doesn't fit on one."""
     parts = [*before, *(f"{name}={_literal(value)}" for name, value in arguments.items())]
     line = f"{function}({', '.join(parts)})"
     if len(line) <= _WIDTH - 20 and "\n" not in line:
@@ -143,7 +143,7 @@ def call_text(function: str, arguments: Mapping[str, object], *, before: Sequenc
 
 
 def _literal(value: object) -> str:
-    """A plain value as source: numbers, strings, None, and lists, tuples and dicts of these."""
+    """Return a plain value as source: numbers, strings, None, and lists, tuples and dicts of these."""
     short = _short(value)
     if len(short) <= _WIDTH - 30:
         return short
@@ -193,7 +193,7 @@ class UnknownParameterError(Exception):
 
 
 def parameters_of(called: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function, or of a class's constructor, without ``self``."""
+    """Return the parameters of a function, or of a class's constructor, without ``self``."""
     if inspect.isclass(called):
         return list(inspect.signature(called.__init__).parameters.values())[1:]
     return list(inspect.signature(called).parameters.values())
@@ -227,12 +227,12 @@ def slots(
 
 
 def tables(module_file: str) -> dict[str, Any]:
-    """The tables beside a library's module, from names of parameters to what they are given."""
+    """Return the tables beside a library's module, from names of parameters to what they are given."""
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def known_values(name: str, rules: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """The values of the first rule whose pattern is the name's; none if no rule is."""
+    """Return the values of the first rule whose pattern is the name's; none if no rule is."""
     return next((values for pattern, values in rules.items() if re.fullmatch(pattern, name)), ())
 
 
@@ -258,7 +258,7 @@ def _named(tried: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
 
 
 def described(parameter: inspect.Parameter) -> str:
-    """A parameter with its type, for people."""
+    """Return a parameter with its type, for people."""
     kind = parameter.annotation
     if kind is parameter.empty:
         return f"`{parameter.name}`"
@@ -288,7 +288,7 @@ _WRONG_SIZES = tuple(
 
 
 def wrong_sizes(message: str) -> Iterator[tuple[int, int]]:
-    """The size of a dim that a model was given, and the one that it wants, as its exception
+    """Yield the size of a dim that a model was given, and the one that it wants, as its exception
     says.
     """
     for pattern in _WRONG_SIZES:
@@ -302,8 +302,8 @@ _MOST_MODELS = 3
 def smallest(
     names: Sequence[str], home: str, build: Callable[[str], Any]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The models of a module that have the fewest parameters, the smallest first, and notes on
-    it.
+    """Yield the models of a module that have the fewest parameters, the smallest first, and notes
+    on it.
     """
     counts: dict[str, int] = {}
     first: Exception | None = None
@@ -325,7 +325,7 @@ def smallest(
 
 
 def parameter_count(model: Any) -> int:
-    """How many numbers a model learns; a function learns none."""
+    """Count how many numbers a model learns; a function learns none."""
     return (
         sum(parameter.numel() for parameter in model.parameters())
         if isinstance(model, torch.nn.Module)

@@ -163,8 +163,8 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
 
 
 def _wanted(failure: Exception) -> dict[str, str]:
-    """The arguments that a constructor behind ``**kwargs`` asks for, as far as there are values for
-    them.
+    """Return the arguments that a constructor behind ``**kwargs`` asks for, as far as there are
+    values for them.
     """
     message = str(failure)
     if asked := _ASKED.search(message):

@@ -69,8 +69,8 @@ LIBRARY = _Transformers()
 
 
 def _tables() -> dict[str, dict[str, Any]]:
-    """The table of base models, then those of the heads, the largest first: a head that many have
-    is a usual one.
+    """Return the table of base models, then those of the heads, the largest first: a head that many
+    have is a usual one.
     """
     base = "MODEL_MAPPING_NAMES"
     heads = [
@@ -85,8 +85,8 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def _classes(name: str) -> Iterator[tuple[Any, Any]]:
-    """The classes of a model type, each with its configuration's: the base model, then the most
-    usual heads.
+    """Yield the classes of a model type, each with its configuration's: the base model, then the
+    most usual heads.
     """
     mapped = _configuration_auto.CONFIG_MAPPING[name]
     classes: dict[str, Any] = {}

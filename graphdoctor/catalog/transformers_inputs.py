@@ -102,7 +102,7 @@ class _Arguments:
         self._sizes = self._found_sizes()
 
     def _value(self, *names: str, near: str = "") -> Any:
-        """The first of these settings that is set anywhere, in parts whose name has ``near``
+        """Return the first of these settings that is set anywhere, in parts whose name has ``near``
         first.
         """
         nodes = sorted(self._all, key=lambda item: bool(near) and near not in item[0])
@@ -122,7 +122,7 @@ class _Arguments:
         most: int = 2**31,
         default: int | None = None,
     ) -> int | None:
-        """A setting as ``_SIZES`` describes it; of several numbers the first."""
+        """Return a setting as ``_SIZES`` describes it; of several numbers the first."""
         value = self._value(*of, near=near)
         number = next(integers([*value.values()] if isinstance(value, dict) else value), 0)
         return number * factor if 0 < number <= most else default
@@ -220,7 +220,7 @@ class _Arguments:
         return _Plan(what, {name: self._forms(name) for name in chosen})
 
     def learnt(self, plan: _Plan, error: BaseException) -> _Plan | None:
-        """A better plan by what a model raised; None to go on."""
+        """Return a better plan by what a model raised; None to go on."""
         text = str(error)
         counted = _COUNTS.search(text)
         if counted and plan.placeholder is not None:
@@ -262,7 +262,7 @@ class _Arguments:
         return "past_observed_mask" in self._names and "past_time_features" not in self._names
 
     def text(self, forms: dict[str, str], plan: _Plan) -> InputsText:
-        """A plan with one form of each of its arguments."""
+        """Return a plan with one form of each of its arguments."""
         before: list[str] = []
         if plan.placeholder is not None and "input_ids" in forms:
             first = 1 + bool(plan.around)
@@ -310,8 +310,8 @@ def _absent(error: BaseException) -> Iterator[str]:
 
 
 def _with_size(plan: _Plan, text: str) -> _Plan | None:
-    """The plan with another size of one dim, the last that a kernel didn't expect; None if it says
-    no such thing.
+    """Return the plan with another size of one dim, the last that a kernel didn't expect; None if
+    it says no such thing.
     """
     for got, expected in wrong_sizes(text):
         last = re.compile(rf"\b{got}\b(?!.*\b{got}\b)")
@@ -328,8 +328,8 @@ def _with_size(plan: _Plan, text: str) -> _Plan | None:
 
 
 def _with_rank(plan: _Plan, text: str) -> _Plan | None:
-    """The plan with only those tensors that have as many dims as something unpacked; None if none
-    have.
+    """Return the plan with only those tensors that have as many dims as something unpacked; None if
+    none have.
     """
     if (rank := _RANK.search(text)) is None:
         return None

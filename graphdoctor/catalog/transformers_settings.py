@@ -35,7 +35,7 @@ def _is(kind: str, name: str) -> bool:
 
 
 def _most(name: str, value: int) -> int:
-    """The most of a count; a value that has no such limit itself."""
+    """Return the most of a count; a value that has no such limit itself."""
     return next(
         (most for pattern, most in _MOST.items() if re.search(pattern, name.replace("_", " "))),
         value,
@@ -63,7 +63,7 @@ class Settings:
     needed: dict[str, Any] = field(default_factory=dict)
 
     def source(self, changes: dict[str, Any]) -> str:
-        """The expression that makes it with other values."""
+        """Return the expression that makes it with other values."""
         return call_text(self.class_name, _merged(self.needed, changes))
 
     def tree(self) -> Iterator[Settings]:
@@ -189,12 +189,12 @@ class _Shrinking:
 
 
 def _divided(value: int, factor: int) -> int:
-    """The quotient, or what is even and close to it."""
+    """Return the quotient, or what is even and close to it."""
     return value // factor if value % factor == 0 else max(2, round(value / factor / 2) * 2)
 
 
 def _divided_width(value: int, factor: int) -> int:
-    """The quotient; if it isn't small, a multiple of 8, as fast kernels need it."""
+    """Return the quotient; if it isn't small, a multiple of 8, as fast kernels need it."""
     quotient = value / factor
     return _divided(value, factor) if quotient < 8 or factor == 1 else math.ceil(quotient / 8) * 8
 
@@ -204,7 +204,7 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def integers(value: Any) -> Iterator[int]:
-    """The integers in a setting, in nested lists too."""
+    """Yield the integers in a setting, in nested lists too."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from integers(item)
@@ -372,13 +372,13 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def configured(config_class: Any) -> Settings:
-    """The default configuration of a class."""
+    """Return the default configuration of a class."""
     return _read(config_class(), declared=None)
 
 
 def _read(config: Any, *, declared: Any) -> Settings:
-    """A configuration; ``declared`` is the class that it has by default in another, None where it
-    is in none.
+    """Return a configuration; ``declared`` is the class that it has by default in another, None
+    where it is in none.
     """
     kind = type(config)
     defaults, usual = _defaults(kind), None
@@ -424,7 +424,9 @@ def _chosen_stages(config: Any) -> list[int] | None:
 
 
 def _defaults(config_class: Any) -> dict[str, Any]:
-    """The settings of a class, but for those that all have, with their defaults; None for none."""
+    """Return the settings of a class, but for those that all have, with their defaults; None for
+    none.
+    """
     from transformers import PretrainedConfig
 
     if dataclasses.is_dataclass(config_class):

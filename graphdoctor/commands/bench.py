@@ -99,8 +99,7 @@ def bench(
         return
     if is_minified:
         raise GraphDoctorError(
-            "bench no longer makes a program small.",
-            hint="Run it with TORCHDYNAMO_REPRO_AFTER=aot: torch's own minifier writes one.",
+            "bench has no --minify any more: set TORCHDYNAMO_REPRO_AFTER=aot to run torch's own minifier."
         )
     request = Request.of(spec, target=target)
     is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}

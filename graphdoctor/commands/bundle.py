@@ -13,7 +13,7 @@ from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.trace.folder import open_folder
-from graphdoctor.views.file import write_file
+from graphdoctor.views.formats import write_file
 from graphdoctor.wording import bytes_text, ranks_text
 
 _ATTACHMENT_BYTES = 25 * 2**20

@@ -95,8 +95,8 @@ def explain(
         )
     recording = result.diagnosis.recording
     # The error below is all there is to say of a program that fails without torch.compile, too.
-    is_told = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
-    if is_told or not output.is_text or output.path is not None:
+    has_report = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
+    if has_report or not output.is_text or output.path is not None:
         output.write(result)
     if report is not None:
         _show(report, output)

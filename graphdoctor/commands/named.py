@@ -1,5 +1,4 @@
-"""What a RECORDING argument names: a recording, a trace log, a JSON document. The same for every
-command.
+"""The RECORDING argument of every command: a recording, a trace log, a JSON document.
 
 Goes out: a ``NamedRun``, and what is read from there: diagnoses, or the report that an earlier command
 left.

@@ -75,12 +75,12 @@ NAMED_HELP = (
     "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address (s3://bucket/job), "
     "or a JSON document that --format json wrote"
 )
-"""What ``graphdoctor.commands.named`` finds, after its article."""
+"""The forms of a RECORDING argument, after its article."""
 
 
-def argument(text: str, **told: Any) -> Any:  # noqa: ANN401 - typer has no public type for it
-    """An argument of the command line; ``told`` is what else typer takes."""
-    return typer.Argument(help=text, show_default=False, **told)
+def argument(text: str, **declared: Any) -> Any:  # noqa: ANN401 - typer has no public type for it
+    """An argument of the command line; ``declared`` is what else typer takes."""
+    return typer.Argument(help=text, show_default=False, **declared)
 
 
 TargetArgument = Annotated[str, argument(TARGET_HELP)]
@@ -403,23 +403,23 @@ def _parameter(
         return inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint
         )
-    told: RunOption = found.metadata["option"]
+    declared: RunOption = found.metadata["option"]
     # A text each, read once all are there.
     if is_repeated := typing.get_origin(hint) in (tuple, Mapping):
         hint = list[str] | None
     is_float = float in (hint, *typing.get_args(hint))
     default = defaults.get(name, None if is_repeated or found.default is MISSING else found.default)
     typed = typer.Option(
-        *told.flags(name).split(),
-        metavar=told.metavar,
-        help=told.help.replace(
+        *declared.flags(name).split(),
+        metavar=declared.metavar,
+        help=declared.help.replace(
             "{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))
         ),
-        min=_SMALLEST if is_float and told.least is None else told.least,
-        max=told.most,
+        min=_SMALLEST if is_float and declared.least is None else declared.least,
+        max=declared.most,
         show_default=default is not None,
         callback=_number if is_float else None,
-        rich_help_panel=told.heading,
+        rich_help_panel=declared.heading,
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, typed]

@@ -1,4 +1,4 @@
-"""Where a result goes: the format, the file, the colors."""
+"""Outputs: the format, the file, the colors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from graphdoctor.commands.terminal import Color, console_of, is_closed, say
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.diagnosed import Needs
-from graphdoctor.views.file import write_file
-from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions
+from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions, write_file
 
 C = TypeVar("C")
 D = TypeVar("D")
@@ -26,7 +25,7 @@ _FILE_WIDTH = 120
 
 @dataclass(frozen=True)
 class Output(Generic[C]):
-    """Where a result goes and how it looks.
+    """The destination and look of a result.
 
     Args:
         path: The file; None for standard output.
@@ -50,7 +49,7 @@ class Output(Generic[C]):
 
     @property
     def is_text(self) -> bool:
-        """People read it as it is."""
+        """Whether the output is plain text."""
         return self.format.is_text
 
     def write(self, result: C) -> None:

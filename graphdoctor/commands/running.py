@@ -1,4 +1,4 @@
-"""What commands that run something share: settings, progress, the exit code."""
+"""Settings, progress and exit code of commands that run something."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def lsp() -> None:
     program only when a command of the editor asks for it.
 
     Examples:
-        graphdoctor lsp: what an editor is told to start
+        graphdoctor lsp: the command that an editor starts
         graphdoctor lsp --help: what it says here
     """
     try:
@@ -79,7 +79,7 @@ def mcp(
     A client starts it, and speaks on standard input and output until it closes them.
 
     Examples:
-        graphdoctor mcp: what a client is told to start
+        graphdoctor mcp: the command that a client starts
         graphdoctor mcp --read-only: for an agent that may not run code
     """
     try:
@@ -113,18 +113,18 @@ def _taken(name: str, flags: tuple[str, ...]) -> Iterator[Any]:
     for parameter in inspect.signature(command_of(name)).parameters.values():
         if get_origin(parameter.annotation) is not Annotated:
             continue
-        kind, told = get_args(parameter.annotation)[:2]
-        if isinstance(told, ArgumentInfo):
+        kind, declared = get_args(parameter.annotation)[:2]
+        if isinstance(declared, ArgumentInfo):
             yield Parameter(
-                parameter.name, Annotated[kind, Field(description=told.help)], parameter.default
+                parameter.name, Annotated[kind, Field(description=declared.help)], parameter.default
             )
-        elif (flag := str(told.default).partition("/")[0]) in flags:
-            annotation = Annotated[kind, Field(description=first_sentence(told.help))]  # type: ignore[valid-type]
+        elif (flag := str(declared.default).partition("/")[0]) in flags:
+            annotation = Annotated[kind, Field(description=first_sentence(declared.help))]  # type: ignore[valid-type]
             yield Parameter(
                 flag.removeprefix("--").replace("-", "_"),
                 annotation,
                 parameter.default,
-                told.default,
+                declared.default,
             )
 
 

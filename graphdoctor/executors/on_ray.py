@@ -63,12 +63,12 @@ class OnRay(Executor):
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
         """See ``Executor``."""
         with self._connected(job.share) as ray:
-            work = ray.remote(_remote_work()).options(max_retries=_RETRIES)
+            options: dict[str, Any] = {"max_retries": _RETRIES}
             if (share := job.share) is not None:
                 _check_share(ray, share)
-                work = work.options(
-                    num_cpus=share.cpus, num_gpus=share.gpus, memory=share.memory_bytes
-                )
+                options |= {"num_cpus": share.cpus, "num_gpus": share.gpus}
+                options["memory"] = share.memory_bytes
+            work = ray.remote(_remote_work()).options(**options)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir
             folder = None if has_folder else str(Path.cwd())
             hides_gpus = share is not None and share.gpus == 0

@@ -1,4 +1,4 @@
-"""What a run is asked to do, and what people are told of each option, declared once.
+"""The options of a run and their help, declared once.
 
 The command line, ``[[tool.graphdoctor.targets]]``, the Python API, the probe's request and a
 recording's description are derived from ``RunSpec``: ``options_of`` has the words, bounds and
@@ -44,7 +44,7 @@ FailOn = Literal["error", "warning", "info", "never"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunOption:
-    """What people are told of a field, wherever they set it.
+    """The declaration of a field that people set.
 
     Args:
         help: What it does, a sentence or two.
@@ -74,19 +74,19 @@ class RunOption:
         return self.flag or f"--{name.replace('_', '-')}"
 
 
-def option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
-    """A dataclass's field that people set; ``told`` are other fields of its ``RunOption``."""
-    told = {"option": RunOption(help=text, **told)}
+def option(default: Any, text: str, **declared: Any) -> Any:  # noqa: ANN401 - a field of any type
+    """A dataclass's field that people set; ``declared`` are other fields of its ``RunOption``."""
+    declared = {"option": RunOption(help=text, **declared)}
     return (
-        field(default_factory=dict, metadata=told)
+        field(default_factory=dict, metadata=declared)
         if default is dict
-        else field(default=default, metadata=told)
+        else field(default=default, metadata=declared)
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallSpec:
-    """How to compile a callable and how to call it, whatever the callable and its arguments are.
+    """Options of compiling and calling, whatever the callable and its arguments are.
 
     These are what the Python API takes.
     """

@@ -31,17 +31,17 @@ def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoct
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value can be.
+    """A type of value that people write.
 
     Args:
-        wanted: In words, for errors.
+        description: In words, for errors.
         fits: Whether a value is one.
         made: What becomes of it.
         choices: All that it can be, by each way of writing that; None for anything that fits.
         number: The type of a number; None for anything else.
     """
 
-    wanted: str
+    description: str
     fits: Callable[[Any], bool]
     made: Callable[[Any], Any] = lambda value: value
     choices: Mapping[str, str] | None = None
@@ -55,7 +55,7 @@ class Kind:
         """
         if not self.fits(value):
             raise GraphDoctorError(
-                f"{where}{_hyphened(name)} must be {self.wanted}, not {value!r}."
+                f"{where}{_hyphened(name)} must be {self.description}, not {value!r}."
             )
         if self.choices is None:
             return self.made(value)
@@ -160,7 +160,7 @@ def _kind_of(found: Field[Any]) -> Kind:
             SECONDS if option.metavar == "SECONDS" else _POSITIVE if option.most is None else _SHARE
         )
     if option.choices is not None:
-        return Kind(TEXT.wanted, TEXT.fits, choices=option.choices)
+        return Kind(TEXT.description, TEXT.fits, choices=option.choices)
     return _BY_TYPE.get(kind, TEXT)
 
 

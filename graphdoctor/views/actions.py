@@ -1,4 +1,4 @@
-"""What to do about findings: each thing once, with the findings it is for and what it is worth.
+"""Actions for findings: each once, with the findings it is for and what it is worth.
 
 Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them.
 """

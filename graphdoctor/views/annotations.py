@@ -1,5 +1,4 @@
-"""What a check says of lines and targets, as one list for the formats of other programs: SARIF,
-JUnit, GitHub.
+"""Annotations of a check, one list for the formats of other programs: SARIF, JUnit, GitHub.
 
 Comes in: a ``CheckReport``. Goes out: annotations in plain text. The writers turn them
 into their formats and decide which of them a format has room for.

@@ -174,10 +174,10 @@ def _findings(target: TargetCheck) -> Iterator[parts.Section]:
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
     yield parts.Section(("New in ", name), _cards(target.failing), tone="bad")
-    told: list[parts.Block] = []
+    worse_blocks: list[parts.Block] = []
     for item in target.failing_worse:
-        told += [f"{worse_text(item)}.", *_cards([item.finding])]
-    yield parts.Section(("Worse in ", name), told, tone="bad")
+        worse_blocks += [f"{worse_text(item)}.", *_cards([item.finding])]
+    yield parts.Section(("Worse in ", name), worse_blocks, tone="bad")
     yield parts.Section(
         ("New in ", name, ", but below the severity that fails"), _cards(below), show="long"
     )

@@ -10,8 +10,11 @@ To add a format, write its module in this folder and add a row to its documents 
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -82,7 +85,7 @@ class Format(Generic[C]):
 
     @property
     def is_text(self) -> bool:
-        """People read it as it is, on a console."""
+        """Whether the format is plain text."""
         return self.name == "text"
 
 
@@ -355,3 +358,34 @@ def _described(rules: Sequence[Page]) -> object:
 
 RULES: Document[Sequence[Page]] = Document("a rule", (_text(_rules), _json(_described)))
 """``rule``: the rules' documentation."""
+
+
+def write_file(content: str | bytes, path: Path) -> None:
+    """Write to a temporary file and rename it, so nobody reads half a file; a device or a pipe is
+    written to as it is.
+
+    Raises:
+        GraphDoctorError: The file can't be written.
+    """
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                stream.write(data)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        if isinstance(error, OSError):
+            raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
+        raise

@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Tone = Literal["good", "warning", "bad", "dim"]
-"""Whether something is good news; ``dim`` is of less weight."""
+"""Good or bad news; ``dim`` has less weight."""
 
 NOTHING = "–"
-"""What stands in a table for what is unknown or wasn't measured."""
+"""Shown in a table for what is unknown or wasn't measured."""
 
 Mark = Literal["code", "strong"]
 Show = Literal["always", "long", "short"]

@@ -290,7 +290,7 @@ class _Shown:
         for name, (_, *cells) in zip(names, rows, strict=True):
             text = parts.plain_text(name)
             lines.append(Indented(code(text) if text in coded else Prose(line(name)), Text("  ")))
-            told = [
+            details = [
                 line(
                     cell.text
                     if parts.plain_text(cell.text).startswith("(")
@@ -299,7 +299,7 @@ class _Shown:
                 for column, cell in zip(part.columns[1:], cells, strict=True)
                 if parts.plain_text(cell.text)
             ]
-            lines.append(Indented(Prose(Text(", ").join(told)), Text("      ")))
+            lines.append(Indented(Prose(Text(", ").join(details)), Text("      ")))
         if len(rows) < len(part.rows):
             lines.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
         return Group(*lines)

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 _Found = TypeVar("_Found", bound="Finding")
 
 UNKNOWN = "unknown"
-"""What stands in place of a number."""
+"""Shown in place of a number."""
 
 SAME_SPEED = "no measurable difference"
-"""What stands in place of a ratio whose interval holds 1."""
+"""Shown in place of a ratio whose interval holds 1."""
 TOO_NOISY = "too noisy to say"
 ONE_RUN_EACH = "one run each: not compared"
 """What stands in place of the ratio of two runs' times: as much lies between two runs of the same

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
@@ -133,15 +132,3 @@ def test_a_rank_that_a_worker_could_not_read_is_named(
         "GD907",
         "Rank 1 couldn't be read, so it is left out: its process ended twice.",
     )
-
-
-def test_help_says_what_reads_logs(run_here: RunCli) -> None:
-    for command in ("report", "diff", "guards"):
-        text = run_here(command, "--help-all").stdout
-        part = text[text.index("Reading logs:") :]
-        assert part.index("--jobs") < part.index("--on")
-        assert "Trials:" not in text
-
-
-def test_json_says_nothing_of_the_engine(run_here: RunCli) -> None:
-    assert "jobs" not in json.loads(said(run_here, "report", ITEM, "--jobs", 2, "--format", "json"))

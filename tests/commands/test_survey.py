@@ -45,16 +45,6 @@ CRASHES = GOOD.replace(
     "        return", "        import ctypes; ctypes.string_at(0)\n        return"
 )
 HANGS = GOOD.replace("        return", "        import time; time.sleep(1000)\n        return")
-NO_EXPORT = (
-    GOOD.replace("return torch.relu(self.linear(x))", "return Out(torch.relu(self.linear(x)))")
-    + """
-
-class Out:
-    def __init__(self, x):
-        self.x = x
-"""
-)
-"""``torch.export`` knows no class of a program's own."""
 HUNGRY = GOOD.replace("        return", "        self.kept = torch.ones(2**31)\n        return")
 REFUSED = """
 import torch
@@ -185,31 +175,6 @@ def test_each_way_to_fail_is_a_row(table, name, status, stage):
 
 
 @pytest.mark.slow
-def test_counts_are_those_of_explain(folder, table):
-    for name in ("good", "breaks"):
-        summary = json.loads(_cli(folder, "explain", f"{name}.py", "--format", "json").stdout)[
-            "summary"
-        ]
-        for key in (
-            "calls",
-            "break_sites",
-            "skipped_frames",
-            "recompiles",
-            "graphs",
-            "frames_over_limit",
-        ):
-            assert table[name][key] == summary[key]
-
-
-@pytest.mark.slow
-def test_what_never_ran_to_its_end_has_no_counts(table):
-    for name in ("crashes", "exits.py", "none.py", "no_inputs.py", "eager_fails", "refused.py"):
-        assert (
-            table[name]["break_sites"] is table[name]["graphs"] is table[name]["coverage"] is None
-        )
-
-
-@pytest.mark.slow
 def test_a_shared_helper_is_named_once(folder, table):
     causes = json.loads((folder / "table.json").read_text())["summary"]["causes"]
     (shared,) = [cause for cause in causes if cause["function"] == "largest"]
@@ -235,18 +200,6 @@ def test_the_table_can_be_shown_again(folder, ran, table):
     assert again.stdout == ran.stdout
     assert _cli(folder, "survey", "table.parquet").stdout == ran.stdout
     assert _cli(folder, "survey", "table.json").stdout == ran.stdout
-
-
-@pytest.mark.nightly
-def test_resume_keeps_what_would_come_out_the_same(folder, table):
-    (folder / "helper.py").write_text(HELPER + "\n")
-    again = _cli(folder, "survey", "survey.toml", "--resume", "--format", "json")
-    report = json.loads(again.stdout)
-    assert (report["kept"], len(report["rows"])) == (len(table) - 2, len(table))
-    assert {line.split()[1] for line in again.stderr.splitlines() if line.endswith(" s")} == {
-        "shares_one",
-        "shares_two",
-    }
 
 
 @pytest.mark.nightly
@@ -307,48 +260,6 @@ def _is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-@pytest.mark.nightly
-def test_what_export_stops_at_is_told_for_each_target_and_over_all(tmp_path):
-    for name, text in {"one": NO_EXPORT, "other": NO_EXPORT, "good": GOOD}.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    ran = _cli(
-        tmp_path,
-        "survey",
-        "one.py",
-        "other.py",
-        "good.py",
-        "--export",
-        "--no-pages",
-        "-o",
-        "table.json",
-    )
-    assert ran.returncode == 0, ran.stderr
-    document = json.loads((tmp_path / "table.json").read_text())
-    one, other, good = document["rows"]
-    assert (good["exports"], good["export_causes"]) == (True, [])
-    for row in (one, other):
-        assert (row["status"], row["exports"], row["causes"]) == ("ok", False, [])
-        assert (
-            row["export_error"]
-            == row["export_causes"][0]["message"]
-            == "torch.export can't take `Out` apart"
-        )
-        assert row["export_causes"][0]["code"] == "GD601"
-    (cause,) = document["summary"]["export_causes"]
-    assert (cause["targets"], cause["functions"]) == (["one.py", "other.py"], 2)
-    assert (
-        "What torch.export stops at\nGD601 2 targets, 2 functions: torch.export can't take `Out` apart"
-        in ran.stdout
-    )
-    # What torch says by itself.
-    program = "import one, torch\ntorch.export.export(one.Net(), one.example_inputs())"
-    alone = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert alone.returncode == 1
-    assert "one.Out" in alone.stderr
 
 
 @pytest.mark.nightly

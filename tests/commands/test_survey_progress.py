@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
-import threading
 
 import pytest
 from rich.console import Console
@@ -71,22 +68,6 @@ def test_each_piece_is_a_plain_line_off_a_terminal(capfd: pytest.CaptureFixture[
 def test_quiet_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     run(SurveyProgress(is_quiet=True))
     assert capfd.readouterr().err == ""
-
-
-def test_off_a_terminal_nothing_is_drawn_in_another_thread(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    before = threading.active_count()
-    with SurveyProgress(is_quiet=False) as progress:
-        progress.planned(2, 0)
-        assert threading.active_count() == before
-    code = (
-        "import sys; from graphdoctor.commands.survey_progress import SurveyProgress\n"
-        "with SurveyProgress(is_quiet=False) as p: p.planned(2, 0)\n"
-        "print('rich' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 def test_the_board_has_the_counts_what_runs_and_what_finished_last(now: list[float]) -> None:

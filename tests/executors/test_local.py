@@ -57,11 +57,6 @@ def test_a_piece_that_raises_is_an_outcome(jobs: int, share: Share | None) -> No
     assert outcomes[6].reason == "SystemExit: 1"
 
 
-def test_a_result_that_cannot_be_pickled_is_an_outcome() -> None:
-    outcomes = in_order(Local(2).run(pieces.unpicklable, [0, 1, 2]))
-    assert [isinstance(outcome, Failure) for _, outcome in outcomes] == [False, True, False]
-
-
 @for_each(
     "work, share, reason",
     [

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Share
-from graphdoctor.executors.machine import (
-    Machine,
-    Slot,
-    core_groups,
-    gpus,
-    in_ranges,
-    memory,
-    slots_for,
-)
+from graphdoctor.executors.machine import Machine, Slot, core_groups, gpus, memory, slots_for
 from tests.each import for_each
 
 GIB = 2**30
@@ -154,15 +146,6 @@ def test_a_share_that_cannot_be_given_is_one_sentence(
     with pytest.raises(GraphDoctorError) as raised:
         slots_for(share, there, most=2)
     assert raised.value.message.startswith(words)
-
-
-@given(st.sets(st.integers(0, 40), min_size=1))
-def test_ranges_say_the_same_numbers(numbers: set[int]) -> None:
-    said = set()
-    for part in in_ranges(sorted(numbers)).split(","):
-        first, _, last = part.partition("-")
-        said |= set(range(int(first), int(last or first) + 1))
-    assert said == numbers
 
 
 @for_each(

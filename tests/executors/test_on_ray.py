@@ -7,7 +7,6 @@ import contextlib
 import os
 import pickle
 import random
-import shutil
 import socket
 import sys
 import tempfile
@@ -22,7 +21,6 @@ from graphdoctor.executors import on_ray
 from graphdoctor.executors.executor import Environment, Failure, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
-from tests.conftest import RECORDED_LOGS
 from tests.executors import pieces
 from tests.executors.test_local import in_order, is_running, until
 
@@ -181,13 +179,6 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
     assert others == ["copied", "yes", "shipped"]
 
 
-@pytest.mark.nightly
-def test_a_folder_that_does_not_exist_is_refused(cluster: Any, tmp_path: Path) -> None:
-    environment = Environment(working_dir=str(tmp_path / "missing"))
-    with pytest.raises(GraphDoctorError, match=r"Can.t use the Ray cluster at .*missing"):
-        list(OnRay(cluster.address, runtime_env=environment).run(pieces.square, [0]))
-
-
 @pytest.mark.parametrize(
     ("version", "words"), [(None, "isn't installed"), ("0.0.1", "is 0.0.1, not ")]
 )
@@ -218,18 +209,3 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
     outcomes = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))
     assert os.getpid() not in {result for _, result in outcomes}
     assert not ray.is_initialized()
-
-
-@pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.nightly
-def test_a_report_from_a_cluster_is_that_of_one_process(
-    cluster: Any, run_cli: Any, tmp_path: Path, form: str
-) -> None:
-    (log,) = (RECORDED_LOGS / "2.13.0" / "print_in_helper.bare").glob("*.log")
-    (tmp_path / "job").mkdir()
-    for rank in range(4):
-        shutil.copy(log, tmp_path / "job" / f"dedicated_log_torch_trace_rank_{rank}_abc.log")
-    environment = os.environ | {"RAY_ADDRESS": cluster.address}
-    report = run_cli("report", "job", "--format", form, "--on", "ray", env=environment)
-    alone = run_cli("report", "job", "--format", form, "--jobs", "1")
-    assert (report.returncode, report.stdout, report.stderr) == (0, alone.stdout, "")

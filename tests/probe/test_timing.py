@@ -1,4 +1,4 @@
-"""How a probe times its last call, and answers whoever asks for more."""
+"""How a probe times its last call, answers whoever asks for more, and reads the most memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import inf
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import timing
-from graphdoctor.probe.measure.timing import Activity, Block, time_block
+from graphdoctor.probe.measure.timing import Activity, Block, PeakMemory, time_block
 from tests.each import for_each
 
 
@@ -173,3 +173,21 @@ def test_held_up_calls_do_not_count_where_enough_remain(
         timing, "preemptions", lambda: len([number for number in held_up if number <= call.calls])
     )
     assert timing.time_calls(call, seconds=1000.0, most=6, is_own_only=is_own_only) == expected
+
+
+def test_what_cuda_graphs_keep_for_themselves_is_in_use(monkeypatch):
+    segments = [
+        {"segment_pool_id": (0, 0), "total_size": 500, "allocated_size": 70},
+        {"segment_pool_id": (0, 1), "total_size": 200, "allocated_size": 30},
+        {"segment_pool_id": (0, 1), "total_size": 10, "allocated_size": 0},
+    ]
+    expected = {
+        "is_initialized": True,
+        "reset_peak_memory_stats": None,
+        "memory_allocated": 90,
+        "max_memory_allocated": 100,
+        "memory_snapshot": segments,
+    }
+    for name, value in expected.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    assert PeakMemory().bytes() == 100 + 170 + 10

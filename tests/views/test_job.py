@@ -1,4 +1,4 @@
-"""What people read of the ranks of a job, at 80 and at 140 columns."""
+"""The ranks of a job as people read them."""
 
 from __future__ import annotations
 
@@ -66,24 +66,24 @@ def agreed() -> Job:
 JOBS = {"two": two, "eight": eight, "many": many, "scattered": scattered, "agreed": agreed}
 
 
-def shown(made: Job, width: int, *, is_verbose: bool = False) -> str:
-    return on_terminal(job_view(made), width=width, is_verbose=is_verbose)
+def shown(made: Job, *, is_verbose: bool = False) -> str:
+    return on_terminal(job_view(made), width=80, is_verbose=is_verbose)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_reads_well(snapshot: SnapshotAssertion, name: str) -> None:
-    text = shown(JOBS[name](), 80)
+def test_a_job_on_a_terminal(snapshot: SnapshotAssertion, name: str) -> None:
+    text = shown(JOBS[name]())
     assert text == snapshot
     assert max(map(len, text.splitlines())) <= 80
 
 
 @for_each("name", JOBS)
 def test_all_but_the_findings_is_on_the_first_screen(name: str) -> None:
-    assert len(shown(JOBS[name](), 80).partition("\nGD2")[0].splitlines()) <= 40
+    assert len(shown(JOBS[name]()).partition("\nGD2")[0].splitlines()) <= 40
 
 
 def test_everything_is_there_when_asked_for() -> None:
-    text = shown(many(), 80, is_verbose=True)
+    text = shown(many(), is_verbose=True)
     assert all(f"0/{n} " in text for n in range(1, 21))
     assert all(f"\n{n:<5}" in text for n in range(64))
     assert ": -v" not in text
@@ -94,7 +94,7 @@ def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
         rank(0, compiled(collectives=None, cache="hit", graph="other")),
         rank(1, compiled(collectives=SCHEDULE)),
     )
-    assert "0 collectives" not in shown(made, 80)
+    assert "0 collectives" not in shown(made)
 
 
 @for_each(
@@ -123,13 +123,13 @@ def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> Non
         },
     )
     made = uneven(8, others=range(3, 4)).replace(hangs=(hang,))
-    assert f"Possible hang: {said}." in " ".join(shown(made, 80).split())
+    assert f"Possible hang: {said}." in " ".join(shown(made).split())
 
 
 def test_a_divergence_without_a_recording_s_name_has_no_commands() -> None:
     made = two().replace(recording=None)
     assert isinstance(made.first_divergence, Divergence)
-    assert "graphdoctor diff" not in shown(made, 80)
+    assert "graphdoctor diff" not in shown(made)
 
 
 def test_long_values_are_cut_to_where_they_differ() -> None:

@@ -330,12 +330,6 @@ def test_the_answer_says_no_more_than_is_known(rows: list[SurveyRow], said: str)
     assert verdict(made([row("bert"), NO_DEVICE], FOUR[:2]))[1] == "warning"
 
 
-def test_variants_that_share_no_target_are_not_compared() -> None:
-    text = " ".join(shown(made([row("bert"), row("gpt2", "dynamic")], FOUR[:2]), 80).split())
-    assert "none passes under all, so don't compare them." in text
-    assert "fastest" not in text
-
-
 def test_errors_are_the_same_if_only_numbers_and_the_targets_own_names_differ() -> None:
     def raised(name: str, error: str, **more: object) -> SurveyRow:
         return failed(name, "compile_failed", **{"stage": "dynamo", "error": error, **more})
@@ -356,14 +350,4 @@ def test_errors_are_the_same_if_only_numbers_and_the_targets_own_names_differ() 
         ("'tuple' object has no attribute 'shape'", ("t5",)),
         ("'tuple' object has no attribute 'shape'", ("t5",)),
         ("AttributeError: 'tuple' object has no attribute 'shape'", ("vit",)),
-    ]
-
-
-def test_what_says_nothing_about_torch_compile_comes_last() -> None:
-    rows = [failed(f"a{n}", "no_inputs", **ABSENT) for n in range(3)] + [
-        failed("b", "crashed", stage="call")
-    ]
-    assert [failure.rows[0].status for failure in failures([*rows, row("c")])] == [
-        "crashed",
-        "no_inputs",
     ]

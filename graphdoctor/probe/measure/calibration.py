@@ -200,7 +200,7 @@ def _launch(device: torch.device) -> float:
 
 
 def _best(call: Make, device: torch.device, part: float = 1.0) -> _Rate:
-    """The shortest time of a call, and whether another one took as long but for a tenth.
+    """Return the shortest time of a call, and whether another one took as long but for a tenth.
 
     A call in which the system took a processor from one of the process's threads says nothing of
     the device, and the first one may compile it. ``part``: of the budget.

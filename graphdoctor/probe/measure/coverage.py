@@ -107,8 +107,8 @@ class CompileWatch(torch_trace.TraceLooker):
 
 
 def _first_reason(text: str) -> str | None:
-    """The newest cache entry's first failed guard, without its compile id and the place that torch
-    adds.
+    """Return the newest cache entry's first failed guard, without its compile id and the place that
+    torch adds.
     """
     try:
         value = json.loads(text)

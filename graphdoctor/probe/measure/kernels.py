@@ -113,11 +113,11 @@ class Kernel(NamedTuple):
     node: _Node | None = None
 
     def around(self) -> list[_Node]:
-        """The node and those around it, innermost first."""
+        """Return the node and those around it, innermost first."""
         return [] if self.node is None else list(self.node.outwards())
 
     def line(self) -> CodeLine | None:
-        """The line of the program, by its operation's range; None without one."""
+        """Return the line of the program, by its operation's range; None without one."""
         children = [] if self.node is None else self.node.children
         # What ran first shows itself around the range, with one of the mode's between the two.
         nodes = [node for child in children for node in (child, *child.children)]
@@ -305,8 +305,8 @@ def _median(first: list[_Run], same: Sequence[list[_Run]]) -> list[_Run]:
 def _with_operations(
     kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]
 ) -> list[KernelRun]:
-    """The kernels that CUDA graphs launched with their operations, where a run of a graph has the
-    same kernels.
+    """Return the kernels that CUDA graphs launched with their operations, where a run of a graph
+    has the same kernels.
     """
     named = list(kernels)
     for run in {kernel.run for kernel in kernels} - {None}:

@@ -291,8 +291,8 @@ def _present() -> Iterator[UntypedStorage]:
 
 
 def _storages(tensor: Tensor) -> list[UntypedStorage]:
-    """A tensor's memory; of one that is made of others, theirs; RuntimeError, NotImplementedError
-    if it has none.
+    """Return a tensor's memory; of one that is made of others, theirs; RuntimeError,
+    NotImplementedError if it has none.
     """
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:

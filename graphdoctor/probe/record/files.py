@@ -340,7 +340,7 @@ class Reads:
 
 
 def _module_files() -> Iterator[tuple[str, str]]:
-    """The names and files of modules, in the order of their imports."""
+    """Yield the names and files of modules, in the order of their imports."""
     for name, module in list(sys.modules.items()):
         with suppress(Exception):  # anything can be in there
             file = vars(module).get("__file__")

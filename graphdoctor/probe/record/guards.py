@@ -142,7 +142,7 @@ class RecompileRecorder:
         return compiled
 
     def _user_place(self, stack: Any) -> _Place | None:
-        """The innermost user line of a guard's stack; without one, the innermost line."""
+        """Return the innermost user line of a guard's stack; without one, the innermost line."""
         if not stack:
             return None
         entry = next((item for item in reversed(stack) if is_user_file(item.filename)), stack[-1])
@@ -242,7 +242,7 @@ class RecompileRecorder:
         return stack_entries(stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
-        """The counters of the loops around a frame's line: ``{"step": "17"}``."""
+        """Return the counters of the loops around a frame's line: ``{"step": "17"}``."""
         context = self._listener.sources.context(*_place_of(frame))
         loops = [
             loop for loop in (context.enclosing if context else ()) if loop.kind in ("for", "while")
@@ -341,8 +341,8 @@ def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:
 
 
 def _printed_place(text: str, file: str) -> _Place | None:
-    """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the
-    path's front.
+    """Return the user's line in the comment of a guard, if it is in this file; torch cuts letters
+    off the path's front.
     """
     match = _PLACE.search(text)
     is_here = match is not None and file.endswith(match[1])
@@ -350,7 +350,9 @@ def _printed_place(text: str, file: str) -> _Place | None:
 
 
 def _without_consequences(failed: list[_Failed]) -> list[_Failed]:
-    """The failed guards without the values that are missing because what held them has changed."""
+    """Return the failed guards without the values that are missing because what held them has
+    changed.
+    """
     sources = {item["source"] for item in failed if item["leaf"] != "MISSING" and item["source"]}
     changed = sources | set(map(_owner, sources))
     below = tuple(f"{source}{sign}" for source in changed for sign in ".[")
@@ -362,7 +364,7 @@ def _without_consequences(failed: list[_Failed]) -> list[_Failed]:
 
 
 def _owner(source: str) -> str:
-    """The object that a source is an attribute or item of; an argument is its own."""
+    """Return the object that a source is an attribute or item of; an argument is its own."""
     cut = max(source.rfind("."), source.rfind("["))
     return source[:cut] if cut > 1 else source
 
@@ -393,14 +395,14 @@ def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, l
 
 
 def _of_nearest(source: str, table: dict[str, Any]) -> Any:
-    """The entry of a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
+    """Return the entry of a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
     while source not in table and (owner := _owner(source)) != source:
         source = owner
     return table.get(source)
 
 
 def _old_size(source: str, compiled: _Compiled) -> Any:
-    """The size that a dynamic dim had at compile time: ``L['x'].size()[0]``."""
+    """Return the size that a dynamic dim had at compile time: ``L['x'].size()[0]``."""
     for method, field in ((".size()[", "shape"), (".stride()[", "stride")):
         tensor, separator, index = source.partition(method)
         if separator and index[:-1].isdigit():

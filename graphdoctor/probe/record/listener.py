@@ -242,8 +242,8 @@ class TraceListener(torch_trace.TraceLooker):
 
 
 def _wrapped(file: str, line: int) -> dict[str, Any] | None:
-    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None
-    otherwise.
+    """Return the module's ``forward`` that is being compiled, if its code is a decorator's
+    function; None otherwise.
 
     ``arguments``: what it calls the decorator's ``*args``, none if that isn't certain; None if the
     decorator has no ``*args, **kwargs``. ``place``: where it is defined; None if the decorator
@@ -280,7 +280,7 @@ _DEF, _MOST_DECORATORS = ("def ", "async def "), 100
 
 
 def _definition(code: CodeType) -> dict[str, Any]:
-    """The line with its ``def``, below its decorators."""
+    """Return the line with its ``def``, below its decorators."""
     first, file = code.co_firstlineno, code.co_filename
     lines = (
         line
@@ -406,8 +406,8 @@ def argument_names(called: Any, count: int) -> list[str]:
 
 
 def _compiled_expression(file: str, line: int) -> str:
-    """The expression that the call of ``compile`` at a line compiles; ``model`` if that isn't
-    clear.
+    """Return the expression that the call of ``compile`` at a line compiles; ``model`` if that
+    isn't clear.
     """
     expressions = set()
     for node in ast.walk(parsed(file)):

@@ -120,8 +120,8 @@ def parsed(file: str) -> ast.Module:
 
 
 def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[ast.AST]:
-    """The nodes from the module down to a line's innermost one, by the first branch with a node
-    that is meant.
+    """Return the nodes from the module down to a line's innermost one, by the first branch with a
+    node that is meant.
     """
 
     def has_meant(child: ast.AST) -> bool:
@@ -135,7 +135,9 @@ def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[a
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The child nodes that have a line; a function's arguments or a ``match``'s case have none."""
+    """Yield the child nodes that have a line; a function's arguments or a ``match``'s case have
+    none.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _WITHOUT_LINE):
             yield from _children(child)
@@ -191,7 +193,7 @@ class _Scope:
 
 
 def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of scopes inside."""
+    """Yield the nodes of a scope, without those of scopes inside."""
     for child in ast.iter_child_nodes(scope):
         yield child
         if not isinstance(child, (*_NAMED, *_COMPREHENSIONS)):
@@ -221,7 +223,7 @@ def _parameters(scope: ast.AST) -> _Names:
 
 
 def _targets(node: ast.AST) -> _Names:
-    """The names that one node itself binds."""
+    """Return the names that one node itself binds."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             return {name}

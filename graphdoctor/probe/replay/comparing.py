@@ -346,7 +346,7 @@ class Rounding:
     def _tolerance(
         self, kind: str, name: str, pair: _Pair, eager: Tensor
     ) -> tuple[Tensor, float, float] | None:
-        """A center, and the distances from it that are allowed and doubtful."""
+        """Return a center, and the distances from it that are allowed and doubtful."""
         center = pair.precise if pair.is_alike and pair.precise is not None else eager
         values = [_number(other.values[kind].get(name)) for other in self._others]
         others = [distance(other, center) for other in values if other is not None]
@@ -396,7 +396,7 @@ class Rounding:
         return tuple(errors)
 
     def _errors(self, kind: str, mine: _Values) -> Iterator[tuple[float, float]]:
-        """The relative errors of both, of each value of which the float64 run says something."""
+        """Yield the relative errors of both, of each value of which the float64 run says something."""
         for name in self._precise.values[kind]:
             pair, value = self._pair(kind, name), _number(mine.get(name))
             precise, eager = pair.precise, pair.eager
@@ -454,7 +454,7 @@ def _half(dtype: torch.dtype) -> float:
 
 
 def _errors(precise: Tensor, *values: Tensor) -> list[Tensor]:
-    """A value where it is finite, and how far others are from it there."""
+    """Return a value where it is finite, and how far others are from it there."""
     exact = _exact(precise)
     errors = [exact, *(_exact(value) - exact for value in values)]
     where = exact.isfinite()

@@ -119,7 +119,7 @@ class EqualSizes:
         self._waiting.clear()
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The equal names of each expression, the best first."""
+        """Return the equal names of each expression, the best first."""
         return [
             {
                 **dict(zip(("file", "function", "text"), key, strict=True)),
@@ -177,7 +177,9 @@ def _is_read(node: ast.expr) -> bool:
 
 
 def _length(node: ast.expr) -> int | None:
-    """The dim of a call's result whose size depends on values and isn't passed; None if none."""
+    """Return the dim of a call's result whose size depends on values and isn't passed; None if
+    none.
+    """
     if not isinstance(node, ast.Call) or _called(node) not in _LENGTHS:
         return None
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None

@@ -97,7 +97,7 @@ _DRAWS = ("a little different", "random", "in another order")
 
 
 def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
-    """The attacks on a call, the most valuable first."""
+    """Yield the attacks on a call, the most valuable first."""
     tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
     filled = [leaf for leaf in tensors if leaf.value.numel()]
     by_kind: dict[str, list[Leaf]] = {}

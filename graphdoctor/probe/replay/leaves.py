@@ -151,7 +151,7 @@ def passed_arguments(call: Call, function: Any) -> Iterator[tuple[tuple[Step, St
 
 
 def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
-    """The values that the annotations of parameters allow (``Literal``)."""
+    """Return the values that the annotations of parameters allow (``Literal``)."""
     called = plain_function(function)
     try:
         hints = get_type_hints(called)

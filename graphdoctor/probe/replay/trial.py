@@ -159,7 +159,7 @@ class Trial:
         return args, kwargs
 
     def _path(self, call: Call, parameter: Parameter, steps: list[Step]) -> list[Step]:
-        """Where an argument is in a call, or would be if it were passed by name."""
+        """Find where an argument is in a call, or would be if it were passed by name."""
         name = parameter.name
         if parameter.kind is Parameter.VAR_KEYWORD:
             return [("item", 1), *steps]

@@ -146,8 +146,8 @@ class Benched:
                     answer(connection, turn)
 
     def _compile(self) -> Any:
-        """The target under ``torch.compile``, which imports Dynamo here as it does in the user's
-        program.
+        """Return the target under ``torch.compile``, which imports Dynamo here as it does in the
+        user's program.
         """
         function, _ = compile_target(self._function, self._request)
 
@@ -202,8 +202,8 @@ class Benched:
 
 
 def _floor_us(call: Call) -> float | None:
-    """The least that a compiled call takes: one that adds 1 to a number in a tensor of the call's
-    device.
+    """Return the least that a compiled call takes: one that adds 1 to a number in a tensor of the
+    call's device.
     """
     tensors: list[Tensor] = tensors_in(call)
     least = torch.zeros(1, device=tensors[0].device if tensors else None)

@@ -150,7 +150,7 @@ class _Exporting:
         }
 
     def _definition(self) -> _Entries:
-        """The first line of what is exported; none if it isn't Python of the program's."""
+        """Return the first line of what is exported; none if it isn't Python of the program's."""
         function = plain_function(self._function)
         if function is None:
             return []
@@ -202,8 +202,8 @@ class _Exporting:
 
 
 def _stack_of(error: BaseException) -> _Entries:
-    """The stack from the program's first line on; that of what Dynamo was tracing, where Python's
-    has none.
+    """Return the stack from the program's first line on; that of what Dynamo was tracing, where
+    Python's has none.
     """
     for summaries in (extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
         entries = stack_entries(summaries)

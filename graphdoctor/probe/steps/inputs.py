@@ -223,8 +223,8 @@ class Varying:
         return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.count}
 
     def _working_way(self, prop: Property, place: str) -> tuple[Way, dict[str, str]]:
-        """The way in which most ordinary values work in eager mode, the first of several, and what
-        the others raise.
+        """Return the way in which most ordinary values work in eager mode, the first of several,
+        and what the others raise.
         """
         best: tuple[int, Way, dict[str, str]] = (-1, Way(()), {})
         for way in prop.ways:
@@ -487,8 +487,8 @@ class Attacking:
 
 
 def _differences(mine: Results, other: Results) -> dict[ResultKind, Difference]:
-    """How results differ by more than rounding, by kind; what a process writes to standard error is
-    torch's own as well.
+    """Return how results differ by more than rounding, by kind; what a process writes to standard
+    error is torch's own as well.
     """
     if mine.raised != other.raised:
         value, reference = (of.raised and shortened(of.raised, _MAX_ERROR) for of in (mine, other))
@@ -502,7 +502,7 @@ def _differences(mine: Results, other: Results) -> dict[ResultKind, Difference]:
 
 
 def _raised_at(error: BaseException) -> tuple[str, int] | None:
-    """Where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or
+    """Find where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or
     Python raised it.
     """
     last = error.__traceback__
@@ -516,7 +516,7 @@ def _raised_at(error: BaseException) -> tuple[str, int] | None:
 
 
 def _lines(arcs: _Arcs) -> set[tuple[str, int]]:
-    """The lines that were run, with their files."""
+    """Return the lines that were run, with their files."""
     instructions: defaultdict[CodeType, set[int]] = defaultdict(set)
     for code, _, instruction in arcs:
         instructions[code].add(instruction)

@@ -268,7 +268,9 @@ def repeated_blocks(module: Any) -> Blocks:
 def _inner(
     path: str, module: Module, outermost: set[type[Module]] | None = None
 ) -> Iterator[Block]:
-    """The submodules in all their places; of the ``outermost`` classes alone if there are any."""
+    """Yield the submodules in all their places; of the ``outermost`` classes alone if there are
+    any.
+    """
     for name, child in submodules(module):
         block = Block(f"{path}.{name}".removeprefix("."), child, module)
         is_block = outermost is not None and type(child) in outermost and _can_be_block(child)

@@ -211,7 +211,7 @@ def _default_name(module: ModuleType) -> str:
 
 
 def _defined_names(module: ModuleType) -> tuple[list[str], list[str]]:
-    """The module classes and the functions that a module defines."""
+    """Return the module classes and the functions that a module defines."""
     classes, functions = [], []
     for name, value in vars(module).items():
         if name.startswith("_") or not isinstance(value, (type, FunctionType)):
@@ -340,7 +340,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 def _calls_of(make: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
-    """The calls that a value of ``example_inputs()`` or the like stands for.
+    """Yield the calls that a value of ``example_inputs()`` or the like stands for.
 
     A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an
     iterator of these is several calls. A tensor is the only argument, and so are a batch, a named

@@ -504,7 +504,9 @@ def _calls(graph: Graph) -> Iterator[Node]:
 
 
 def _memory_of(node: Node) -> Node:
-    """The node that makes the memory in which a node's value is: it, or what it is a view of."""
+    """Return the node that makes the memory in which a node's value is: it, or what it is a view
+    of.
+    """
     while node.op == "call_function" and is_view(node):
         source = node.all_input_nodes[0]
         is_inner = source.op == "call_function" and is_view(source)

@@ -319,8 +319,8 @@ def leave_out(
 
 
 def _part_name(debug_info: Callable[[], str] | None) -> str | None:
-    """The operator or pass that torch asks about; the text alone would give a graph's own name for
-    a node.
+    """Return the operator or pass that torch asks about; the text alone would give a graph's own
+    name for a node.
     """
     for cell in getattr(debug_info, "__closure__", None) or ():
         value = getattr(cell.cell_contents, "target", cell.cell_contents)

@@ -193,7 +193,7 @@ def clone_guard_tree(tree: Any, left_out: Collection[str] = ()) -> Any:
 
 
 def _guarded_sources(tree: Any) -> Iterator[str]:
-    """The source of every value that a tree guards or passes through; keys of dicts are left
+    """Yield the source of every value that a tree guards or passes through; keys of dicts are left
     out.
     """
     pairs = tree.get_key_value_managers().values() if is_dict_manager(tree) else ()

@@ -157,7 +157,7 @@ def _refuse(_record: LogRecord) -> bool:
 
 
 def _compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
-    """The compile that a record belongs to, among those of one process."""
+    """Return the compile that a record belongs to, among those of one process."""
     return metadata.get("frame_id"), metadata.get("frame_compile_id")
 
 
@@ -208,8 +208,8 @@ class TraceKeeper:
             writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
 
     def _writer(self) -> Handler | None:
-        """The handler that writes the trace to the folder, or first; also where the program has
-        taken it off the logger.
+        """Return the handler that writes the trace to the folder, or first; also where the program
+        has taken it off the logger.
 
         ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
         """

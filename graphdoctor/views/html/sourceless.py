@@ -1,4 +1,4 @@
-"""What a page shows, without the user's code."""
+"""Pages without the user's code."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.survey.outcome import (
     PieceOutcome,
     compiler_stage,
-    cut,
     of_bench,
     of_early_end,
     of_run,
@@ -113,19 +112,6 @@ def test_the_part_of_the_compiler_is_where_it_was_raised(type, trace, backend, s
     assert compiler_stage(type, trace, backend=backend) == stage
 
 
-def test_the_cause_of_a_chain_counts():
-    trace = (
-        _frames("_inductor")
-        + "ValueError: a\n\nThe above exception was the direct cause of the following exception:\n\n"
-        + _frames("_dynamo")
-    )
-    assert (
-        compiler_stage("torch._dynamo.exc.BackendCompilerFailed", trace, backend="inductor")
-        == "inductor"
-    )
-    assert compiler_stage("RuntimeError", trace, backend="inductor") == "inductor"
-
-
 def test_a_run_that_torch_left_records_out_of_is_no_crash():
     whole = with_prints(
         (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
@@ -159,11 +145,3 @@ def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
         own = ended("default", "failed", "status 1", exit=ProbeExit(**raised, **more))
         found = of_bench(report(eager(), own))
         assert found == PieceOutcome("compile_failed", "bench", words, "ValueError", "Traceback")
-
-
-def test_a_long_traceback_keeps_both_ends():
-    found = cut("a" * 5_000 + "b" * 5_000)
-    assert len(found) < 9_000
-    assert found.startswith("aaa")
-    assert found.endswith("bbb")
-    assert cut(None) is None

@@ -98,11 +98,6 @@ def test_two_targets_of_one_name_are_refused(models):
         _plan(models, same_name)
 
 
-def test_a_target_that_two_entries_have_counts_once(models):
-    plan = _plan(models, [parse_listed("models/*.py"), parse_listed("models/a*.py")])
-    assert [piece.name for piece in plan.pieces] == ["models/a", "models/b"]
-
-
 def test_a_variant_changes_what_the_target_says_and_that_what_all_share(models):
     entry = ListedTargets(target="models/a.py", run={"calls": 3, "dynamic": False})
     variants = [ListedVariant(run={"dynamic": True}), ListedVariant(name="own")]
@@ -135,14 +130,6 @@ def test_a_mode_that_the_backend_ignores_is_noted(models, backend):
         "backend=eager mode=max-autotune. inductor reads them."
     )
     assert plan.notes == ((expected,) if backend == "eager" else ())
-
-
-def test_two_variants_of_one_name_are_refused(models):
-    variants = [ListedVariant(run={"dynamic": True}), ListedVariant(run={"dynamic": True})]
-    with pytest.raises(
-        GraphDoctorError, match="Two variants are named 'backend=eager dynamic=true'"
-    ):
-        _plan(models, [parse_listed("models/a.py")], variants=variants)
 
 
 @for_each(

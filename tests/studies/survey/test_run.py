@@ -106,19 +106,6 @@ def _statuses(report):
     return {one.name: one.status for one in report.rows}
 
 
-def test_rows_are_in_the_order_of_the_list_and_all_of_them_seen():
-    looks = Looks()
-    found = _run(lambda name, _: {"status": "ok" if name != "b" else "no_inputs"}, looks=looks)
-    assert _statuses(found.report) == {"a": "ok", "b": "no_inputs", "c": "ok"}
-    assert (found.report.planned, found.report.kept, found.is_interrupted) == (3, 0, False)
-    assert looks.seen[0] == ("planned", 3, 0)
-    assert [event for event in looks.seen if event[0] == "finished"] == [
-        ("finished", "a", "ok"),
-        ("finished", "b", "no_inputs"),
-        ("finished", "c", "ok"),
-    ]
-
-
 def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently():
     looks = Looks()
     answer = lambda name, time: {
@@ -137,25 +124,10 @@ def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently
     assert sum(event[0] == "finished" for event in looks.seen) == 3
 
 
-def test_a_piece_that_fails_again_is_not_flaky():
-    report = _run(lambda name, _: {"status": "timeout" if name == "b" else "ok"}).report
-    assert (report.rows[1].status, report.rows[1].attempts, report.rows[1].is_flaky) == (
-        "timeout",
-        2,
-        False,
-    )
-
-
 @for_each("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
 def test_what_the_program_decides_is_not_run_again(status):
     executor = Answers(lambda *_: {"status": status})
     _run(None, executor=executor)
-    assert executor.worked == list(NAMES)
-
-
-def test_without_retries_each_piece_runs_once():
-    executor = Answers(lambda *_: {"status": "crashed"})
-    assert _run(None, executor=executor, retries=0).report.rows[0].attempts == 1
     assert executor.worked == list(NAMES)
 
 
@@ -231,13 +203,6 @@ def test_resume_with_another_limit_runs_what_reached_it(status, worked):
     assert executor.worked == []
     _run(None, executor=executor, names=("a",), resume=True, timeout=50.0)
     assert bool(executor.worked) is worked
-
-
-def test_resume_runs_what_was_lost():
-    _run(lambda *_: Failure("lost", "the node ended"), names=("a",), retries=0)
-    executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, names=("a",), resume=True)
-    assert executor.worked == ["a"]
 
 
 def test_a_shard_goes_on_with_its_own_rows():

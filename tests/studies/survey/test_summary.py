@@ -43,15 +43,6 @@ def test_a_mean_is_that_of_logarithms():
     )
 
 
-def test_the_mean_of_one_has_its_interval():
-    mean = mean_speedup([row(speedup=1.5, speedup_low=1.4, speedup_high=1.7)])
-    assert (mean.low, mean.ratio, mean.high) == pytest.approx((1.4, 1.5, 1.7))
-
-
-def test_what_failed_or_was_not_timed_is_in_no_mean():
-    assert mean_speedup([row(status="wrong"), row(speedup=None), failed("a", "timeout")]) is None
-
-
 def test_what_fails_without_torch_compile_is_not_judged():
     rows = [
         row("a"),
@@ -80,10 +71,6 @@ def test_what_fails_without_torch_compile_is_not_judged():
 def test_what_fails_with_torch_compile_is_no_pass(status, stage):
     group = _group([row("a"), failed("b", status, stage=stage)])
     assert (group.judged, group.pass_rate) == (2, 0.5)
-
-
-def test_nothing_judged_has_no_pass_rate():
-    assert _group([failed("a", "skipped")]).pass_rate is None
 
 
 def test_a_break_is_no_failure_but_not_whole():
@@ -182,10 +169,6 @@ def test_what_export_stops_at_is_one_cause_wherever_it_is():
     )
 
 
-def test_what_is_not_judged_has_no_causes():
-    assert shared_causes([failed("a", "eager_failed", stage="eager", causes=(cause(),))]) == ()
-
-
 def test_what_most_targets_have_comes_first_and_hints_last():
     rows = [
         row(
@@ -203,13 +186,6 @@ def test_what_most_targets_have_comes_first_and_hints_last():
     assert [found.code for found in shared_causes(rows)] == ["GD102", "GD103", "GD501"]
 
 
-def test_a_cost_that_is_known_in_no_row_stays_unknown():
-    (found,) = shared_causes([row(causes=(cause(),))])
-    assert found.call_us is None
-    (found,) = shared_causes([row("a", causes=(cause(call_us=2.0),)), row("b", causes=(cause(),))])
-    assert found.call_us == 2.0
-
-
 # Parts of a survey put together.
 
 _ROWS = report().rows
@@ -222,10 +198,6 @@ def test_counts_and_seconds_add_up():
     assert merged.summary == summarize(
         _ROWS, ["default", "dynamic"], seconds=520.0, made=len(_ROWS) - 3
     )
-
-
-def test_a_time_that_is_unknown_makes_the_sum_unknown():
-    assert merge_surveys([report(_ROWS[:3], seconds=None), report(_ROWS[3:])]).seconds is None
 
 
 def test_equal_rows_count_once():
@@ -270,11 +242,3 @@ def test_versions_that_differ_are_a_note():
         "The parts were measured with different options: bench, timeout_s.",
     )
     assert merged.options == {}
-
-
-def test_parts_without_rows_of_a_version_differ_in_none():
-    assert merge_surveys([report([row()]), report([])]).notes == ()
-
-
-def test_one_part_is_itself():
-    assert merge_surveys([report()]) == report()

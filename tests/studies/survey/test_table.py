@@ -115,13 +115,6 @@ def test_a_survey_is_read_back_whole(rows, options):
     assert orjson.loads(orjson.dumps(written)) == read_parquet(write_parquet(written), "it")
 
 
-def test_both_forms_of_a_survey_are_read_alike(tmp_path):
-    written = report()
-    (tmp_path / "a.parquet").write_bytes(write_parquet(written))
-    (tmp_path / "a.json").write_text(json_of(written))
-    assert read_survey(tmp_path / "a.parquet") == read_survey(tmp_path / "a.json") == written
-
-
 def test_columns_are_as_declared_described_and_compressed():
     content = write_parquet(report())
     schema = _table(content).schema
@@ -143,11 +136,6 @@ def test_types_do_not_depend_on_what_there_is():
     """A column of nulls alone would otherwise have no type, and two files couldn't be put
     together."""
     assert _table(write_parquet(report([]))).schema.equals(_table(write_parquet(report())).schema)
-
-
-def test_what_is_unknown_is_null_and_not_zero():
-    table = _table(write_parquet(report([row(break_sites=None), row("b", break_sites=0)])))
-    assert table.column("break_sites").to_pylist() == [None, 0]
 
 
 def test_a_number_that_no_column_holds_is_a_sentence():
@@ -230,13 +218,6 @@ def test_a_document_that_is_no_survey_says_so(tmp_path, text, said):
         read_survey(path)
 
 
-def test_nothing_there_says_so(tmp_path):
-    with pytest.raises(GraphDoctorError, match="There is no survey at"):
-        read_survey(tmp_path / "a.parquet")
-    with pytest.raises(GraphDoctorError, match="it has no Parquet files"):
-        read_survey(tmp_path)
-
-
 def test_surveys_are_known_by_what_they_hold(tmp_path):
     (tmp_path / "renamed").write_bytes(write_parquet(report()))
     (tmp_path / "a.json").write_text(json_of(report()))
@@ -291,14 +272,6 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
     )
 
 
-def test_columns_are_known_without_pyarrow():
-    code = (
-        "import sys; from graphdoctor.studies.survey import table; print('pyarrow' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 # Columns.
 
 _FIRST = [
@@ -332,34 +305,6 @@ def test_what_is_read_has_the_declared_type():
             assert isinstance(value, _PYTHON[column.type]) or (
                 value is None and column.is_nullable
             ), column.name
-
-
-def test_the_first_cause_is_the_top():
-    first = cause(
-        code="GD103", file="net.py", line=7, fix="Use torch.where", fix_verdict="verified"
-    )
-    values = _values(row(causes=(first, cause())))
-    assert values["top_code"] == "GD103"
-    assert values["top_location"] == "net.py:7"
-    assert values["top_fix"] == "Use torch.where"
-
-
-def test_without_a_verified_fix_or_a_cause_there_is_none_on_top():
-    assert _values(row(causes=(cause(fix_verdict="not tried"),)))["top_fix"] is None
-    values = _values(failed("a", "timeout"))
-    assert (values["top_code"], values["top_location"], values["top_fix"]) == (None, None, None)
-
-
-def test_attempts_that_differ_make_a_row_flaky():
-    assert _values(row(attempts=2, earlier=("crashed",)))["flaky"] is True
-    assert _values(row())["flaky"] is False
-
-
-def test_only_causes_are_too_deep_for_cells():
-    assert {column.name for column in COLUMNS} - {column.name for column in flat_columns()} == {
-        "causes",
-        "export_causes",
-    }
 
 
 # CSV.
@@ -412,11 +357,6 @@ def test_a_text_that_begins_as_a_formula_is_one_no_more(text):
 def test_other_text_stays_as_it_is(text):
     (found,) = read(row(text))
     assert found["name"] == text
-
-
-def test_a_negative_number_is_still_a_number():
-    (found,) = read(row(seconds=-0.5))
-    assert found["seconds"] == "-0.5"
 
 
 def test_an_error_of_several_lines_is_one_line():

@@ -13,7 +13,7 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.documents import SURVEY_COMPARISON
 from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.studies.survey.comparisons import HELPER
-from tests.studies.survey.reports import cause, failed, report, row
+from tests.studies.survey.reports import failed, report, row
 from tests.views.outputs import in_file, page_of, section_of, text_of
 
 TWO_MIB = 2 * 2**20
@@ -52,13 +52,6 @@ def many(count: int) -> SurveyComparison:
     )
 
 
-def test_a_speed_up_that_the_machine_hides_is_not_compared() -> None:
-    comparison = compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)])
-    assert "The machine was too busy to compare speed-ups." in text_of(
-        section_of(page_of(SURVEY_COMPARISON, comparison), "worse")
-    )
-
-
 def test_new_failures_of_the_same_error_are_one_line() -> None:
     names = ("alpha", "beta", "gamma")
     raised = {"stage": "inductor", "error_type": "RuntimeError"}
@@ -85,14 +78,6 @@ def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
     assert re.search(r"… [\d,]+ characters left out …", text)
     hrefs = set(re.findall(r'href="#([^"]*)"', page))
     assert hrefs <= set(re.findall(r'id="([^"]*)"', page))
-
-
-def test_source_can_be_left_out() -> None:
-    own = cause(text="kumquat(x)", diff="+kumquat", message="`kumquat(x)` breaks")
-    raised = failed("b", "crashed", traceback="kumquat")
-    comparison = compared([row(), row("b")], [row(causes=(own,)), raised])
-    assert "kumquat" in page_of(SURVEY_COMPARISON, comparison)
-    assert "kumquat" not in page_of(SURVEY_COMPARISON, comparison, has_source=False)
 
 
 # In a browser.

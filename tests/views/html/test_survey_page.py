@@ -46,17 +46,6 @@ def of_rows(*rows: Any) -> SurveyReport:
     return report(rows, summary=summarize(rows, names, seconds=60.0, made=len(rows)))
 
 
-def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_was_verified():
-    (card,) = re.findall(r'<article class="card.*?</article>', page_of(SURVEY, report()), re.DOTALL)
-    text = text_of(card)
-    assert "2 targets, 2 lines of make_mask" in text
-    assert "transformers/masking.py:41, transformers/masking.py:44" in text
-    assert "verified on t5" in text
-    ids = dict(zip([one.key for one in report().rows], row_ids(report().rows), strict=True))
-    for name in ("gpt2", "t5"):
-        assert f'<a href="#{ids[name, "default"]}">{name}</a>' in card
-
-
 def test_each_row_holds_all_that_is_known_of_it():
     found = details(page_of(SURVEY, report()))
     t5 = found["row-t5-default"]
@@ -139,23 +128,6 @@ def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
     ]
     assert "Long texts of rows are cut" in text_of(page_of(SURVEY, of_rows(*others)))
     assert "Long texts of rows are cut" not in text_of(page_of(SURVEY, of_rows(*alike)))
-
-
-def test_code_can_be_left_out():
-    secret = cause(
-        text="kumquat = 1",
-        diff="-kumquat",
-        message="`kumquat = 1` is bad",
-        fix="Drop `kumquat = 1`",
-    )
-    made = of_rows(
-        *[row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")]
-    )
-    assert "kumquat" in page_of(SURVEY, made)
-    bare = page_of(SURVEY, made, has_source=False)
-    assert "kumquat" not in bare
-    assert "kumquat" not in json.dumps(details(bare))
-    assert "--no-source left out the lines of code." in text_of(bare)
 
 
 def test_no_address_leads_elsewhere():

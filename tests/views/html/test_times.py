@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import Phase, Picture
-from graphdoctor.views.html.data import compile_shares, phase_rows
+from graphdoctor.views.html.page import compile_shares, phase_rows
 from tests.factories import recording
 from tests.views.html.made import written
 
