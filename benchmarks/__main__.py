@@ -21,6 +21,7 @@ from benchmarks import (
     merged_fixes,
     mutated_logs,
     overhead,
+    reach,
     recompiles,
     report_page,
     startup,
@@ -43,11 +44,12 @@ PARTS = (
         "editing",
         "fuzz",
     ),
-    *("survey", "merged", "gpu", "counters"),
+    *("survey", "reach", "merged", "gpu", "counters"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
-_ASKED_FOR = {"merged", "gpu", "counters"}
-"""Parts that only ``--only`` measures: one installs environments, the others need a GPU."""
+_ASKED_FOR = {"reach", "merged", "gpu", "counters"}
+"""Parts that only ``--only`` measures: one writes a page, one installs environments, the others need
+a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -151,9 +153,13 @@ def measure(
     if "survey" in parts:
         _say("surveying")
         rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    if "merged" in parts:
-        _say("fixing what maintainers fixed")
-        rows += merged_fixes.measure(is_quick=is_quick, folder=folder)
+    for part, said, measured_once in (
+        ("reach", "fixing programs as people write them", reach.measure),
+        ("merged", "fixing what maintainers fixed", merged_fixes.measure),
+    ):
+        if part in parts:
+            _say(said)
+            rows += measured_once(is_quick=is_quick, folder=folder)
     return rows
 
 

@@ -12,12 +12,12 @@ from graphdoctor.fixes.lint import lint_files
 from tests.conftest import run_command
 from tests.fixes.lint.programs import BAD, GOOD
 
-HERE = Path(__file__).parent
+_FIXES = Path(__file__).parents[1] / "tests" / "fixes"
 _PACKAGES = re.compile(r"^from (transformers|torch_geometric)\b", re.MULTILINE)
 _CALLS = """
 
 inputs = example_inputs()
-compiled = torch.compile({name}(), backend="eager")
+compiled = torch.compile({target}, backend="eager")
 for call in [inputs] if isinstance(inputs, tuple) else inputs:
     args, kwargs = call if isinstance(call[0], tuple) else (call, {{}})
     compiled(*args, **kwargs)
@@ -52,15 +52,16 @@ class Measured:
 
 
 def ordinary_programs() -> dict[str, str]:
-    """Programs as people write them by file name, those that ``fix`` is measured with among them;
-    no line is marked.
-    """
-    programs = {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
-    for path in sorted((HERE.parent / "tests" / "fixes" / "awkward").glob("*.py")):
+    """Programs as people write them by file name, with their calls; no line is marked."""
+    programs = {}
+    for path in sorted((_FIXES / "programs").glob("*.py")):
         text = path.read_text()
         if not _PACKAGES.search(text):
-            *_, name, _ = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
-            programs[f"awkward_{path.name}"] = text + _CALLS.format(name=name)
+            *_, (kind, name), _ = re.findall(r"^(class|def) (\w+)", text, re.MULTILINE)
+            target = f"{name}()" if kind == "class" or name == "build" else name
+            if "\nmodel = " in text:
+                target = "model"
+            programs[path.name] = text + _CALLS.format(target=target)
     return programs
 
 
@@ -82,7 +83,7 @@ def measure(programs: dict[str, str], folder: Path) -> Measured:
     for name, text in programs.items():
         (folder / name).write_text(text)
     report = lint_files([folder / name for name in programs], root=folder, version="0")
-    script = HERE.parent / "tests" / "fixes" / "lint" / "compile_programs.py"
+    script = _FIXES / "lint" / "compile_programs.py"
     run_command("run", "-q", "--report", "all.json", script, *programs, cwd=folder, status=0)
     findings = json.loads((folder / "all.json").read_text())["findings"]
     places = [(one["code"], one["location"]["file"], one["location"]["line"]) for one in findings]

@@ -4,7 +4,7 @@ without it.
     python -m benchmarks.torches PYTHON [PYTHON ...] [--program NAME ...] [--json FILE]
 
 ``PYTHON`` is an interpreter with torch and numpy; graphdoctor isn't installed there. By default the
-programs are the corpus of ``fix`` and the sample models, but for those that need other packages. Of
+programs are those of ``fix`` and the sample models, but for those that need other packages. Of
 each, the lines of breaks and the counts are compared; the exit status is 1 if any differ.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 from tests.conftest import REPOSITORY, clean_environment, command_line
 from tests.truth.compare import BareRunner, Site, counts_of, sites_of
 
-FOLDERS = (REPOSITORY / "tests" / "fixes" / "corpus" / "programs", REPOSITORY / "sample_models")
+FOLDERS = (REPOSITORY / "tests" / "fixes" / "programs", REPOSITORY / "sample_models")
 _OTHER_PACKAGES = re.compile(
     r"^ *(?:from|import) (?:tqdm|transformers|torch_geometric|torchvision)\b", re.MULTILINE
 )

@@ -103,7 +103,7 @@ class Document(Fact):
 
 
 def field_types(fact: type[Fact]) -> Mapping[str, Any]:
-    """The type of each field."""
+    """Return the type of each field."""
     if "_types" not in fact.__dict__:
         hints = typing.get_type_hints(fact)
         fact._types = {name: hints[name] for name, _, _ in fact._plan}
@@ -111,8 +111,8 @@ def field_types(fact: type[Fact]) -> Mapping[str, Any]:
 
 
 def shared_kinds(fact: type[Fact]) -> Mapping[str, str]:
-    """The kind of text that each field holds, for the fields whose text may be shown to others
-    (``shared``).
+    """Return the kind of text that each field holds, for the fields whose text may be shown to
+    others (``shared``).
     """
     if "_shared" not in fact.__dict__:
         hints = typing.get_type_hints(fact, include_extras=True)
@@ -144,13 +144,13 @@ _Number = TypeVar("_Number", int, float)
 
 
 def sum_of_known(values: Iterable[_Number | None]) -> _Number | None:
-    """The sum of those that are known; None if none is."""
+    """Return the sum of those that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def whole_sum(values: Iterable[_Number | None]) -> _Number | None:
-    """The sum of all; None if one is unknown."""
+    """Return the sum of all; None if one is unknown."""
     every = list(values)
     known = [value for value in every if value is not None]
     return sum(known) if len(known) == len(every) else None

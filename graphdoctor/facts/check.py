@@ -356,7 +356,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 def rebased(report: CheckReport, root: Path) -> CheckReport:
-    """A report whose paths are relative to a folder above its own.
+    """Return a report whose paths are relative to a folder above its own.
 
     Args:
         report: What to show; its own folder is below ``root``, otherwise it stays as it is.

@@ -15,7 +15,7 @@ _DEFAULTS = RunSpec()
 
 
 def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
-    """The command that runs a target as it was run, ready for a shell.
+    """Return the command that runs a target as it was run, ready for a shell.
 
     Args:
         target: What was compiled and how it was called.
@@ -96,7 +96,7 @@ published nowhere."""
 
 
 def rule_url(code: str) -> str | None:
-    """The page of a rule, or None without a published site.
+    """Return the page of a rule, or None without a published site.
 
     Args:
         code: A rule's code, such as ``GD101``.

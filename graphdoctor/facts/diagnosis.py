@@ -26,7 +26,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def fails(severity: Severity, fail_on: FailOn) -> bool:
-    """Whether a severity is at or above the one that fails."""
+    """Return whether a severity is at or above the one that fails."""
     return fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(fail_on)
 
 
@@ -237,11 +237,11 @@ class Diagnosis(Document):
     """Each graph from Dynamo to the generated code; None if not requested."""
 
     def each_frame(self) -> Iterator[tuple[Frame, FrameReport]]:
-        """Each frame of the recording and how it ended up."""
+        """Return each frame of the recording and how it ended up."""
         return zip(self.recording.frames, self.frames, strict=True)
 
     def each_graph(self) -> Iterator[tuple[Graph, GraphReport]]:
-        """Each graph of the recording and what ended it."""
+        """Return each graph of the recording and what ended it."""
         return zip(self.recording.graphs, self.graphs, strict=True)
 
 

@@ -29,7 +29,7 @@ _MODULE_TENSOR = re.compile(r"\._(?:parameters|buffers)\[")
 def expression(
     source: str, resumes_at: int | None = None, carried: Callable[[str], str] | None = None
 ) -> str:
-    """A source as a person would write it.
+    """Return a source as a person would write it.
 
     Args:
         source: torch's text, such as ``L['x']``.
@@ -59,8 +59,8 @@ def expression(
 
 
 def _with_captured(text: str) -> str:
-    """The text with words for each variable of a closure, whose function stands before it, up to a
-    space or bracket.
+    """Return the text with words for each variable of a closure, whose function stands before it,
+    up to a space or bracket.
     """
     if ".__closure__[" not in text:
         return text
@@ -76,14 +76,14 @@ def _with_captured(text: str) -> str:
 
 
 def size_dim(name: str) -> int | None:
-    """The dim of a size in the user's words: 1 for ``x.shape[1]``; None for anything else."""
+    """Return the dim of a size: 1 for ``x.shape[1]``; None for anything else."""
     match = re.search(r"\.shape\[(\d+)\]$", name)
     return int(match[1]) if match else None
 
 
 def argument_source(source: str, parameters: Sequence[str], first: int = 0) -> str | None:
-    """A source as the target's own arguments have it; None if it isn't one of them, or in one: an
-    item, an attribute.
+    """Return a source as the target's own arguments have it; None if it isn't one of them, or in
+    one: an item, an attribute.
 
     A wrapper around the target (a decorator, or torch's own around a torch module) has them in
     ``args`` and ``kwargs``.
@@ -105,22 +105,24 @@ def argument_source(source: str, parameters: Sequence[str], first: int = 0) -> s
 
 
 def is_attribute(source: str) -> bool:
-    """The source is an attribute of an object, or is reached through one."""
+    """Return whether the source is an attribute of an object, or is reached through one."""
     return _ATTRIBUTE.search(source) is not None
 
 
 def is_own_state(source: str) -> bool:
-    """The source is something that the target's module or a submodule keeps, and no parameter or
-    buffer.
+    """Return whether the source is something that the target's module or a submodule keeps, and no
+    parameter or buffer.
     """
     return _OWN_STATE.match(source) is not None and not is_module_tensor(source)
 
 
 def is_module_tensor(source: str) -> bool:
-    """The source is a parameter or buffer of a module, or belongs to one."""
+    """Return whether the source is a parameter or buffer of a module, or belongs to one."""
     return _MODULE_TENSOR.search(source) is not None
 
 
 def is_carried(source: str) -> bool:
-    """The value was carried over a break on Dynamo's stack, such as a number read from a tensor."""
+    """Return whether the value was carried over a break on Dynamo's stack, such as a number read
+    from a tensor.
+    """
     return _STACK.search(source) is not None

@@ -223,7 +223,9 @@ class GuardChange(Fact):
 
 
 def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
-    """The first change of each value, in order: a value that changed in several calls is one."""
+    """Return the first change of each value, in order: a value that changed in several calls is
+    one.
+    """
     found: dict[tuple[str, str], GuardChange] = {}
     for change in changes:
         found.setdefault(change.key, change)

@@ -61,7 +61,7 @@ def read_json(kind: type[_Fact], text: bytes | str, *, skips_unknown: bool = Fal
 
 
 def json_of(fact: Fact) -> str:
-    """A fact as compact JSON, NaN and infinity as null.
+    """Return a fact as compact JSON, NaN and infinity as null.
 
     Raises:
         TypeError: An integer has more than 64 bits.
@@ -86,14 +86,14 @@ def write_private(path: Path, content: str | bytes) -> None:
 
 
 def plain(fact: Fact) -> dict[str, Any]:
-    """A fact as what JSON holds: dicts, lists, strings, numbers."""
+    """Return a fact as what JSON holds: dicts, lists, strings, numbers."""
     found: dict[str, Any] = orjson.loads(orjson.dumps(fact))
     return found
 
 
 def described_schema(kind: type[Fact]) -> dict[str, Any]:
-    """The JSON Schema of a fact, in which each field is described: by the docstring below it, or
-    else by its name.
+    """Return the JSON Schema of a fact, in which each field is described: by the docstring below
+    it, or else by its name.
 
     pydantic's ``use_attribute_docstrings`` would parse the source of every class for every reading.
     """
@@ -124,7 +124,7 @@ def _subclasses(kind: type[Fact]) -> list[type[Fact]]:
 
 
 def field_docstrings(kind: type[Fact]) -> dict[str, str]:
-    """The string below each annotated field, including fields of base classes."""
+    """Return the string below each annotated field, including fields of base classes."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if not issubclass(each, Fact):

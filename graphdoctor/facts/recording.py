@@ -798,7 +798,7 @@ class Recording(Fact):
     gaps: tuple[CaptureGap, ...]
 
     def frames_by_compile(self) -> dict[str, Frame]:
-        """The frame of each compile whose frame is known."""
+        """Return the frame of each compile whose frame is known."""
         frames = {frame.frame_id: frame for frame in self.frames}
         return {
             each.compile_id: frames[each.frame_id]
@@ -812,7 +812,7 @@ class Recording(Fact):
         return self.gap("foreign_log") is not None
 
     def gap(self, *kinds: GapKind) -> CaptureGap | None:
-        """The first gap of one of these kinds, or None."""
+        """Return the first gap of one of these kinds, or None."""
         return next((gap for gap in self.gaps if gap.kind in kinds), None)
 
 

@@ -30,7 +30,7 @@ ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 
 @lru_cache(maxsize=4096)  # asked for every node of every graph
 def relative(file: str, root: Path) -> str:
-    """The path to show: relative to ``root`` if it is below it."""
+    """Return the path to show: relative to ``root`` if it is below it."""
     path = Path(file)
     return str(path.relative_to(root)) if path.is_relative_to(root) else file
 
@@ -69,7 +69,7 @@ class StackEntry(Fact):
         return self.file, self.line
 
     def located(self, root: Path, note: str | None = None) -> StackEntry:
-        """The line as the location of a finding, or as a related one with a note."""
+        """Return the line as the location of a finding, or as a related one with a note."""
         file, function = relative(self.file, root), self.qualname or self.function
         return self.replace(file=file, function=function, qualname=None, note=note)
 
@@ -89,13 +89,13 @@ class StackEntry(Fact):
 
 
 def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
-    """The innermost line of the program; None if there is none."""
+    """Return the innermost line of the program; None if there is none."""
     return next((entry for entry in reversed(stack) if entry.origin in PROGRAM_ORIGINS), None)
 
 
 def parsed(code: str | bytes) -> ast.Module | None:
-    """The tree of code, without what Python warns about in it; None if this version of Python can't
-    parse it.
+    """Return the tree of code, without what Python warns about in it; None if this version of
+    Python can't parse it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -231,8 +231,8 @@ def _is_membership(test: ast.expr | None) -> bool:
 
 
 def without_value(statement: ast.stmt | None, condition: str) -> str | None:
-    """What to do with an ``if`` of which a branch has no value that could be chosen; None if each
-    has one.
+    """Return what to do with an ``if`` of which a branch has no value that could be chosen; None if
+    each has one.
     """
     if not isinstance(statement, ast.If):
         return None
@@ -269,7 +269,7 @@ def without_value(statement: ast.stmt | None, condition: str) -> str | None:
 
 
 def _in_place_of(name: str, call: ast.expr | None) -> str:
-    """What to write in place of Python's ``any`` or ``all``."""
+    """Return what to write in place of Python's ``any`` or ``all``."""
     match call:
         case ast.Call(args=[ast.List(elts=[_]) | ast.Tuple(elts=[_]) | ast.Set(elts=[_])]):
             return f"Use the tensor itself: `{name}` of one value is that value"
@@ -284,7 +284,7 @@ def _condition(site: BreakSite, branch: _Branch) -> str:
 
 
 def _branch(site: BreakSite) -> _Branch:
-    """The branch, read from the statement if it can be parsed."""
+    """Return the branch, read from the statement if it can be parsed."""
     if site.is_deeper:
         return _Branch("inside", None)
     value, statement = site.node, site.statement_node
@@ -352,7 +352,7 @@ def _holds(tree: ast.expr, part: ast.expr) -> bool:
 
 
 def _where_of_if(statement: ast.If) -> str | None:
-    """The statement as one assignment, if each branch assigns the same name."""
+    """Return the statement as one assignment, if each branch assigns the same name."""
     yes = _assigned(statement.body)
     no = _assigned(statement.orelse) if statement.orelse else None
     if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
@@ -367,8 +367,8 @@ def _where_of_if(statement: ast.If) -> str | None:
 
 
 def _split(test: ast.expr) -> tuple[str, ast.expr]:
-    """A test's first operands that Python answers without a tensor, such as ``mask is not None``,
-    and the others.
+    """Return a test's first operands that Python answers without a tensor, such as ``mask is not
+    None``, and the others.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return "", test
@@ -382,7 +382,7 @@ def _split(test: ast.expr) -> tuple[str, ast.expr]:
 
 
 def _protecting(test: ast.expr) -> str:
-    """What Python answers first, before the tensor is needed."""
+    """Return what Python answers first, before the tensor is needed."""
     match test:
         case ast.BoolOp(op=ast.Or(), values=[first, *_]) if _is_answered_by_python(first):
             return ast.unparse(first)
@@ -417,7 +417,7 @@ def _are_numbers(values: Iterable[ast.expr | None]) -> bool:
 
 
 def _chosen_by(test: ast.expr) -> str | None:
-    """A test as a condition of ``torch.where``."""
+    """Return a test as a condition of ``torch.where``."""
     negated = (
         test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
     )
@@ -432,8 +432,8 @@ def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> str | None:
 
 
 def _is_one(value: ast.expr) -> bool:
-    """Whether a value may be a tensor or a number: no text, no container, nothing that must not run
-    both ways.
+    """Return whether a value may be a tensor or a number: no text, no container, nothing that must
+    not run both ways.
     """
     if isinstance(value, ast.Constant):
         return type(value.value) in (int, float)
@@ -452,7 +452,7 @@ def _is_one(value: ast.expr) -> bool:
 
 
 def _asserted(holds: str | None, message: str | ast.expr | None) -> str | None:
-    """A check in the graph, with the message if it is a constant."""
+    """Return a check in the graph, with the message if it is a constant."""
     text = message.value if isinstance(message, ast.Constant) else message
     if holds is None:
         return None
@@ -460,7 +460,7 @@ def _asserted(holds: str | None, message: str | ast.expr | None) -> str | None:
 
 
 def _message(body: list[ast.stmt]) -> str | None:
-    """The text of the exception that an ``if`` raises."""
+    """Return the text of the exception that an ``if`` raises."""
     match body:
         case [ast.Raise(exc=ast.Call(args=[ast.Constant(value=str(text)), *_]))]:
             return text
@@ -468,7 +468,7 @@ def _message(body: list[ast.stmt]) -> str | None:
 
 
 def _one_tensor(test: ast.expr) -> str | None:
-    """A test that is a tensor itself, of any dtype."""
+    """Return a test that is a tensor itself, of any dtype."""
     return (
         None
         if isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.NamedExpr)
@@ -477,7 +477,7 @@ def _one_tensor(test: ast.expr) -> str | None:
 
 
 def _negated(test: ast.expr) -> str | None:
-    """The opposite of a test as a tensor."""
+    """Return the opposite of a test as a tensor."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _in_graph(test.operand) or _one_tensor(test.operand)
     one = _one_tensor(test)
@@ -485,7 +485,7 @@ def _negated(test: ast.expr) -> str | None:
 
 
 def _inverted(test: ast.expr) -> str | None:
-    """The opposite of a test that is certainly boolean."""
+    """Return the opposite of a test that is certainly boolean."""
     holds = _in_graph(test)
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=comparators):
@@ -496,8 +496,8 @@ def _inverted(test: ast.expr) -> str | None:
 
 
 def _in_graph(test: ast.expr) -> str | None:
-    """A test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is certainly
-    boolean.
+    """Return a test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is
+    certainly boolean.
     """
     match test:
         case ast.Compare(ops=[op]) if not isinstance(op, _PYTHON_COMPARISONS):
@@ -515,14 +515,14 @@ def _in_graph(test: ast.expr) -> str | None:
 
 
 def _operand(test: ast.expr) -> str | None:
-    """A test as an operand of ``&`` and ``|``, which bind tighter than comparisons."""
+    """Return a test as an operand of ``&`` and ``|``, which bind tighter than comparisons."""
     part = _in_graph(test)
     return part if part is None or isinstance(test, ast.Call | ast.UnaryOp) else f"({part})"
 
 
 def _is_python(test: ast.expr) -> bool:
-    """Whether an operand of ``and`` or ``or`` may keep the next one from being computed for a good
-    reason.
+    """Return whether an operand of ``and`` or ``or`` may keep the next one from being computed for
+    a good reason.
     """
     calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
     return any(isinstance(func, ast.Name) and func.id in _PYTHON_CALLS for func in calls)

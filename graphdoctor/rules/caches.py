@@ -137,7 +137,7 @@ class CacheBypassed(RecordingRule, code="GD403", severity="info"):
 
 
 def _line(bypass: CacheBypass, view: RecordingView) -> tuple[str | None, int | None, str | None]:
-    """The line of the node that torch's reason is about, if it is known, and the compile."""
+    """Return the line of the node that torch's reason is about, if it is known, and the compile."""
     wanted = _TARGETS.get(bypass.kind, bypass.subject) or ""
     for graph in view.recording.graphs if wanted else ():
         for node in graph.nodes or () if graph.compile_id == bypass.compile_id else ():

@@ -116,7 +116,7 @@ class PrintOrLog(BreakRule, code="GD101"):
 
 
 def _in_list(setting: Literal["reorderable", "ignore"], function: str, *imports: str) -> Fix:
-    """A function in one of torch's two lists of what may be called later, or not at all."""
+    """Return a function in one of torch's two lists of what may be called later, or not at all."""
     name = f"torch._dynamo.config.{setting}_logging_functions"
     what = (
         f"drop `{function}` while compiling"
@@ -129,8 +129,8 @@ def _in_list(setting: Literal["reorderable", "ignore"], function: str, *imports:
 
 
 def _logger_method(site: BreakSite) -> str | None:
-    """The logger's method as an expression that is valid anywhere, from torch's ``<Logger name
-    (LEVEL)>.method``.
+    """Return the logger's method as an expression that is valid anywhere, from torch's ``<Logger
+    name (LEVEL)>.method``.
     """
     match = _LOGGER.match(site.torch_context)
     if match and _QUERY.match(match["method"]):
@@ -290,18 +290,20 @@ class SkippedFunction(BreakRule, code="GD105"):
 
 
 def _is_left_over(site: BreakSite) -> bool:
-    """The bound method of a tensor, which torch keeps over a break in the method's arguments."""
+    """Return whether it is the bound method of a tensor, which torch keeps over a break in the method's
+    arguments.
+    """
     return site.in_context(r"module: <unknown module>, qualname: (Tensor\.)") is not None
 
 
 def _is_standard(site: BreakSite) -> bool:
-    """The function belongs to Python or torch, so it has no tensor code to wrap."""
+    """Return whether the function belongs to Python or torch, so it has no tensor code to wrap."""
     root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
     return root in sys.stdlib_module_names or root in ("torch", "<unknown module>")
 
 
 def _function(site: BreakSite) -> str:
-    """The function that torch names, or the one that the line calls."""
+    """Return the function that torch names, or the one that the line calls."""
     module, qualname = site.in_context(r"module: ([\w.]+),"), site.in_context(r"qualname: ([\w.]+)")
     if qualname:
         return f"{module}.{qualname}" if module and module != "builtins" else qualname
@@ -425,8 +427,8 @@ class ExplicitGraphBreak(BreakRule, code="GD107"):
 
 
 def _is_in_line(site: BreakSite) -> bool:
-    """The line itself makes the call, perhaps under a name of its own; torch traces no function of
-    its decorators.
+    """Return whether the line itself makes the call, perhaps under a name of its own; torch traces
+    no function of its decorators.
     """
     return (site.called or "").endswith(_CALLS) or not site.is_deeper
 
@@ -593,7 +595,7 @@ class UnsupportedCall(BreakRule, code="GD109"):
 
 
 def _needs_text(site: BreakSite) -> bool:
-    """Whether the line uses text that torch only formats after the graph has run."""
+    """Return whether the line uses text that torch only formats after the graph has run."""
     return _TEXT.search(site.torch_context) is not None
 
 
@@ -720,7 +722,9 @@ def _kind(site: BreakSite) -> str | None:
 
 
 def _items(site: BreakSite) -> list[ast.withitem]:
-    """What the ``with`` at the line enters and can be to blame; nothing if there is no ``with``."""
+    """Return what the ``with`` at the line enters and can be to blame; nothing if there is no
+    ``with``.
+    """
     if not isinstance(site.statement_node, ast.With | ast.AsyncWith):
         return []
     items = site.statement_node.items

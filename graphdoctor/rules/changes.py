@@ -444,7 +444,7 @@ class GrowingContainer(RecompileRule, code="GD218"):
 
 
 def _adds(change: GuardChange) -> bool:
-    """Whether the line that torch guards the length for makes the container longer."""
+    """Return whether the line that torch guards the length for makes the container longer."""
     container = _container(change.expression)
     if change.guard_location is None or not change.guard_location.text:
         return False

@@ -135,7 +135,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
     def _of(
         self, every: Iterable[CudaGraphSkip], view: RecordingView, *, is_whole: bool
     ) -> Findings:
-        """Those of one kind at one line are one finding."""
+        """Return those of one kind at one line are one finding."""
         what = "torch doesn't record a CUDA graph" if is_whole else "torch splits a CUDA graph"
         for skips in grouped(((skip.kind, skip.file, skip.line), skip) for skip in every).values():
             first = skips[0]
@@ -173,7 +173,7 @@ def _functions(recording: Recording) -> tuple[CudaGraphFunction, ...]:
 
 
 def _written(recording: Recording) -> tuple[str, ...]:
-    """The inputs that a graph writes to; empty if several graphs do, or it is unknown."""
+    """Return the inputs that a graph writes to; empty if several graphs do, or it is unknown."""
     written = [function.mutated for function in _functions(recording) if function.mutated]
     return written[0] if len(written) == 1 else ()
 
@@ -283,7 +283,7 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
 
 
 def _copied(recording: Recording) -> str:
-    """The inputs that are copied, the largest first, as far as their names are known."""
+    """Return the inputs that are copied, the largest first, as far as their names are known."""
     copied = [item for function in _functions(recording) for item in function.copied]
     sources = [item.source for item in sorted(copied, key=lambda item: -item.bytes)]
     if not sources or None in sources:
@@ -357,7 +357,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
 
 
 def _repeated(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, Fixes]]:
-    """What is recorded again and again: message, count, subject and fixes."""
+    """Yield what is recorded again and again: message, count, subject and fixes."""
     if function.sizes > _MAX_SIZES:
         yield f"for each of {function.sizes} sizes", function.sizes, "sizes", _FOR_SIZES
     if count := function.rerecordings:

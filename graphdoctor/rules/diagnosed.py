@@ -128,7 +128,7 @@ def diagnose_recording(
 def diagnosis_of(
     recording: Recording, *, root: Path, selection: Selection | None = None
 ) -> Diagnosis:
-    """What a recording that was read means, by all rules; otherwise as ``diagnose``."""
+    """Return what a recording that was read means, by all rules; otherwise as ``diagnose``."""
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.rules.diagnosis.diagnose import diagnose
 
@@ -136,7 +136,7 @@ def diagnosis_of(
 
 
 def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """The compiles that a page has rows for: those asked for, then the most telling.
+    """Return the compiles that a page has rows for: those asked for, then the most telling.
 
     Raises:
         GraphDoctorError: There is no such compile.
@@ -162,7 +162,7 @@ def _unknown(what: str, compile_id: str, known: Sequence[str]) -> GraphDoctorErr
 def _details(
     folder: RecordingFolder, needs: Needs, shown: tuple[str, ...], executor: Executor
 ) -> Picture | None:
-    """The picture of a large log: it is read again for the compiles that are shown."""
+    """Return the picture of a large log: it is read again for the compiles that are shown."""
     from graphdoctor.trace.reader import read_folder
     from graphdoctor.trace.sections import Details, Wanted
 
@@ -178,7 +178,7 @@ def _is_large(folder: RecordingFolder) -> bool:
 
 
 def chosen_stages(graphs: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
-    """Those of the graphs that are asked for.
+    """Return those of the graphs that are asked for.
 
     Raises:
         GraphDoctorError: There is no such graph.
@@ -234,7 +234,7 @@ _EACH = 3
 
 
 def most_telling(diagnosis: Diagnosis, *, most: int) -> tuple[str, ...]:
-    """The compiles to look at first.
+    """Return the compiles to look at first.
 
     The first compile of each finding comes first, then further ones of each, then the first of each
     function, then all others in order.

@@ -511,8 +511,8 @@ class RanksDisagree(RecordingRule, code="GD209"):
 
 
 def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:
-    """Whether nothing changed but sizes and numbers that dynamic code can have; False if nothing is
-    known of it.
+    """Return whether nothing changed but sizes and numbers that dynamic code can have; False if
+    nothing is known of it.
     """
     changes = [change for cause in causes if cause is not None for change in cause.changes]
     return bool(changes) and all(
@@ -542,8 +542,8 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
 
 
 def finding_of_job(job: Job) -> JobFinding | None:
-    """The first function that ranks of a job compiled for other sizes or values; None if they agree
-    on these.
+    """Return the first function that ranks of a job compiled for other sizes or values; None if
+    they agree on these.
     """
     for row in job.agreement:
         causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))

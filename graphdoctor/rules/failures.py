@@ -126,7 +126,9 @@ def _definition(compile_: Compile, view: RecordingView) -> StackEntry:
 
 
 def _headline(error: str | None) -> str:
-    """The type and the first line of the text of the exception, which can stand below its type."""
+    """Return the type and the first line of the text of the exception, which can stand below its
+    type.
+    """
     headline = ""
     for line in _AROUND.sub("", error or "").splitlines():
         headline = f"{headline} {line.strip()}".strip()
@@ -225,7 +227,9 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
 
 
 def _raised_in(traceback: str) -> tuple[str, str] | None:
-    """The function that raised an exception, and its line; None if it is torch's or Python's."""
+    """Return the function that raised an exception, and its line; None if it is torch's or
+    Python's.
+    """
     for file, line, name, _ in TRACEBACK_LINE.findall(traceback)[-1:]:
         if not _NOT_THE_PROGRAM_S.search(file):
             return name, f"{Path(file).name}:{line}"

@@ -229,7 +229,7 @@ class RecurrentModule(BreakRule, code="GD116"):
 
 
 def _is_packed(site: BreakSite) -> bool:
-    """Whether torch stopped in a module that it traces, at the sizes of a packed sequence."""
+    """Return whether torch stopped at the sizes of a packed sequence, in a module that it traces."""
     is_read = site.cause.torch_id == "GB0033" or site.records[0].topic == "symbolic_number"
     return is_read and site.is_inside("/torch/nn/modules/rnn.py")
 
@@ -609,6 +609,6 @@ class ModuleHook(BreakRule, code="GD127"):
 
 
 def _hook(site: BreakSite) -> str | None:
-    """The name of the function that torch wouldn't call, such as ``scaled``."""
+    """Return the name of the function that torch wouldn't call, such as ``scaled``."""
     name = site.in_context(r"<function ([\w.<>]+) at ")
     return None if name is None else name.rpartition("<locals>.")[2]

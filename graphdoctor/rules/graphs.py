@@ -161,8 +161,9 @@ def _calls(graph: Graph) -> list[GraphNode]:
 def _repeats(
     graph: Graph, blocks: tuple[RepeatedBlocks, ...]
 ) -> tuple[float, Mapping[RepeatedBlocks, int]]:
-    """The operations of blocks that torch could share, and how many blocks of each class are in the
-    graph; none if they aren't worth sharing, or if it isn't known which operations are theirs.
+    """Return the operations of blocks that torch could share, and how many blocks of each class are
+    in the graph; none if they aren't worth sharing, or if it isn't known which operations are
+    theirs.
     """
     calls, value_names = _calls(graph), {node.name for node in graph.nodes or ()}
     modules = grouped(
@@ -192,7 +193,7 @@ def _repeats(
 
 
 def _shape(node: GraphNode, value_names: set[str]) -> tuple[str, ...]:
-    """An operation without the names of the values that go in."""
+    """Return an operation without the names of the values that go in."""
     texts = (
         _WORD.sub(lambda word: "_" if word[0] in value_names else word[0], text)
         for text in (node.args, node.kwargs)

@@ -97,7 +97,7 @@ class GuardOverhead(RecordingRule, code="GD301"):
 
 
 def _parts(costliest: GuardSet) -> str:
-    """The parts that cost most, without parts of these parts."""
+    """Return the parts that cost most, without parts of these parts."""
     paths: list[str] = []
     for part in sorted(costliest.bill, key=lambda part: -(part.check_us or 0)):
         is_large = (part.check_us or 0) >= _MIN_PART * (costliest.check_us or math.inf)

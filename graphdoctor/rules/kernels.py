@@ -256,8 +256,8 @@ def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
 
 
 def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
-    """The longest kernels that the other run doesn't have; none if not all of the other's are
-    known.
+    """Return the longest kernels that the other run doesn't have; none if not all of the
+    other's are known.
     """
     known = {kernel.name for kernel in other.largest}
     if not known or len(other.largest) >= MOST_KERNELS:
@@ -268,8 +268,8 @@ def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
 def _apart(
     one: KernelShare, other: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
 ) -> Iterator[str]:
-    """The kernels that the other run doesn't have, as a clause; ``lines``: of each, if it doesn't
-    have them itself.
+    """Yield the kernels that the other run doesn't have, as a clause; ``lines``: of each, if it
+    doesn't have them itself.
     """
     texts = []
     for kernel in _only_in(one, other):
@@ -285,7 +285,7 @@ def _apart(
 
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
-    """Why kernels differ, as clauses, where their names tell."""
+    """Yield why kernels differ, as clauses, where their names tell."""
     known, largest = (
         len(share.largest) < MOST_KERNELS and share.largest for share in (before, now)
     )
@@ -413,7 +413,7 @@ def _only_copies(kernel: TimedKernel) -> bool:
 
 
 def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
-    """The operations of a copy that a library computes: it copies what that reads or makes."""
+    """Return the operations of a library that a copy is for: it copies what these read or make."""
     of_library = library_operations(kernel.graph)
     return [
         kernel.graph.operations[number]
@@ -669,7 +669,7 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
 def _float32_nodes(
     recording: Recording, targets: re.Pattern[str]
 ) -> Iterator[tuple[Graph, GraphNode]]:
-    """The operations of this kind in float32 on a device with TensorFloat32, with the graph."""
+    """Yield operations in float32 on a device with TensorFloat32, with their graphs."""
     capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
     for graph in recording.graphs:
         for node in graph.nodes or ():

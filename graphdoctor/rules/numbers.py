@@ -97,7 +97,8 @@ class NumberArgument(RecompileRule, code="GD203"):
 
 
 def _is_computed_with(change: GuardChange) -> bool:
-    """Whether the line that guards on the number only computes with it, so that a tensor will do.
+    """Return whether the line that guards on the number only computes with it, so that a tensor
+    will do.
 
     A branch on a tensor, or a size from one, would break the graph instead.
     """
@@ -112,8 +113,8 @@ def _is_computed_with(change: GuardChange) -> bool:
 
 
 def _is_index(change: GuardChange) -> bool:
-    """Whether the line that guards on the number selects an item by it, which torch compiles for
-    that item.
+    """Return whether the line that guards on the number selects an item by it, which torch compiles
+    for that item.
     """
     return any(
         isinstance(node, ast.Subscript) and change.expression in ast.unparse(node.slice)
@@ -122,7 +123,7 @@ def _is_index(change: GuardChange) -> bool:
 
 
 def _nodes(change: GuardChange) -> list[ast.AST]:
-    """The nodes of the line that guards on a value; none if it can't be parsed."""
+    """Return the nodes of the line that guards on a value; none if it can't be parsed."""
     line = change.guard_location
     return list(ast.walk(parsed(((line and line.text) or "").strip()) or ast.Module([], [])))
 
@@ -259,7 +260,7 @@ class ModuleNumber(RecompileRule, code="GD205"):
 
 
 def module_number_fixes(change: GuardChange) -> Fixes:
-    """The fixes for a number on a module, such as ``self.step``."""
+    """Return the fixes for a number on a module, such as ``self.step``."""
     name = quoted(change.expression)
     if _is_index(change):
         title = f"Call it once with each value of {name} during warm-up: torch compiles an index for its value"

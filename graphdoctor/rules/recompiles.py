@@ -178,7 +178,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
 
 
 def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
-    """The first call of each function over its limit, then those without an event."""
+    """Yield the first call of each function over its limit, then those without an event."""
     reported: set[int] = set()
     for event in view.events:
         if event.is_over_limit and event.frame.frame_id not in reported:
@@ -192,8 +192,8 @@ def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
 
 
 def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
-    """What to do about the value that changes most often; the length of a list, say, can't be
-    dynamic.
+    """Return what to do about the value that changes most often; the length of a list, say, can't
+    be dynamic.
     """
     counts = Counter(change.key for event in earlier for change in set(event.changes))
     for (kind, expression), _ in counts.most_common(1):
@@ -203,7 +203,9 @@ def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
-    """The values that made the function recompile before it hit the limit, most frequent first."""
+    """Return the values that made the function recompile before it hit the limit, most frequent
+    first.
+    """
     counts = Counter(
         expression
         for event in earlier
@@ -278,7 +280,7 @@ class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
 
 
 def _guarding_line(event: RecompileEvent) -> StackEntry | None:
-    """The line that made torch guard on all changed values, if they are constants; otherwise
+    """Return the line that made torch guard on all changed values, if they are constants; otherwise
     None.
     """
     lines = {change.guard_location for change in event.changes}
@@ -289,7 +291,7 @@ def _guarding_line(event: RecompileEvent) -> StackEntry | None:
 
 
 def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
-    """The graph's operations at the line, and all of them."""
+    """Return the graph's operations at the line, and all of them."""
     calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
     return sum((node.file, node.line) == line.at for node in calls), len(calls)
 
@@ -401,7 +403,7 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
 
 
 def _is_of_instance(event: RecompileEvent) -> bool:
-    """Whether the method was called on a different instance.
+    """Return whether the method was called on a different instance.
 
     Either everything that differs belongs to ``self``, or the size of one of its parameters does,
     which doesn't change from call to call.
@@ -412,7 +414,7 @@ def _is_of_instance(event: RecompileEvent) -> bool:
 
 
 def _of_self(events: Sequence[RecompileEvent]) -> list[GuardChange]:
-    """The changes that belong to ``self``."""
+    """Return the changes that belong to ``self``."""
     changes = (change for event in events for change in event.changes)
     return [change for change in changes if (change.source or "").startswith("L['self']")]
 

@@ -138,8 +138,8 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
 
 
 def _argument(change: GuardChange) -> str | None:
-    """The changed tensor's name in the call if it is an argument or an item of one, otherwise
-    None.
+    """Return the changed tensor's name in the call if it is an argument or an item of one,
+    otherwise None.
     """
     match = _ARGUMENT.match(change.source or "")
     if match is None:
@@ -153,7 +153,7 @@ def _argument(change: GuardChange) -> str | None:
 
 
 def _is_first(group: RecompileGroup) -> bool:
-    """Whether the first call had these values: its cache entry guards on them."""
+    """Return whether the first call had these values: its cache entry guards on them."""
     causes = (event.compiles[0].cause for event in group.events)
     return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
 
@@ -354,8 +354,8 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
 
 
 def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph]) -> bool:
-    """Whether only sizes changed, all to dynamic ones, and the new graph has more of these than the
-    nearest entry's.
+    """Return whether only sizes changed, all to dynamic ones, and the new graph has more of these
+    than the nearest entry's.
     """
     cause = event.compiles[0].cause
     is_of_sizes = all(change.kind == "size" for change in event.changes)
@@ -370,7 +370,7 @@ def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph])
 
 
 def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
-    """The size of each dim of each input, which has a source or else a name."""
+    """Return the size of each dim of each input, which has a source or else a name."""
     inputs = (graph and graph.inputs) or ()
     return {
         (item.source or item.name, dim): size

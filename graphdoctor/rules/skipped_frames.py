@@ -108,8 +108,8 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
 def _enclosing(
     site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingView
 ) -> Iterator[_Where]:
-    """The blocks that kept torch from resuming, in any function of the call path, innermost first,
-    then those whose first line the break is in.
+    """Yield the blocks that kept torch from resuming, in any function of the call path, innermost
+    first, then those whose first line the break is in.
     """
     # torch chains a reason for a loop and for a with, but not for a try. It does resume inside
     # no_grad() and the like.
@@ -140,8 +140,8 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
 
 
 def _out_of(where: _Where, site: BreakSite) -> Fixes:
-    """How to leave the block that kept torch from resuming, which can be in a function that called
-    this one.
+    """Return how to leave the block that kept torch from resuming, which can be in a function that
+    called this one.
     """
     entry, context, block = where
     is_called = entry.at != site.entry.at
@@ -167,14 +167,14 @@ def _out_of(where: _Where, site: BreakSite) -> Fixes:
 
 
 def _gives(block: Enclosing, statement: str) -> bool:
-    """Whether a statement uses what a ``with`` or a loop around it assigns."""
+    """Return whether a statement uses what a ``with`` or a loop around it assigns."""
     names = re.findall(r"\bas (\w+)", block.text) or re.findall(r"^for (\w+) in", block.text)
     return any(re.search(rf"\b{name}\b", statement) for name in names)
 
 
 def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
-    """What helps, unless only the fix of the break does, which has its own finding, as torch's own
-    code has.
+    """Return what helps, unless only the fix of the break does, which has its own finding, as
+    torch's own code has.
     """
     is_raised = site.cause.torch_id == "GB0088"
     if site.mechanism is not None or is_raised or (site.is_own_code and where is None):

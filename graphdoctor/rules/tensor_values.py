@@ -123,8 +123,8 @@ def _is_captured(site: BreakSite) -> bool:
 
 
 def _around(site: BreakSite) -> set[str]:
-    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``slice``,
-    ``index``, ``key``.
+    """Return what the statement does with the read: ``if``, ``check``, ``while``, ``range``,
+    ``slice``, ``index``, ``key``.
     """
     uses: set[str] = set()
     for node in ast.walk(site.statement_node or ast.Module([], [])):
@@ -156,8 +156,8 @@ def _around(site: BreakSite) -> set[str]:
 
 
 def _is_read_in(part: ast.expr, read: ast.expr | None) -> bool:
-    """Whether the read is within a part of its statement; a slice itself reads a tensor among its
-    bounds.
+    """Return whether the read is within a part of its statement; a slice itself reads a tensor
+    among its bounds.
     """
     if isinstance(part, ast.Slice) and (read is None or isinstance(read, ast.Subscript)):
         return read is None or ast.dump(part) in map(ast.dump, ast.walk(read.slice))
@@ -393,7 +393,7 @@ class DynamicValueGuard(BreakRule, code="GD119"):
 
 
 def _condition(site: BreakSite) -> ast.expr | None:
-    """The condition on the number, or None if the line doesn't branch."""
+    """Return the condition on the number, or None if the line doesn't branch."""
     statement, pointed = site.statement_node, site.node
     if isinstance(statement, ast.If | ast.Assert):
         return statement.test
@@ -410,7 +410,7 @@ def _shown(site: BreakSite) -> str:
 
 
 def _opposite(test: ast.expr) -> str | None:
-    """The opposite of a single comparison; None for any other expression."""
+    """Return the opposite of a single comparison; None for any other expression."""
     if (
         not isinstance(test, ast.Compare)
         or len(test.ops) != 1

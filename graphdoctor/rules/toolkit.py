@@ -108,8 +108,8 @@ def rewritten(
     where: Literal["instead", "before"] = "instead",
     is_safe: bool = False,
 ) -> Fix:
-    """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted
-    there.
+    """Return a rewrite of the statement at a break, or a line before it, with the code if it can be
+    pasted there.
 
     Args:
         site: The break.
@@ -135,7 +135,7 @@ def rewritten(
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
-    """The code with the file's names; None if it can't be pasted."""
+    """Return the code with the file's names; None if it can't be pasted."""
     context = site.context
     if code is None or context is None or not site.is_own_code or not _is_whole(context):
         return None
@@ -146,8 +146,8 @@ def _pasted(site: BreakSite, code: str | None) -> str | None:
 
 
 def _is_whole(context: SourceContext) -> bool:
-    """Whether a statement was read in whole and stands on lines of its own, so that it can be
-    replaced.
+    """Return whether a statement was read in whole and stands on lines of its own, so that it can
+    be replaced.
     """
     if context.statement_line is None or context.statement_end_line is None:
         return False
@@ -161,8 +161,8 @@ def _is_whole(context: SourceContext) -> bool:
 
 
 def _has_long_text(statement: str) -> bool:
-    """Whether a text literal goes over several lines: these lost some of their indentation, which
-    belongs to it.
+    """Return whether a text literal goes over several lines: these lost some of their indentation,
+    which belongs to it.
     """
     tokens = tokenize.generate_tokens(io.StringIO(statement).readline)
     is_text = {
@@ -196,7 +196,7 @@ def _with_torch(code: str, name: str | None) -> str | None:
 
 
 def _free_names(tree: ast.AST) -> set[str]:
-    """The names that code reads from around it, among them those that it binds and reads."""
+    """Return the names that code reads from around it, among them those that it binds and reads."""
     inner: set[str] = set()
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -217,7 +217,8 @@ def _free_names(tree: ast.AST) -> set[str]:
 
 
 def spliced(statement: str, part: ast.expr, new: str) -> str:
-    """A statement with one of its expressions replaced; everything else stays as it is written.
+    """Return a statement with one of its expressions replaced; everything else stays as it is
+    written.
 
     Args:
         statement: The statement that ``part`` was parsed from.
@@ -232,8 +233,8 @@ def spliced(statement: str, part: ast.expr, new: str) -> str:
 
 
 def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
-    """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs
-    its value.
+    """Return the statement under ``if not torch.compiler.is_compiling()``; nothing if the program
+    needs its value.
     """
     call, pointed = site.bare_call, site.node
     if not site.is_own_code or call is None:
@@ -250,8 +251,8 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
 
 
 def call_before(site: BreakSite, name: str) -> Fix:
-    """A call, or a read of an attribute, that the caller makes, unless it needs what the function
-    computes.
+    """Return a call, or a read of an attribute, that the caller makes, unless it needs what the
+    function computes.
     """
     tree = site.node
     match site.statement_node:
@@ -289,7 +290,9 @@ _KEEP_OUT = code_fix(
 
 
 def keep_out(entry: StackEntry) -> Fix:
-    """What keeps a line out of what is compiled; a package's lines aren't for its user to edit."""
+    """Return what keeps a line out of what is compiled; a package's lines aren't for its user to
+    edit.
+    """
     return OUTSIDE if entry.origin == "third_party" else _KEEP_OUT
 
 
@@ -327,7 +330,7 @@ def setting(
     value: bool | int = True,
     is_safe: bool = False,
 ) -> Fix:
-    """A torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
+    """Return a torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
     full = name if "." in name else f"torch._dynamo.config.{name}"
     chosen = Setting(name=full, value=value)
     return from_setting(chosen, title, source, condition=condition, is_safe=is_safe)
@@ -341,7 +344,7 @@ def from_setting(
     condition: str | None = None,
     is_safe: bool = False,
 ) -> Fix:
-    """A torch setting as a fix; without a ``source``, where the setting is declared."""
+    """Return a torch setting as a fix; without a ``source``, where the setting is declared."""
     declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
     return Fix(
         title=title,
@@ -364,15 +367,15 @@ def sources_setting(name: str, sources: list[str], title: str) -> Fix:
 
 
 def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
-    """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
+    """Return an argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
     return call_fix(
         title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe
     )
 
 
 def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
-    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a
-    colon.
+    """Yield the mode in which Inductor tries more, unless the recording has it already; ``why``
+    follows a colon.
 
     On a CPU, it writes the same C++ in that mode, and tries only products of batches and those with
     frozen weights (``use_cpp_gemm_template``, ``torch/_inductor/utils.py``, 2.13).
@@ -386,8 +389,8 @@ def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
 
 
 def in_bfloat16(device: str | None) -> str:
-    """How to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU without
-    instructions for it.
+    """Return how to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU
+    without instructions for it.
     """
     condition = (
         "" if device == "cuda" else ", if the CPU has instructions for it (AMX or AVX512-BF16)"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, interrupted, probe_python, run_command
 from tests.factories import in_words, why
-from tests.fixes.corpus.measure import ask_torch
+from tests.fixes.oracle import ask_torch
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from tests.fixes.corpus.oracle import target_of
+from tests.fixes.oracle import target_of
 
 
 def load(program: str) -> Any:

@@ -92,8 +92,8 @@ def _line(finding: Finding) -> int:
 
 
 def _place(finding: Finding) -> Hashable:
-    """What identifies a finding in a log that graphdoctor didn't record, where functions have no
-    class.
+    """Return what identifies a finding in a log that graphdoctor didn't record, where functions
+    have no class.
     """
     location = finding.location
     function = location.function.rpartition(".")[2]
@@ -115,7 +115,7 @@ _MAX_CALLS = 2
 def mismatches(
     before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
 ) -> tuple[Mismatch, ...]:
-    """Every way in which two runs differ, the most serious first."""
+    """Return every way in which two runs differ, the most serious first."""
     sides = {"before": before, "after": after}
     return (*_of_programs(sides), *_of_findings(sides, gone, new), *_of_environments(sides))
 
@@ -126,7 +126,7 @@ _Sides = Mapping[str, Diagnosis]
 def _differing(
     aspect: Aspect, values: Iterable[str | None], what: str, meaning: str = ""
 ) -> Iterator[Mismatch]:
-    """What is known of both sides, and differs."""
+    """Yield what is known of both sides, and differs."""
     before, after = values
     if before and after and before != after:
         message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
@@ -189,7 +189,7 @@ def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
 
 
 def _settings(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    """What differs of each side's settings."""
+    """Return what differs of each side's settings."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return tuple(
         ", ".join(f"{name}={side.get(name)}" for name in names) for side in (before, after)
@@ -204,7 +204,7 @@ def _compile_call(call: CompileCall) -> str:
 def _of_findings(
     sides: _Sides, gone: Sequence[Finding], new: Sequence[Finding]
 ) -> Iterator[Mismatch]:
-    """What one side leaves out or can't have, and torch's releases, which find other things."""
+    """Yield what one side leaves out or can't have, and torch's releases."""
     files = [{finding.location.file for finding in side.findings} for side in sides.values()]
     # Findings are matched by file: if no file is on both sides, no finding can be the same.
     if all(files) and files[0].isdisjoint(files[1]):
@@ -261,7 +261,7 @@ def _of_environments(sides: _Sides) -> Iterator[Mismatch]:
 
 
 def partial_text(diagnosis: Diagnosis) -> str:
-    """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
+    """Return why a diagnosis is partial, as a clause or in the words of what ended the run."""
     if diagnosis.recording.exit.message:
         return diagnosis.recording.exit.message
     # Where a log ends early, the run itself may have gone on.

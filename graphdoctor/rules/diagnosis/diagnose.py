@@ -91,7 +91,9 @@ def diagnose(
 
 
 def _matched(view: RecordingView, rules: Sequence[Rule]) -> Findings:
-    """What the rules find: break sites first, then recompiles, then the recording as a whole."""
+    """Return what the rules find: break sites first, then recompiles, then the recording as a
+    whole.
+    """
     for site in view.sites:
         rules_of_breaks = (rule for rule in rules if isinstance(rule, BreakRule))
         rule = next(rule for rule in rules_of_breaks if rule.matches(site))
@@ -129,7 +131,7 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
 
 
 def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings in the same order, with equal fingerprints made distinct.
+    """Return the findings in the same order, with equal fingerprints made distinct.
 
     Two equal lines in one function are two findings: the second one's fingerprint also depends on
     its position.
@@ -152,7 +154,7 @@ def _placed(finding: Finding, view: RecordingView) -> Finding:
 
 
 def _fix_placed(fix: Fix, view: RecordingView) -> Fix:
-    """A fix whose place names its file as locations do, and the line of the only call of
+    """Return a fix whose place names its file as locations do, and the line of the only call of
     ``torch.compile``.
     """
     if fix.place is None:
@@ -166,8 +168,8 @@ def _fix_placed(fix: Fix, view: RecordingView) -> Fix:
 
 
 def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; a torch setting that is for breaks on several lines comes before what is for
-    one line.
+    """Return the findings; a torch setting that is for breaks on several lines comes before what is
+    for one line.
 
     Not one that drops output: what a program prints elsewhere would go too.
     """
@@ -196,8 +198,8 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; a break is as severe as what it causes, and the frame skipped for a consequence
-    is one too.
+    """Return the findings; a break is as severe as what it causes, and the frame skipped for a
+    consequence is one too.
     """
     breaks = [one for one in findings if one.is_consequence and one.code.startswith(_BREAK)]
     caused = {id_: one.severity for one in breaks for id_ in one.compile_ids}

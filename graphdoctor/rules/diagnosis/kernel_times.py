@@ -60,7 +60,7 @@ class TimedKernel:
 
 
 def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
-    """The kernels of all graphs, the most costly first."""
+    """Return the kernels of all graphs, the most costly first."""
     runs = grouped(
         ((matched.graph, matched.kernel), (matched.us, profiled.call.kernels[matched.run]))
         for matched in profiled.matched
@@ -76,7 +76,7 @@ def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
 
 
 def call_us(profiled: Profiled) -> float:
-    """What the call takes, or its kernels if these were measured to take longer."""
+    """Return what the call takes, or its kernels if these were measured to take longer."""
     kernels_us = sum(each.us for each in profiled.call.kernels)
     return max(statistics.median(profiled.call.times_us), kernels_us)
 
@@ -92,8 +92,8 @@ def library_operations(graph: InductorGraph) -> frozenset[int]:
 
 
 def mostly(operations: Sequence[InductorOperation], some: Sequence[InductorOperation]) -> bool:
-    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses
-    what is independent.
+    """Return whether a kernel works on next to nothing but some of its operations: Inductor also
+    fuses what is independent.
     """
     if len(some) == len(operations):
         return bool(some)
@@ -131,8 +131,8 @@ def by_line(
 
 
 def lines_by_kernel(profiled: Profiled) -> dict[str, list[CodeLine]]:
-    """The lines that each kernel computes, by the name that the profiler has for it, the most
-    costly first.
+    """Return the lines that each kernel computes, by the name that the profiler has for it, the
+    most costly first.
     """
     kernels = grouped((name, each) for each in timed_kernels(profiled) for name in each.names)
     return {
@@ -155,8 +155,8 @@ def at_lines(
     subject: str,
     fix: Fix,
 ) -> Findings:
-    """What kernels take at the lines that they are about, if that is clear; the most costly line is
-    the finding's.
+    """Return what kernels take at the lines that they are about, if that is clear; the most costly
+    line is the finding's.
     """
     lines = by_line(kernels, about)
     us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)

@@ -135,7 +135,7 @@ class RecompileGroup:
         return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
     def values(self, name: str) -> tuple[str, ...]:
-        """What the calls passed for a value, in order: before and in each event, without
+        """Return what the calls passed for a value, in order: before and in each event, without
         repetitions and unknown ones.
 
         What an entry was compiled for can be of a call from long ago, so it only counts before the
@@ -154,7 +154,7 @@ class RecompileGroup:
         )
 
     def steps(self, name: str) -> str:
-        """A value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
+        """Return a value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
         values = self.values(name)
         if len(values) == 1:
             return f"{without_middle(values[0])} before"
@@ -179,7 +179,7 @@ class RecompileGroup:
         return ", ".join(shown[:_MAX_NAMES]) + rest
 
     def call_sites(self) -> Iterator[tuple[StackEntry, str]]:
-        """The user's lines that made the calls, each once, with the numbers of the calls."""
+        """Yield the user's lines that made the calls, each once, with the numbers of the calls."""
         sites = ((event.call_site, event.call_index) for event in self.events)
         for lines in grouped((site.at, (site, number)) for site, number in sites if site).values():
             numbers = dict.fromkeys(str(number) for _, number in lines if number is not None)
@@ -187,8 +187,8 @@ class RecompileGroup:
             yield lines[0][0], note
 
     def passed(self, change: GuardChange) -> str | None:
-        """The changed value's name in the target's own call, such as ``batch['ids']``; None if it
-        isn't passed there.
+        """Return the changed value's name in the target's own call, such as ``batch['ids']``; None
+        if it isn't passed there.
 
         A value that exists only inside compiled functions isn't passed by any call that can be
         changed.
@@ -197,7 +197,7 @@ class RecompileGroup:
         return None if source is None else expression(source)
 
     def at_call(self, where: Where, *values: str) -> SnippetPlace:
-        """The code that calls the target, as the place of a snippet about what ``passed``
+        """Return the code that calls the target, as the place of a snippet about what ``passed``
         returned.
         """
         arguments = tuple(
@@ -256,7 +256,7 @@ class _Calls:
         self._last_of_frame: dict[int, int] = {}
 
     def around(self, compile_: Compile, frame: Frame) -> Iterator[int]:
-        """The numbers of the events of the call that a compile belongs to, latest first."""
+        """Yield the numbers of the events of the call that a compile belongs to, latest first."""
         if compile_.call_index is None:
             yield from heapq.merge(*self._unnumbered(compile_, frame), reverse=True)
             return
@@ -266,21 +266,21 @@ class _Calls:
             yield index
 
     def begin(self, compile_: Compile, frame: Frame) -> None:
-        """A compile is about to begin an event."""
+        """Return a compile is about to begin an event."""
         index = len(self._events)
         *_, above = self._numbered(compile_.stack[:-1])
         self._begun.setdefault((above, (frame.file, frame.function)), []).append(index)
         self._last_of_frame[compile_.frame_id] = index
 
     def join(self, compile_: Compile, index: int) -> None:
-        """A compile is about to join an event."""
+        """Return a compile is about to join an event."""
         self._last_of_frame[compile_.frame_id] = max(
             index, self._last_of_frame.get(compile_.frame_id, index)
         )
 
     def _unnumbered(self, compile_: Compile, frame: Frame) -> Iterator[Iterator[int]]:
-        """The events of functions through which the compile was reached, for each depth of its
-        stack.
+        """Yield the events of functions through which the compile was reached, for each depth of
+        its stack.
         """
         if not compile_.stack:
             return
@@ -298,8 +298,8 @@ class _Calls:
     def _latest(
         self, known: Sequence[int], compile_: Compile, resumed: Frame | None
     ) -> Iterator[int]:
-        """The latest call's events of one function at one line: it begins once, and continues from
-        each line once.
+        """Yield the latest call's events of one function at one line: it begins once, and continues
+        from each line once.
         """
         seen: set[int] = set()
         end = self._last_of_frame.get(compile_.frame_id, -1)
@@ -314,7 +314,7 @@ class _Calls:
             seen.add(frame.resumes_at)
 
     def _numbered(self, stack: Sequence[StackEntry]) -> Iterator[int]:
-        """The number of each beginning of a stack, the empty one first."""
+        """Yield the number of each beginning of a stack, the empty one first."""
         number = 0
         yield number
         for entry in stack:
@@ -324,7 +324,7 @@ class _Calls:
 
 
 def _follows(event: RecompileEvent, compile_: Compile) -> bool:
-    """Whether every value that differed for a compile changed like one of the event's first
+    """Return whether every value that differed for a compile changed like one of the event's first
     compile.
     """
     if (
@@ -339,7 +339,7 @@ def _follows(event: RecompileEvent, compile_: Compile) -> bool:
 
 
 def _is_same(first: GuardChange, change: GuardChange) -> bool:
-    """Whether one change brought about the other.
+    """Return whether one change brought about the other.
 
     It did if they are the same process-wide state, the same value under the same name, or the same
     step from old to new. A size computed from another one grows by the same factor.
@@ -371,21 +371,21 @@ def _factor(change: GuardChange) -> float | None:
 
 
 def can_be_dynamic(change: GuardChange) -> bool:
-    """Whether a size changed between sizes that dynamic code can have: torch compiles 0 and 1 on
-    their own.
+    """Return whether a size changed between sizes that dynamic code can have: torch compiles 0 and
+    1 on their own.
     """
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
 def is_specialized(change: GuardChange) -> bool:
-    """Whether a size changed from one to another that torch always compiles on its own: from 1 to
-    0, or from 0 to 1.
+    """Return whether a size changed from one to another that torch always compiles on its own: from
+    1 to 0, or from 0 to 1.
     """
     return change.kind == "size" and {change.old, change.new} == {"0", "1"}
 
 
 def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
-    """The most changed values that one of the events has beyond those that were recorded."""
+    """Return the most changed values that one of the events has beyond those that were recorded."""
     causes = (event.compiles[0].cause for event in events)
     return max((cause.hidden_change_count for cause in causes if cause), default=0)
 

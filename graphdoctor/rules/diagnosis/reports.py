@@ -36,7 +36,7 @@ _GRAVEST_FIRST: tuple[tuple[CompileOutcome, FrameState], ...] = (
 
 
 def frame_reports(view: RecordingView) -> Iterator[FrameReport]:
-    """Each frame and its state, in the order of first compiles."""
+    """Yield each frame and its state, in the order of first compiles."""
     recording = view.recording
     rest_eager = {
         record.compile_id
@@ -68,7 +68,7 @@ def _state(compiles: Sequence[Compile], rest_eager: set[str | None]) -> FrameSta
 def graph_reports(
     view: RecordingView, findings: Sequence[Finding], root: Path
 ) -> Iterator[GraphReport]:
-    """Each graph and what ended it, in order.
+    """Yield each graph and what ended it, in order.
 
     Args:
         view: The recording with its break sites.
@@ -107,7 +107,7 @@ def graph_reports(
 def recompile_reports(
     view: RecordingView, findings: Sequence[Finding], root: Path
 ) -> Iterator[RecompileReport]:
-    """Each recompile event and the finding it belongs to, in order.
+    """Yield each recompile event and the finding it belongs to, in order.
 
     Args:
         view: The recording with its recompile events.
@@ -149,7 +149,7 @@ def with_costs(
     graphs: Sequence[GraphReport],
     recompiles: Sequence[RecompileReport],
 ) -> list[Finding]:
-    """The findings, each with what it costs."""
+    """Return the findings, each with what it costs."""
     is_limited = any(compile_.outcome == "limit" for compile_ in recording.compiles)
     # What a function over its limit does in a call is no break's doing, and it leaves no trace
     # there.
@@ -172,8 +172,8 @@ def with_costs(
 
 
 def _is_on_accelerator(recording: Recording) -> bool:
-    """Whether a device other than the CPU runs the graphs, so that the host doesn't wait for each
-    of them.
+    """Return whether a device other than the CPU runs the graphs, so that the host doesn't wait for
+    each of them.
     """
     inputs = (item for graph in recording.graphs for item in graph.inputs or ())
     devices = {item.device for item in inputs} | {recording.target.call_options.get("device")}
@@ -212,7 +212,7 @@ def _gaps(
 
 
 def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[str, float]:
-    """The whole call, if no graph runs in it and one line is the only cause."""
+    """Return the whole call, if no graph runs in it and one line is the only cause."""
     if recording.steady_call is None or recording.steady_call.runs:
         return {}
     causes = [finding for finding in findings if finding.effects.skipped_frames]
@@ -222,8 +222,8 @@ def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[st
 
 
 def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
-    """What verified fixes save, by finding of the unchanged program; None where timing shows no
-    difference.
+    """Return what verified fixes save, by finding of the unchanged program; None where timing shows
+    no difference.
     """
     saved_by: dict[str, Cost | None] = {}
     for fix in tried:

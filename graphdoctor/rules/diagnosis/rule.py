@@ -43,7 +43,7 @@ WITHIN_CALL = Fix(
 
 
 def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
-    """The fingerprint of a finding, 16 hexadecimal digits.
+    """Return the fingerprint of a finding, 16 hexadecimal digits.
 
     A package's file is named from the package on, so that another environment gives the same value.
     """
@@ -60,12 +60,12 @@ def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
 
 
 def bare_text(text: str | None) -> str:
-    """A line without its comment and its spacing, as a fingerprint sees it."""
+    """Return a line without its comment and its spacing, as a fingerprint sees it."""
     return re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", text or "")).strip()
 
 
 def digest(*parts: str) -> str:
-    """The same 16 characters for the same parts."""
+    """Return the same 16 characters for the same parts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -94,17 +94,17 @@ class Page(ABC):
 
     @classmethod
     def documentation(cls) -> str:
-        """The page, as Markdown."""
+        """Return the page, as Markdown."""
         return inspect.cleandoc(cls.__doc__ or "")
 
     @classmethod
     def title(cls) -> str:
-        """The first line."""
+        """Return the first line."""
         return cls.documentation().splitlines()[0]
 
     @classmethod
     def sections(cls) -> Mapping[str, str]:
-        """The text of each section by its heading, in order."""
+        """Return the text of each section by its heading, in order."""
         parts = re.split(r"^## (.+)$", cls.documentation(), flags=re.MULTILINE)
         return {
             heading.strip(): body.strip()
@@ -201,7 +201,7 @@ class BreakRule(Rule):
     """The message, with what it shows of ``{site}``."""
 
     def matches(self, site: BreakSite) -> bool:
-        """Whether the site belongs to this rule."""
+        """Return whether the site belongs to this rule."""
         if self.mechanism is not None:
             return site.mechanism == self.mechanism
         return (
@@ -213,7 +213,7 @@ class BreakRule(Rule):
         )
 
     def is_consequence(self, site: BreakSite) -> bool:
-        """Whether another break causes it."""
+        """Return whether another break causes it."""
         return False
 
     def message(self, site: BreakSite) -> str:
@@ -254,7 +254,7 @@ class RecordingRule(Rule):
 
     @abstractmethod
     def findings(self, view: RecordingView) -> Findings:
-        """All that the rule finds."""
+        """Return all that the rule finds."""
 
 
 class RecompileRule(Rule):
@@ -269,16 +269,16 @@ class RecompileRule(Rule):
     one."""
 
     def matches(self, change: GuardChange) -> bool:
-        """Whether a change belongs to this rule."""
+        """Return whether a change belongs to this rule."""
         return change.kind in self.kinds
 
     def message(self, group: RecompileGroup) -> str:
-        """The whole sentence: the function, how often it recompiled, and why."""
+        """Return the whole sentence: the function, how often it recompiled, and why."""
         count = sum(not event.is_over_limit for event in group.events)
         return f"`{group.frame.described}` recompiled {times(count)} because {self.because(group)}"
 
     def because(self, group: RecompileGroup) -> str:
-        """A clause: what changed, with its values."""
+        """Return a clause: what changed, with its values."""
         return group.changed
 
     def fixes(self, group: RecompileGroup) -> Fixes:

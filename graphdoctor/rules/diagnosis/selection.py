@@ -24,7 +24,7 @@ class Selection:
     is_own_code_only: bool = False
 
     def keeps(self, finding: Finding) -> bool:
-        """Whether a finding is shown."""
+        """Return whether a finding is shown."""
         if self.select and not finding.code.startswith(self.select):
             return False
         if self.ignore and finding.code.startswith(self.ignore):

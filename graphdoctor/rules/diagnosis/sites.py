@@ -34,8 +34,8 @@ _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
 def shortened(text: str) -> str:
-    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the
-    line's text.
+    """Return an expression on one line of at most 60 characters; ``…`` where the log doesn't have
+    the line's text.
     """
     flat = " ".join(text.split()) or "…"
     return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
@@ -81,7 +81,7 @@ class BreakSite:
         return self.cause.context or ""
 
     def in_context(self, pattern: str) -> str | None:
-        """The first group of a pattern in that context, or None."""
+        """Return the first group of a pattern in that context, or None."""
         match = re.search(pattern, self.torch_context)
         return match[1] if match else None
 
@@ -91,7 +91,7 @@ class BreakSite:
         return self.records[0].stack
 
     def is_inside(self, part: str) -> bool:
-        """Whether that stack has a file of Python's or torch's own with this in its path."""
+        """Return whether that stack has a file of Python's or torch's own with this in its path."""
         files = (
             entry.file.replace("\\", "/")
             for entry in self.stack
@@ -295,7 +295,9 @@ class RecordingView:
         )
 
     def longest_path(self, site: BreakSite) -> tuple[StackEntry, ...]:
-        """The longest call path to a site: how its frame was reached, then the break from there."""
+        """Return the longest call path to a site: how its frame was reached, then the break from
+        there.
+        """
         paths = []
         for record in site.records:
             compile_ = self.compiles.get(record.compile_id)
@@ -304,7 +306,7 @@ class RecordingView:
         return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
 
     def frame(self, compile_id: str | None) -> Frame | None:
-        """The function of a compile."""
+        """Return the function of a compile."""
         compile_ = self.compiles.get(compile_id)
         return self.frames.get(compile_.frame_id) if compile_ else None
 
@@ -315,7 +317,7 @@ class RecordingView:
         return None if largest is None else self.frame(largest.compile_id)
 
     def line(self, file: str | None, line: int | None) -> StackEntry | None:
-        """A line that torch points to, as a location; None if nothing is known of it."""
+        """Return a line that torch points to, as a location; None if nothing is known of it."""
         stacks = (compile_.stack for compile_ in self.recording.compiles)
         known = next(
             (entry for stack in stacks for entry in stack if entry.at == (file, line)), None
@@ -349,15 +351,15 @@ class RecordingView:
 
 
 def _line_text(context: SourceContext) -> str | None:
-    """The line within its statement, which can begin above it."""
+    """Return the line within its statement, which can begin above it."""
     lines = context.statement.splitlines()
     number = 0 if context.statement_line is None else context.line - context.statement_line
     return lines[number].strip() if 0 <= number < len(lines) else None
 
 
 def view_of(recording: Recording, root: Path) -> RecordingView:
-    """The recording with its break sites, in the order of their first records, and its recompile
-    events.
+    """Return the recording with its break sites, in the order of their first records, and its
+    recompile events.
     """
     view = RecordingView(recording, root)
     groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
@@ -398,7 +400,7 @@ def view_of(recording: Recording, root: Path) -> RecordingView:
 
 
 def _site_entry(record: BreakRecord, view: RecordingView) -> StackEntry | None:
-    """The innermost line that belongs to neither torch nor the standard library.
+    """Return the innermost line that belongs to neither torch nor the standard library.
 
     If a torch module breaks, the record's stack has no such line: then this is the line that led to
     the frame, or the frame's own line if there is none. A record without a stack is at the frame's
@@ -418,8 +420,8 @@ def _at_root(
     view: RecordingView,
     roots: dict[tuple[str, int], StackEntry],
 ) -> StackEntry:
-    """Where the program compiles the module in whose call torch's own code breaks, if that is
-    known.
+    """Return where the program compiles the module in whose call torch's own code breaks, if that
+    is known.
 
     Args:
         entry: The innermost line of the program.
@@ -445,7 +447,7 @@ def _is_traced(
     functions: Set[tuple[str, str]],
     lines: Set[tuple[str, int]],
 ) -> bool:
-    """Whether torch compiles the function that the line is in."""
+    """Return whether torch compiles the function that the line is in."""
     if (entry.file, entry.function) in functions:
         return True
     # A module of torch's own class stands where the program compiles or makes it.
@@ -454,8 +456,8 @@ def _is_traced(
 
 
 def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
-    """The line of the frame's own function where the break left it, or None if the stack doesn't
-    show it.
+    """Return the line of the frame's own function where the break left it, or None if the stack
+    doesn't show it.
     """
     if record.is_stack_exact:
         return record.stack[0].line if record.stack else None
@@ -471,7 +473,7 @@ def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
 
 
 def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[str, ...]:
-    """The functions whose rest runs eagerly because of a break.
+    """Return the functions whose rest runs eagerly because of a break.
 
     That is the frame's own, unless torch continues it: with ``nested_graph_breaks``, only what it
     called and can't continue is left to eager mode (``torch/_dynamo/symbolic_convert.py``, 2.13,

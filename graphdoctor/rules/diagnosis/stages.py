@@ -43,7 +43,7 @@ Links = Mapping[str, Sequence[str]]
 
 
 def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[GraphStages, ...]:
-    """Each graph with its stages, in the order in which Dynamo captured them."""
+    """Return each graph with its stages, in the order in which Dynamo captured them."""
     frames = recording.frames_by_compile()
     texts = {
         source.file: source.text.splitlines() for source in picture.files if source.text is not None
@@ -94,7 +94,7 @@ def _graph(
 def _parts(
     graphs: Sequence[StageGraph], codes: Sequence[GeneratedCode]
 ) -> Iterator[tuple[list[StageGraph], list[GeneratedCode]]]:
-    """What was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several."""
+    """Yield what was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several."""
     by_stage = grouped(((graph.stage, graph.of), graph) for graph in graphs)
     by_code = grouped((code.stage, code) for code in codes)
     count = max(*map(len, by_stage.values()), *map(len, by_code.values()), 0)
@@ -420,8 +420,8 @@ def _words(nodes: Iterable[StageNode]) -> tuple[str, ...]:
 
 
 def _operation_name(node: StageNode) -> str:
-    """What people call an operation: ``layer_norm``, ``mm``, ``view``; with its namespace unless it
-    is torch's.
+    """Return what people call an operation: ``layer_norm``, ``mm``, ``view``; with its namespace
+    unless it is torch's.
     """
     if node.opcode == "call_module":
         return node.target

@@ -18,8 +18,8 @@ something."""
 
 
 def steadiness_of(view: RecordingView) -> Steadiness | None:
-    """Whether the calls of a recording stop compiling; None for a program whose own calls weren't
-    watched.
+    """Return whether the calls of a recording stop compiling; None for a program whose own calls
+    weren't watched.
     """
     recording = view.recording
     watch, settling = recording.watch, recording.settling
@@ -48,8 +48,8 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
 
 
 def _of_script(watch: CallWatch) -> Steadiness:
-    """What is certain about a script without a function over its limit, which may merely have ended
-    early.
+    """Return what is certain about a script without a function over its limit, which may merely
+    have ended early.
     """
     for function in watch.own:
         is_compiling = function.is_settled is False and function.not_covered != "raised"
@@ -65,7 +65,8 @@ def _of_script(watch: CallWatch) -> Steadiness:
 
 
 def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ...]]:
-    """The function that never settles, with what differs each time the last call is repeated.
+    """Return the function that never settles, with what differs each time the last call is
+    repeated.
 
     None and nothing if the call settles; None alone if torch didn't name the function.
     """
@@ -76,7 +77,7 @@ def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ..
 
 
 def _settled(recording: Recording) -> SteadyState | None:
-    """The state of a program that has no function over its limit."""
+    """Return the state of a program that has no function over its limit."""
     if not recording.calls[-1].compile_count:
         return "settled"
     if len(recording.calls) > 1:
@@ -85,7 +86,7 @@ def _settled(recording: Recording) -> SteadyState | None:
 
 
 def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, list[Compile]]:
-    """The state of a program that doesn't settle, with one function that shows it, and its
+    """Return the state of a program that doesn't settle, with one function that shows it, and its
     recompiles.
     """
     settling = recording.settling
@@ -108,8 +109,8 @@ def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, 
 
 
 def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
-    """The values that differed in all of some recompiles; if none did, those that were new each
-    time they differed.
+    """Return the values that differed in all of some recompiles; if none did, those that were new
+    each time they differed.
 
     Where layers share a function, what one layer changes alternates with what differs between them.
     """

@@ -27,8 +27,8 @@ _ORDER: tuple[Verdict, ...] = (
 
 
 def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
-    """The findings with the verdicts of trials on their fixes, verified fixes first, and why they
-    have no edit.
+    """Return the findings with the verdicts of trials on their fixes, verified fixes first, and why
+    they have no edit.
     """
     treatment, reasons = recording.treatment, recording.declined.reasons
     if treatment is None:
@@ -68,7 +68,7 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
 def fixes_with(
     finding: Finding, tried: Sequence[TriedFix], declined: str | None
 ) -> tuple[Fix, ...]:
-    """The fixes of a finding with the verdicts of trials, verified ones first.
+    """Return the fixes of a finding with the verdicts of trials, verified ones first.
 
     Args:
         finding: The finding.
@@ -96,7 +96,7 @@ def fixes_with(
 
 
 def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
-    """Each fix once, as it was tried last: one that is taken back can be tried again beside
+    """Return each fix once, as it was tried last: one that is taken back can be tried again beside
     others.
     """
     latest: dict[tuple[str, str | None, str | None], TriedFix] = {}
@@ -125,7 +125,7 @@ def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
-    """Whether a suggestion was tried: its setting, or all of its lines, in one trial or in
+    """Return whether a suggestion was tried: its setting, or all of its lines, in one trial or in
     several.
     """
     if fix.setting is not None:
@@ -135,13 +135,13 @@ def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
 
 
 def _key(fix: Fix) -> Setting | str | None:
-    """What a suggestion and its trial have in common: the setting, or the lines to write."""
+    """Return what a suggestion and its trial have in common: the setting, or the lines to write."""
     return fix.setting or fix.snippet
 
 
 def with_replays(findings: Sequence[Finding], answer: WhatIf | None) -> list[Finding]:
-    """The findings, with the results of replays on their suggestions; those that save nothing come
-    last.
+    """Return the findings, with the results of replays on their suggestions; those that save
+    nothing come last.
 
     Args:
         findings: All findings of a diagnosis.
@@ -180,7 +180,7 @@ def _judged(
 
 
 def _is_same(fix: Fix, remedy: Remedy) -> bool:
-    """Whether the remedy is the suggestion: the same setting, or the same lines to write."""
+    """Return whether the remedy is the suggestion: the same setting, or the same lines to write."""
     code = fix.setting.code if fix.setting is not None else fix.snippet
     if code is None or remedy.snippet is None:
         return False

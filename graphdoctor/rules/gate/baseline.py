@@ -52,11 +52,11 @@ class Baseline(Fact):
     none."""
 
     def run(self, target: str, torch: str) -> BaselineRun | None:
-        """What a target's run measured under a release; None if the file doesn't say."""
+        """Return what a target's run measured under a release; None if the file doesn't say."""
         return self.runs.get(target, {}).get(torch)
 
     def entries(self, target: str, torch: str) -> tuple[str, Entries] | None:
-        """The entries to compare a target with.
+        """Return the entries to compare a target with.
 
         Returns:
             A release and its entries: the release that ran if the baseline has it, otherwise the
@@ -114,7 +114,7 @@ class Update:
 
 
 def release(version: str) -> str:
-    """A version without its build tag and pre-release: ``2.13.0`` for ``2.13.0a0+cpu``."""
+    """Return a version without its build tag and pre-release: ``2.13.0`` for ``2.13.0a0+cpu``."""
     match = _RELEASE.match(version)
     return match[0] if match else version
 
@@ -145,7 +145,7 @@ def entries_of(findings: Iterable[Finding]) -> Entries:
 
 
 def run_of(diagnosis: Diagnosis) -> BaselineRun:
-    """What a run measured, as the baseline holds it."""
+    """Return what a run measured, as the baseline holds it."""
     summary, detail = diagnosis.summary, diagnosis.summary.coverage_detail
     eager = {frame.name for frame, report in diagnosis.each_frame() if report.state in _EAGER}
     return BaselineRun(
@@ -198,8 +198,8 @@ def updated(
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
-    """The new entry with the old words: a message can hold times and a line a comment, and neither
-    is a change.
+    """Return the new entry with the old words: a message can hold times and a line a comment, and
+    neither is a change.
     """
     return (
         new
@@ -209,7 +209,7 @@ def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
 
 
 def write_baseline(baseline: Baseline) -> str:
-    """The file's text: sorted, indented, without empty values."""
+    """Return the file's text: sorted, indented, without empty values."""
     targets = _in_order(
         baseline.targets, lambda entries: [_plain(entry) for entry in sorted(entries, key=_place)]
     )
@@ -272,7 +272,7 @@ _Line = tuple[str, str, str, str]
 
 
 def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings that some target of a baseline has.
+    """Return the findings that some target of a baseline has.
 
     A finding is known by its fingerprint. A break is also known by its file, function and line,
     because another release of torch may call its cause something else; as many breaks at equal

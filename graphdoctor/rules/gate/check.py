@@ -99,7 +99,9 @@ def check_target(
 def sort_findings(
     diagnosis: Diagnosis, comments: Comments, policy: Policy
 ) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
-    """The findings that count, worst first, and those that are ignored, each with its reason."""
+    """Return the findings that count, worst first, and those that are ignored, each with its
+    reason.
+    """
     counting, ignored = [], []
     for finding in diagnosis.findings:
         item = ignored_by(
@@ -113,7 +115,7 @@ def sort_findings(
 
 
 def trouble_of(diagnosis: Diagnosis) -> str | None:
-    """Why the gate can't rely on a run, or None when it can.
+    """Return why the gate can't rely on a run, or None when it can.
 
     A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a
     finding explains it.
@@ -137,7 +139,7 @@ def trouble_of(diagnosis: Diagnosis) -> str | None:
 
 
 def refused_call(diagnosis: Diagnosis) -> Call | None:
-    """The call that torch.compile refused although it works in eager mode, or None."""
+    """Return the call that torch.compile refused although it works in eager mode, or None."""
     return next(
         (
             call
@@ -151,8 +153,8 @@ def refused_call(diagnosis: Diagnosis) -> Call | None:
 
 
 def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> BaselineRun | None:
-    """What a baseline says that a target's run measured, under the release that its entries are
-    compared for.
+    """Return what a baseline says that a target's run measured, under the release that its entries
+    are compared for.
 
     Args:
         baseline: The baseline, or None.
@@ -166,7 +168,7 @@ def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> Bas
 
 
 def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
-    """Why a run that ended well shows nothing, in a sentence; None if it shows something.
+    """Return why a run that ended well shows nothing, in a sentence; None if it shows something.
 
     Args:
         diagnosis: Of the run.
@@ -232,8 +234,8 @@ _INCOMPLETE: tuple[GapKind, ...] = (
 
 
 def missing_records(diagnosis: Diagnosis) -> str | None:
-    """The message of the first gap that means records are missing, so every count may be too low;
-    None if none does.
+    """Return the message of the first gap that means records are missing, so every count may be too
+    low; None if none does.
     """
     gap = diagnosis.recording.gap(*_INCOMPLETE)
     return gap.message if gap is not None else None
@@ -244,7 +246,8 @@ _NOISE = 0.01
 
 
 def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
-    """What kept torch.compile from compiling, so that the run shows nothing; None if nothing did.
+    """Return what kept torch.compile from compiling, so that the run shows nothing; None if nothing
+    did.
 
     What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph
     was made.
@@ -295,8 +298,8 @@ def _newly_eager(
 
 
 def _has_lost_coverage(diagnosis: Diagnosis, before: BaselineRun) -> bool:
-    """Whether the share in graphs fell beyond noise because more operations run eagerly, or became
-    unknown.
+    """Return whether the share in graphs fell beyond noise because more operations run eagerly, or
+    became unknown.
 
     A graph that got smaller lowers the share too, and isn't a loss.
     """

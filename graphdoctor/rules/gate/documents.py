@@ -53,7 +53,7 @@ def check_schema(version: str, name: str, *, reads: str, hint: str) -> None:
 def read_document(
     kind: type[_Fact], document: object, name: str, *, what: str, has: Collection[str], hint: str
 ) -> _Fact:
-    """A parsed document as a fact.
+    """Return a parsed document as a fact.
 
     Unknown fields are skipped: a later minor version of the schema may have added them. ``what`` it
     should be, such as ``a survey``, is told from others by the fields that it ``has``; ``hint``
@@ -97,7 +97,7 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
 
 
 def file_content(path: Path, *, missing: str, hint: str) -> bytes:
-    """What a file holds.
+    """Return what a file holds.
 
     Raises:
         GraphDoctorError: It isn't there, which ``missing`` says, or can't be read.

@@ -45,7 +45,7 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
 
 
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:
-    """Every compiled function became one graph, and none of it runs eagerly."""
+    """Return every compiled function became one graph, and none of it runs eagerly."""
     summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
     counts = {"graph break": summary.break_sites, "skipped frame": summary.skipped_frames}
     parts = [counted(number, noun) for noun, number in counts.items() if number]
@@ -107,7 +107,7 @@ def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tu
 
 
 def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
-    """The findings that summarize recompiles; other GD2 findings are about avoiding them."""
+    """Return the findings that summarize recompiles; other GD2 findings are about avoiding them."""
     names = {event.fingerprint for event in diagnosis.recompiles}
     return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
 
@@ -115,7 +115,7 @@ def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
 def _unknown(
     diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False
 ) -> Broken | None:
-    """Why the recording can't show that the expectation holds, or None if it can."""
+    """Return why the recording can't show that the expectation holds, or None if it can."""
     if diagnosis.recording.exit.reason != "finished":
         message = diagnosis.recording.exit.message or "The recording ended early."
         return Broken(expected, "a recording that ended early", hint=message)
@@ -133,7 +133,7 @@ def _unknown(
 
 
 def _below(value: float, limit: float) -> str:
-    """A share with four digits, or as many as it takes to show that it's below the limit."""
+    """Return a share with four digits, or as many as it takes to show that it's below the limit."""
     return next(text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") < limit)
 
 

@@ -48,8 +48,8 @@ class IgnoreComment:
     why_void: str | None = None
 
     def code_for(self, finding: Finding) -> str | None:
-        """The code prefix that covers a finding on the comment's lines; empty for a comment on all
-        codes, or None.
+        """Return the code prefix that covers a finding on the comment's lines; empty for a comment
+        on all codes, or None.
         """
         if not self.first_line <= finding.location.line <= self.line or self.why_void:
             return None
@@ -71,11 +71,11 @@ class PathIgnore:
     codes: tuple[str, ...]
 
     def covers(self, *paths: str) -> bool:
-        """Whether one of a file's paths matches the pattern."""
+        """Return whether one of a file's paths matches the pattern."""
         return any(_pattern(self.pattern).fullmatch(path.replace("\\", "/")) for path in paths)
 
     def code_for(self, finding: Finding) -> str | None:
-        """The code prefix that covers a finding in a matching file, or None."""
+        """Return the code prefix that covers a finding in a matching file, or None."""
         location = finding.location
         return (
             _prefix_of(finding, self.codes)
@@ -95,7 +95,7 @@ def _prefix_of(finding: Finding, codes: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
-    """A path pattern as a regular expression."""
+    """Return a path pattern as a regular expression."""
     glob = glob.replace("\\", "/").removeprefix("./")
     if glob.endswith("/"):
         glob += "**"
@@ -108,7 +108,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def comments_in(text: str) -> tuple[IgnoreComment, ...]:
-    """The ignore comments of a source file, in order.
+    """Return the ignore comments of a source file, in order.
 
     If Python can't tokenize the whole file, those before the error are returned.
     """
@@ -132,7 +132,7 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
 
 
 def _first_line(line: int, ends: set[int]) -> int:
-    """The first of the lines above a comment that can't end in a comment of their own."""
+    """Return the first of the lines above a comment that can't end in a comment of their own."""
     while line > 1 and line - 1 not in ends:
         line -= 1
     return line
@@ -161,14 +161,14 @@ def _reason(text: str) -> str | None:
 
 
 def read_comments(texts: Mapping[str, str]) -> Comments:
-    """The ignore comments of several files."""
+    """Return the ignore comments of several files."""
     return {file: comments_in(text) for file, text in texts.items()}
 
 
 def ignored_by(
     finding: Finding, *, comments: Comments, paths: Sequence[PathIgnore], selection: Selection
 ) -> Ignored | None:
-    """Why a finding doesn't count, or None when it does.
+    """Return why a finding doesn't count, or None when it does.
 
     Args:
         finding: The finding.

@@ -44,7 +44,7 @@ class Reach:
     is_open: bool = False
 
     def reaches(self, path: Path) -> bool:
-        """Whether a change to a file can affect the target."""
+        """Return whether a change to a file can affect the target."""
         if self.is_open or path.suffix != ".py" or path.resolve() in self.files:
             return True
         # A package installed from somewhere in the repository is matched by its folder's name.
@@ -76,7 +76,7 @@ def select_targets(
 
 
 def reached_by(target: str, root: Path) -> Reach:
-    """What a target can import, directly or not, whatever the condition.
+    """Return what a target can import, directly or not, whatever the condition.
 
     Args:
         target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
@@ -130,7 +130,7 @@ def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _imports(path: Path) -> set[str | Path] | None:
-    """What a file imports: files, and dotted names, whose last part may be a name inside the
+    """Return what a file imports: files, and dotted names, whose last part may be a name inside the
     module.
 
     None if it can't be read or parsed, imports a computed name, or loads code in other ways.
@@ -171,8 +171,8 @@ def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:
 
 
 def _packages_around(file: Path) -> Iterator[Path]:
-    """The ``__init__`` files above a file, innermost first: importing the file by its full name
-    runs them.
+    """Yield the ``__init__`` files above a file, innermost first: importing the file by its full
+    name runs them.
     """
     folder = file.parent
     while (folder / "__init__.py").is_file():
@@ -192,7 +192,7 @@ def _called(node: ast.Call) -> str | None:
 
 
 def _module_files(folder: Path, name: str) -> Iterator[Path]:
-    """The files of one module in a folder; ``*`` means every module."""
+    """Yield the files of one module in a folder; ``*`` means every module."""
     if name == "*":
         yield from (path.resolve() for path in folder.glob("*.py"))
         yield from (path.resolve() for path in folder.glob("*/__init__.py"))

@@ -37,14 +37,11 @@ class Curriculum(nn.Module):
 
 
 def create_model(config: Config | None = None) -> Curriculum:
-    config = config or Config()
-    return Curriculum(config)
+    return Curriculum(config or Config())
 
 
-def train(model, steps):
-    model = torch.compile(model, backend="eager")
-    for _ in range(steps):
-        model(torch.randn(4, 8), torch.randn(4))
+def example_inputs():
+    return [(torch.randn(4, 8), torch.randn(4)) for _ in range(3)]
 
 
-train(create_model(), 3)
+model = create_model()

@@ -1,7 +1,5 @@
-"""Programs as people write them: torch breaks at the sites that are counted here, and graphdoctor
-reports the same.
-
-``measure.py`` counts how many of the sites are gone after ``graphdoctor fix``.
+"""Programs as people write them: torch breaks at the sites that are counted here, graphdoctor
+reports the same. ``python -m benchmarks --only reach`` fixes them.
 """
 
 from __future__ import annotations
@@ -14,40 +12,34 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_command, run_script
-from tests.fixes.corpus.measure import HERE, PROGRAMS, program_names
 
-SITES: dict[str, int] = json.loads((HERE / "expected.json").read_text())
-"""By program how many lines of its own break the graph."""
-MEASURED_WITH = "2.13"
-FILES = [PROGRAMS / f"{name}.py" for name in program_names()]
+ORACLE = Path(__file__).with_name("oracle.py")
+PROGRAMS = Path(__file__).with_name("programs")
+SITES: dict[str, int] = json.loads((PROGRAMS / "sites.json").read_text())
+"""By program how many lines of its own break the graph in torch 2.13."""
+FILES = sorted(PROGRAMS.glob("*.py"))
 
 Found = dict[str, dict[str, Any]]
 
 
-def test_the_corpus_is_large_and_counted() -> None:
-    assert sorted(SITES) == program_names()
-    assert len(SITES) >= 40
-    assert sum(SITES.values()) >= 90
+def test_every_program_is_counted() -> None:
+    assert sorted(SITES) == [path.stem for path in FILES]
 
 
 @pytest.mark.slow
 def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
-    done = run_script(HERE / "oracle.py", "--eager", *FILES, cwd=tmp_path, env=clean_environment())
-
+    done = run_script(ORACLE, "--eager", *FILES, cwd=tmp_path, env=clean_environment())
     found: Found = json.loads(done.stdout)
     assert len(found) == len(FILES)
-    assert {file: one for file, one in found.items() if one["error"] or one["warnings"]} == {}
+    assert {file: one for file, one in found.items() if one["error"]} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_torch_breaks_at_the_counted_sites_and_graphdoctor_reports_the_same_lines(
-    tmp_path: Path,
-) -> None:
+def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path: Path) -> None:
     # One process makes the calls of all programs, and is recorded: what torch says there stands
     # beside what we say.
-    command = ("run", "-q", "--report", "all.json", HERE / "oracle.py", *FILES)
-
+    command = ("run", "-q", "--report", "all.json", ORACLE, *FILES)
     found: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)
     assert {file: one["error"] for file, one in found.items() if one["error"]} == {}
     findings = json.loads((tmp_path / "all.json").read_text())["findings"]
@@ -56,5 +48,5 @@ def test_torch_breaks_at_the_counted_sites_and_graphdoctor_reports_the_same_line
     own = {site for site in reported if site.partition(".")[0] in SITES}
     assert own == {site for one in found.values() for site in one["sites"]}
     # Another torch breaks at other lines.
-    if version("torch").startswith(MEASURED_WITH):
+    if version("torch").startswith("2.13"):
         assert {Path(file).stem: len(one["sites"]) for file, one in found.items()} == SITES

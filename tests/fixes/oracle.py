@@ -20,10 +20,11 @@ import json
 import logging
 import random
 import re
+import subprocess
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -36,8 +37,17 @@ _ENTRY = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 _STACK_BEGINS = ("User code traceback:", "The graph break occurred in the following user code:")
 _STACK_ENDS = re.compile(r"^(?=Graph break|Traceback \(most recent|={10})", re.MULTILINE)
 _PATHS = sysconfig.get_paths()
-_PACKAGES = (_PATHS["purelib"], _PATHS["platlib"])
-_HIDDEN = (*(f"{folder}/torch/" for folder in _PACKAGES), __file__, "<")
+_TORCH = Path(torch.__file__).parent
+_PACKAGES = (_PATHS["purelib"], _PATHS["platlib"], str(_TORCH.parent))
+_HIDDEN = (f"{_TORCH}/", __file__, "<")
+
+
+def ask_torch(files: Sequence[Path], *options: str) -> dict[Path, dict[str, Any]]:
+    """What a process of its own says of programs."""
+    command = [sys.executable, __file__, *options, *map(str, files)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return {Path(file): found for file, found in json.loads(done.stdout).items()}
 
 
 def break_site(message: str) -> tuple[str, int] | None:
@@ -93,8 +103,10 @@ def _make_calls(path: Path, *, is_eager: bool) -> None:
         target = torch.compile(target, backend="eager")
     _seed()
     inputs = module.example_inputs()
-    for args in [inputs] if isinstance(inputs, tuple) else inputs:
-        target(*args)
+    for call in [inputs] if isinstance(inputs, tuple) else inputs:
+        is_named = len(call) == 2 and isinstance(call[0], tuple) and isinstance(call[1], dict)
+        args, kwargs = call if is_named else (call, {})
+        target(*args, **kwargs)
 
 
 def _seed() -> None:
@@ -115,8 +127,10 @@ def _load(path: Path) -> ModuleType:
 
 
 def target_of(module: ModuleType) -> Any:
-    """Its ``model``; else the one module class that can be made without arguments; else the one
+    """What it builds, or its ``model``; else the one module class that can be made without arguments; else the one
     function."""
+    if hasattr(module, "build"):
+        return module.build()
     if hasattr(module, "model"):
         return module.model
     own = [value for name, value in vars(module).items() if not name.startswith("_")]
@@ -167,17 +181,9 @@ def _is_reported(file: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument(
-        "--setting",
-        action="append",
-        default=[],
-        help="a line to run first, in which torch is known",
-    )
     parser.add_argument("--eager", action="store_true", help="make the calls without torch.compile")
     options = parser.parse_args()
     torch.set_warn_always(options.eager)
-    for line in options.setting:
-        exec(line, {"torch": torch})
     torch._logging.set_logs(graph_breaks=True)
     found = {str(file): examine(file.resolve(), is_eager=options.eager) for file in options.files}
     print(json.dumps(found, indent=2))

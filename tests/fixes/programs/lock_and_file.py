@@ -35,7 +35,8 @@ def get_service():
     return service
 
 
-service = get_service()
-handler = torch.compile(service, backend="eager")
-handler(torch.randn(1, 8))
-handler(torch.randn(1, 8))
+def example_inputs():
+    return [(torch.randn(1, 8),), (torch.randn(1, 8),)]
+
+
+model = get_service()
