@@ -167,6 +167,3 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(
         found for found in json.loads(report.stdout)["findings"] if found["code"] == "GD203"
     ]
     assert again["fixes"] == finding["fixes"], "the recording keeps what was tried"
-
-
-CHANGES = Path(__file__).resolve().parent.parent / "truth" / "changes"
