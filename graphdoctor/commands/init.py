@@ -80,7 +80,7 @@ def with_budgets(starter: Starter, ran: Sequence[TargetRun]) -> Starter:
 
 
 def _budgets(ran: TargetRun) -> Iterator[str]:
-    error = ran.error
+    error: str | None = ran.error
     if ran.diagnosis is not None:
         trouble = trouble_of(ran.diagnosis)
         error = (
