@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Graph
@@ -137,19 +138,19 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
     def findings(self, view: RecordingView) -> Findings:
         command = command_line(view.recording.target, "recompiles", "--what-if")
         what_if = "graphdoctor recompiles --what-if" if command is None else f"`{command}`"
+        versions_of = grouped(
+            (compile_.frame_id, compile_)
+            for compile_ in view.recording.compiles
+            if compile_.outcome == "compiled"
+        )
+        earlier_of = grouped(
+            (event.frame.frame_id, event) for event in view.events if not event.is_over_limit
+        )
         for event in _over_limit(view):
             frame, limit = event.frame, event.compiles[0]
             failure, frame_id = limit.failure, frame.frame_id
-            versions = [
-                compile_
-                for compile_ in view.recording.compiles
-                if compile_.frame_id == frame_id and compile_.outcome == "compiled"
-            ]
-            earlier = [
-                other
-                for other in view.events
-                if other.frame.frame_id == frame_id and not other.is_over_limit
-            ]
+            versions = versions_of.get(frame_id, ())
+            earlier = earlier_of.get(frame_id, ())
             since = "" if limit.call_index is None else f" from call {limit.call_index} on"
             others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
             together = f", together with {', '.join(others)}" if others else ""

@@ -55,7 +55,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         proposal = Candidate(
             "Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change
         )
-        [observed] = trials.run_each([proposal], state, "1")
+        [observed] = trials.run_each([proposal], state, "1", lambda *_: None)
         check = UserBackend(trials).check(with_fixes(Program(), [proposal]), drops_output=False)
         return trials.judge(finding, proposal, state, observed), check, trials
     finally:
