@@ -64,11 +64,11 @@ _ASPECTS: dict[SurveyAspect, str] = {
     "planned": "Pieces that finished",
 }
 _MAX_PIECES = 10
-"""Of a verdict, on a terminal."""
+"""Pieces of a verdict that a terminal shows."""
 _MAX_WHOLE = 60
 """Pieces of a verdict that have their whole errors and tracebacks."""
 _MAX_CHANGES = 4
-"""Of a piece, on a terminal."""
+"""Changes of a piece that a terminal shows."""
 _MAX_ERRORS = 40
 _MAX_NAMES = 3
 _MAX_TARGETS = 200
@@ -168,12 +168,13 @@ def _only(rows: Sequence[SurveyRow], text: str, comparison: SurveyComparison) ->
 
 def _errors(pieces: Sequence[ComparedPiece]) -> Block:
     """Return new failures by error, if several pieces fail alike."""
-    found = words.failures(piece.after for piece in pieces)
-    shown = found[:_MAX_ERRORS] if any(len(failure.rows) > 1 for failure in found) else []
+    failures = words.failures(piece.after for piece in pieces)
+    is_shared = any(len(failure.rows) > 1 for failure in failures)
 
     def which(failure: words.Failure) -> Cell:
         return Cell(Span(few_text(failure.targets, _MAX_PIECES)))
 
+    shown = failures[:_MAX_ERRORS] if is_shared else []
     return words.failure_table(shown, which, longest=_MAX_SHORT)
 
 

@@ -144,11 +144,13 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
         for row in rows
         if not row.is_passed
     )
-    found = []
+    merged = []
     for (*_, pattern), group in groups.items():
         errors = {failure_text(row) for row in group}
-        found.append(Failure(errors.pop() if len(errors) == 1 else pattern, tuple(group)))
-    return sorted(found, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets)))
+        merged.append(Failure(errors.pop() if len(errors) == 1 else pattern, tuple(group)))
+    return sorted(
+        merged, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets))
+    )
 
 
 def _pattern(row: SurveyRow) -> str | None:
@@ -172,7 +174,7 @@ def _letters(text: str) -> str:
 
 
 def failure_table(
-    found: Sequence[Failure],
+    failed: Sequence[Failure],
     which: Callable[[Failure], Cell],
     *,
     longest: int,
@@ -186,7 +188,7 @@ def failure_table(
             Span(shortened(failure.error or "no message", longest)),
             which(failure),
         )
-        for failure in found
+        for failure in failed
     )
     columns = ("#outcome", "#targets", "error", "which")
     return parts.Table(columns, rows, "error", most, "By error")
@@ -248,7 +250,7 @@ class RowField:
 
     @property
     def is_counted(self) -> bool:
-        """Whether every run that came to its end has it."""
+        """True if every run that came to its end has it."""
         return self.text in (_COUNT, percent)
 
 

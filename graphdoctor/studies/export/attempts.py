@@ -1,4 +1,4 @@
-"""Exports a program once, in a process of its own, and says what came of it.
+"""Exports a program once, in a process of its own, and returns the result.
 
 Comes in: a program and how to export it. Goes out: an ``Attempt``: the exported program judged
 beside eager mode, or the finding that blocks it.
@@ -26,7 +26,7 @@ LIKE_FIRST = Program(change=RunChange(alike="sizes"))
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one export.
+    """The result of one export.
 
     Args:
         reason: Why, as a clause; None if the status says it all.
@@ -42,7 +42,7 @@ class Attempt:
 
     @property
     def export(self) -> Export | None:
-        """What torch made of the target; None if the process ended before."""
+        """The export that torch made; None if the process ended before."""
         return self.observed.recording.export
 
     @property
@@ -52,9 +52,11 @@ class Attempt:
 
     @property
     def blocker(self) -> Finding | None:
-        """What made torch raise; None if it didn't."""
+        """The finding that made torch raise; None if it didn't."""
         raised = (
-            found for found in self.observed.diagnosis.findings if "raised" in found.break_effects
+            finding
+            for finding in self.observed.diagnosis.findings
+            if "raised" in finding.break_effects
         )
         return next(raised, None) if self.status == "blocked" else None
 
@@ -113,7 +115,9 @@ class Exporter:
         )
         lost = () if recording.replay is None else recording.replay.lost
         compared = compared_with_eager(recording)
-        differing = [one.kind for one in compared.differences] if compared is not None else []
+        differing = (
+            [difference.kind for difference in compared.differences] if compared is not None else []
+        )
         unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
         return Attempt(
             observed,

@@ -56,7 +56,7 @@ _MAX_BREAKS = 6
 
 
 def export_view(report: ExportReport) -> View:
-    """The report as a tree."""
+    """Return the report as a tree."""
     return study_view(report, "export", _parts(report), after_export(report))
 
 
@@ -144,8 +144,8 @@ def _flags(group: Sequence[ExportWay]) -> Inline:
     return joined([_flag(is_strict=way.is_strict) for way in group], " and ")
 
 
-def _verb(group: Sequence[ExportWay], one: str, several: str) -> str:
-    return one if len(group) == 1 else several
+def _verb(group: Sequence[ExportWay], singular: str, plural: str) -> str:
+    return singular if len(group) == 1 else plural
 
 
 def _way(way: ExportWay, report: ExportReport) -> Row:
@@ -173,7 +173,7 @@ def _way_text(way: ExportWay) -> str:
             said = f"exports; whether it is right is unknown: {way.reason}"
         case _:
             said = f"exports{_correctness(way.correctness)}"
-    kinds = Counter(_KINDS.get(one.kind, one.kind.replace("_", " ")) for one in way.inputs)
+    kinds = Counter(_KINDS.get(input_.kind, input_.kind.replace("_", " ")) for input_ in way.inputs)
     inputs = ", ".join(counted(number, kind) for kind, number in kinds.items()) or "no inputs"
     seconds = "" if way.seconds is None else f", in {way.seconds:.1f} s"
     return f"{said}. {counted(way.op_count or 0, 'operation')}; {inputs}{seconds}."
@@ -187,7 +187,7 @@ def _correctness(correctness: Correctness | None) -> str:
 
 
 def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
-    """What the program leaves out that eager mode does, a sentence each."""
+    """Return the effects of eager mode that the program leaves out, a sentence each."""
     texts = [text for kind, text in _UNWRITTEN.items() if kind in way.unwritten]
     if way.lost:
         names = few_text([f"`{name}`" for name in way.lost], _MAX_NAMES)
@@ -204,34 +204,35 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
 def _inputs(way: ExportWay) -> Section:
     rows = [
         Row(
-            Span(one.name),
-            Span(" ".join(part for part in (one.value, one.kind, one.target) if part)),
+            Span(input_.name),
+            Span(" ".join(part for part in (input_.value, input_.kind, input_.target) if part)),
         )
-        for one in way.inputs
+        for input_ in way.inputs
     ]
-    rows += [Row("checks", Span(one, "code")) for one in way.constraints] if rows else []
+    rows += [Row("checks", Span(text, "code")) for text in way.constraints] if rows else []
     return Section(
         ("Inputs with ", _flag(is_strict=way.is_strict)), Rows(rows, "input"), show="long"
     )
 
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
-    """The ways that torch refuses; those for the same reasons together, the one of which torch says
-    most last.
-    """
+    """Group the ways that torch refuses by reason."""
 
     def reasons(way: ExportWay) -> Hashable:
-        found = ((one.finding.code, one.finding.location, one.tried) for one in way.blockers)
+        blockers = (
+            (blocker.finding.code, blocker.finding.location, blocker.tried)
+            for blocker in way.blockers
+        )
         return tuple(
             (code, place.file, place.line, tuple((fix.title, fix.verdict) for fix in tried))
-            for code, place, tried in found
+            for code, place, tried in blockers
         )
 
     return list(grouped((reasons(way), way) for way in report.ways if way.blockers).values())
 
 
 def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
-    """The ways that export with verified fixes, those with the same fixes together."""
+    """Group the ways that export with verified fixes by these."""
     return list(
         grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values()
     )

@@ -1,4 +1,4 @@
-"""Where ranks agree and where they part: their reports in, a row for each compile out.
+"""Agreement and divergence of ranks: their reports in, a row for each compile out.
 
 Compiles of several ranks are one row if they are of the same function, of the same frame of it in
 the order in which frames began, and of the same number among its compiles. A rank that compiles one
@@ -34,28 +34,28 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class Row:
-    """One compile, on each rank that has it."""
+    """A compile, on each rank that has it."""
 
     key: Key
-    found: Mapping[int, RankCompile]
+    compiles: Mapping[int, RankCompile]
 
     @property
     def first(self) -> RankCompile:
         """The compile on the first rank that has it."""
-        return self.found[min(self.found)]
+        return self.compiles[min(self.compiles)]
 
     def seconds(self, rank: int) -> float:
-        """How long a rank compiled it; 0 if it doesn't have it, or that is unknown."""
-        return (self.found[rank].duration_s or 0.0) if rank in self.found else 0.0
+        """Return how long a rank compiled it; 0 if that is unknown or it doesn't have it."""
+        return (self.compiles[rank].duration_s or 0.0) if rank in self.compiles else 0.0
 
 
 def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
-    """All compiles of all ranks, each once, in the order of the first rank; others where that one
-    has them not.
+    """Return all compiles of all ranks, in the order of the first rank; compiles missing there
+    follow their predecessor.
     """
     keyed = {report.rank: dict(_keyed(report.compiles)) for report in ranks}
     return [
-        Row(key, {rank: own[key] for rank, own in keyed.items() if key in own})
+        Row(key, {rank: compiles[key] for rank, compiles in keyed.items() if key in compiles})
         for key in _merged(keyed.values())
     ]
 
@@ -77,16 +77,14 @@ def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]
 
 
 def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
-    """Each key once; one that comes only in a later order goes behind the key that it follows
-    there.
-    """
+    """Yield each key once; a key that only a later order has goes behind its predecessor there."""
     after: dict[Key | None, list[Key]] = defaultdict(list)
-    known: set[Key] = set()
+    seen: set[Key] = set()
     for order in orders:
         before: Key | None = None
         for key in order:
-            if key not in known:
-                known.add(key)
+            if key not in seen:
+                seen.add(key)
                 after[before].append(key)
             before = key
     waiting = list(after[None])
@@ -98,16 +96,16 @@ def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
 
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
-    """One compile on all ranks."""
-    first, found, values = row.first, sorted(row.found.items()), _values(row)
-    made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in row.found}
+    """Compare a compile on all ranks."""
+    first, compiles, values = row.first, sorted(row.compiles.items()), _values(row)
+    made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in row.compiles}
     groups = groups_of({rank: made.get(rank) for rank in ranks})
-    usual = next(group[0] for group in groups if group[0] in row.found)
-    caches = groups_of({rank: compile_.mark.cache for rank, compile_ in found})
+    usual = next(group[0] for group in groups if group[0] in row.compiles)
+    caches = groups_of({rank: compile_.mark.cache for rank, compile_ in compiles})
     durations = {
-        rank: compile_.duration_s for rank, compile_ in found if compile_.duration_s is not None
+        rank: compile_.duration_s for rank, compile_ in compiles if compile_.duration_s is not None
     }
-    differing: list[Aspect] = ["presence"] if len(row.found) < len(ranks) else []
+    differing: list[Aspect] = ["presence"] if len(row.compiles) < len(ranks) else []
     differing += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
     differing += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
@@ -117,7 +115,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         agree=len(groups) == 1,
         differs_in=tuple(differing),
         caches=tuple(
-            CacheGroup(ranks=group, cache=row.found[group[0]].mark.cache)
+            CacheGroup(ranks=group, cache=row.compiles[group[0]].mark.cache)
             for group in caches
             if len(caches) > 1
         ),
@@ -127,35 +125,37 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
 
 
 def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
-    """What each rank has of each aspect; of what its log doesn't tell, what most have, as that is
-    no difference.
+    """Return each rank's value of each aspect; an unknown value counts as the most common one,
+    since it is no difference.
     """
     values: dict[Aspect, Mapping[int, Hashable]] = {}
     for aspect, value_of in _VALUES.items():
-        found = {rank: value_of(compile_) for rank, compile_ in sorted(row.found.items())}
-        known = Counter(value for value in found.values() if value is not None)
-        usual = max(known, key=lambda value: known[value], default=None)
-        values[aspect] = {rank: usual if value is None else value for rank, value in found.items()}
+        by_rank = {rank: value_of(compile_) for rank, compile_ in sorted(row.compiles.items())}
+        counts = Counter(value for value in by_rank.values() if value is not None)
+        usual = max(counts, key=lambda value: counts[value], default=None)
+        values[aspect] = {
+            rank: usual if value is None else value for rank, value in by_rank.items()
+        }
     return values
 
 
 def _group(
     row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect, Mapping[int, Hashable]]
 ) -> RankGroup:
-    """One group, and in what it differs from the largest that has the compile, of which ``usual``
-    is a rank.
+    """Return a group, with its differences from the largest one that has the compile, of which
+    ``usual`` is a rank.
     """
     first, *_ = ranks
-    if first not in row.found:
+    if first not in row.compiles:
         return RankGroup(ranks=ranks, compile_id=None, differs_in=("presence",))
-    found, marks = row.found[first], [row.found[rank].mark for rank in ranks]
+    compile_, marks = row.compiles[first], [row.compiles[rank].mark for rank in ranks]
     return RankGroup(
         ranks=ranks,
-        compile_id=found.compile_id,
-        outcome=found.outcome,
-        graph=found.mark.graph,
+        compile_id=compile_.compile_id,
+        outcome=compile_.outcome,
+        graph=compile_.mark.graph,
         guards=next((mark.guards for mark in marks if mark.guards is not None), None),
-        **values_of(found, "causes", "is_dynamic"),
+        **values_of(compile_, "causes", "is_dynamic"),
         collectives=next(
             (mark.collectives for mark in marks if mark.collectives is not None), None
         ),
@@ -174,24 +174,24 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
     "guards": lambda compile_: compile_.mark.guards,
     "estimates": lambda compile_: compile_.mark.estimates,
 }
-"""What ranks that agree have in common, the gravest first."""
+"""Values that ranks must share to agree, the gravest first."""
 
 
 def first_divergence(
     rows: Sequence[Row], agreement: Sequence[CompileAgreement]
 ) -> Divergence | None:
-    """The first compile on which ranks don't agree; None if they agree on all."""
-    for row, found in zip(rows, agreement, strict=True):
-        if not found.agree:
-            what = found.differs_in[0]
+    """Return the first compile on which ranks differ; None if they agree on all."""
+    for row, compared in zip(rows, agreement, strict=True):
+        if not compared.agree:
+            what = compared.differs_in[0]
             # Ranks can differ in more than the first of it.
             groups = (
-                [group.ranks for group in found.groups]
+                [group.ranks for group in compared.groups]
                 if what == "presence"
                 else groups_of(_values(row)[what])
             )
             return Divergence(
-                **values_of(found, "compile", "function", "location", "resumes_at"),
+                **values_of(compared, "compile", "function", "location", "resumes_at"),
                 ranks=ranks_in(groups[1:]),
                 what=what,
                 values=tuple(
@@ -214,10 +214,8 @@ def ranks_in(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _value(row: Row, rank: int, what: Aspect) -> str:
-    """What a rank has there, as far as its report tells; the texts of digests come from its
-    recording.
-    """
-    compile_ = row.found.get(rank)
+    """Return a rank's value as its report has it, which may be a digest."""
+    compile_ = row.compiles.get(rank)
     if compile_ is None:
         return MISSING
     if what == "collectives":
@@ -230,10 +228,10 @@ def _value(row: Row, rank: int, what: Aspect) -> str:
 
 
 def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
-    """A divergence whose values are the first lines that differ, in the place of digests.
+    """Return a divergence with the first lines that differ in place of digests.
 
     Args:
-        divergence: One in what is known as digests only.
+        divergence: Its values are digests.
         texts: The printed graph or guards of one rank of each group; the first two are compared.
     """
     pairs = zip(*(text.splitlines() for text in texts), strict=False)
@@ -255,10 +253,10 @@ _ANNOTATED = re.compile(r'(\w+): "([^"]*)"')
 
 
 def _narrowed(lines: Sequence[str]) -> Sequence[str]:
-    """Of lines of graphs that differ in the shape of one value alone, that value."""
+    """Return the value whose shape alone makes lines of graphs differ, else the lines."""
     if len({_ANNOTATED.sub(r"\1", line) for line in lines}) > 1:
         return lines
-    for found in zip(*(_ANNOTATED.findall(line) for line in lines), strict=False):
-        if len(set(found)) > 1:
-            return [f"{name}: {shape}" for name, shape in found]
+    for annotated in zip(*(_ANNOTATED.findall(line) for line in lines), strict=False):
+        if len(set(annotated)) > 1:
+            return [f"{name}: {shape}" for name, shape in annotated]
     return lines

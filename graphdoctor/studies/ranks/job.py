@@ -46,7 +46,7 @@ def job_report(
     *,
     root: Path | None = None,
 ) -> Job:
-    """What the ranks of a recording did, side by side.
+    """Read and diagnose the ranks of a recording, and compare them.
 
     ``ranks``: at least two.
     ``selection``: which findings to show; None for all.
@@ -83,9 +83,9 @@ def job_report(
     divergence = job.first_divergence
     if divergence is None:
         return job
-    found = finding_of_job(job)
-    is_shown = found is not None and (selection is None or selection.keeps(found))
-    findings = (found, *job.findings) if found is not None and is_shown else job.findings
+    finding = finding_of_job(job)
+    is_shown = finding is not None and (selection is None or selection.keeps(finding))
+    findings = (finding, *job.findings) if finding is not None and is_shown else job.findings
     return replace(
         job, first_divergence=_with_texts(job, divergence, ranks, executor), findings=findings
     )
@@ -97,24 +97,19 @@ def _with_texts(
     if divergence.what not in ("operations", "sizes", "guards"):
         return divergence  # its values are no digests
     place = (divergence.compile, divergence.function, divergence.resumes_at)
-    row = next(
-        found
-        for found in job.agreement
-        if (found.compile, found.function, found.resumes_at) == place
-    )
+    row = next(row for row in job.agreement if (row.compile, row.function, row.resumes_at) == place)
     ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
-    files = {found.rank: found for found in ranks}
+    files = {rank.rank: rank for rank in ranks}
     pieces = [
         TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values
     ]
-    found: dict[int, tuple[str, str]] = {}
-    for index, texts in executor.run(read_texts, pieces):
-        if isinstance(texts, Failure):
+    texts: dict[int, str] = {}
+    for index, result in executor.run(read_texts, pieces):
+        if isinstance(result, Failure):
             return divergence
-        found[index] = texts
-    return with_texts(
-        divergence, [found[index][divergence.what == "guards"] for index in range(len(pieces))]
-    )
+        graph, guards = result
+        texts[index] = guards if divergence.what == "guards" else graph
+    return with_texts(divergence, [texts[index] for index in range(len(pieces))])
 
 
 def job_of(
@@ -128,8 +123,8 @@ def job_of(
     recording: str | None = None,
     version: str,
 ) -> Job:
-    """What the ranks of a job did, side by side: at least one, in any order; for ``unread`` ones,
-    ``gaps`` say why.
+    """Compare the ranks of a job: at least one, in any order; ``gaps`` say why ``unread`` ones
+    are missing.
     """
     ranks = sorted(reports, key=lambda report: report.rank)
     numbers = [report.rank for report in ranks]
@@ -170,34 +165,38 @@ def job_of(
 def _missed(report: RankReport, rows: Sequence[Row]) -> int:
     if report.last_s is None:
         return 0
-    lacking = (row for row in rows if report.rank not in row.found)
+    lacking = (row for row in rows if report.rank not in row.compiles)
     return sum(
-        any((found.mark.began_s or 0.0) > report.last_s for found in row.found.values())
+        any((compile_.mark.began_s or 0.0) > report.last_s for compile_ in row.compiles.values())
         for row in lacking
     )
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
-    found = grouped(
-        (one.fingerprint, (report.rank, one)) for report in ranks for one in report.findings
+    by_fingerprint = grouped(
+        (finding.fingerprint, (report.rank, finding))
+        for report in ranks
+        for finding in report.findings
     )
     merged: list[JobFinding] = []
-    for own in found.values():
-        counts = [finding.count for _, finding in own]
-        known = vars(own[0][1]) | {"count": min(counts)}
-        merged.append(JobFinding(**known, ranks=tuple(rank for rank, _ in own), most=max(counts)))
+    for group in by_fingerprint.values():
+        counts = [finding.count for _, finding in group]
+        fields = vars(group[0][1]) | {"count": min(counts)}
+        merged.append(
+            JobFinding(**fields, ranks=tuple(rank for rank, _ in group), most=max(counts))
+        )
     return sorted(merged, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
-    found = grouped(
+    by_message = grouped(
         ((gap.code, gap.message), (report.rank, gap)) for report in ranks for gap in report.gaps
     )
-    for own in found.values():
-        gap, which = own[0][1], ranks_text([rank for rank, _ in own])
+    for group in by_message.values():
+        gap, which = group[0][1], ranks_text([rank for rank, _ in group])
         text = (
             gap.message
-            if len(own) == len(ranks)
+            if len(group) == len(ranks)
             else f"{which[0].upper()}{which[1:]}: {gap.message}"
         )
         yield replace(gap, message=text)

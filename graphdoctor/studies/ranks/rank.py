@@ -43,9 +43,9 @@ def check_one_rank(location: Place, *command: str) -> None:
 def several_ranks(
     location: Place, ranks: tuple[RankFolder, ...], *command: str
 ) -> GraphDoctorError:
-    """The error for a recording of several ranks where only one can be shown."""
+    """Return the error for a recording of several ranks where only one can be shown."""
     name, *options = command
-    numbers = [found.rank for found in ranks]
+    numbers = [rank.rank for rank in ranks]
     again = shlex.join(["graphdoctor", name, str(location), "--rank", str(numbers[0]), *options])
     return GraphDoctorError(
         f"{location} has {ranks_text(numbers)}, and {' '.join(command)} shows one rank.",
@@ -100,7 +100,7 @@ class TextPiece:
 
 
 def read_texts(piece: TextPiece) -> tuple[str, str]:
-    """The printed graph and guards of one compile; a pure function of its piece."""
+    """Return the printed graph and guards of a compile; a pure function of its piece."""
     wanted = Wanted(marks=True, texts_of=frozenset({piece.compile_id.rpartition(":")[2]}))
     span = read_folder(piece.files.folder, wanted).span
     for mark in span.marks if span is not None else ():
@@ -116,18 +116,18 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
     for frame in recording.frames:
         place = (frame.file, frame.function, frame.line, frame.resumes_at)
         location = frame.entry.located(root)
-        known = {
+        fields = {
             "function": location.function,
             "location": location,
             "resumes_at": frame.resumes_at,
         }
-        frames[frame.frame_id] = known | {"occurrence": seen[place]}
+        frames[frame.frame_id] = fields | {"occurrence": seen[place]}
         seen[place] += 1
     unknown = {"function": "?", "location": StackEntry(file="?", line=0, function="?")}
-    found: list[RankCompile] = []
+    compiles: list[RankCompile] = []
     for compile_ in recording.compiles:
         causes, changed = _causes(compile_)
-        found.append(
+        compiles.append(
             RankCompile(
                 causes=causes,
                 changed=changed,
@@ -137,11 +137,11 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
                 **frames.get(compile_.frame_id, unknown),
             )
         )
-    return tuple(found)
+    return tuple(compiles)
 
 
 def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why it was compiled, for people, and what ranks that agree have of it in common."""
+    """Return why it was compiled, for people, and the part that is alike on ranks that agree."""
     if compile_.cause is None or not compile_.cause.changes:
         reasons = compile_.recompile_reasons[:1]
         return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)

@@ -31,10 +31,9 @@ UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
 _FOLDER = "trials"
 _MAX_TRIALS = 6
 _TOLERANCE = 1e-3
-"""How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that
-up."""
+"""Largest relative difference of a loss: other kernels round otherwise, and steps add that up."""
 _DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
-"""What ``dynamic=True`` does (``torch/_dynamo/eval_frame.py``, 2.13)."""
+"""The effect of ``dynamic=True`` (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _SERIOUS = ("error", "warning")
 
 
@@ -161,8 +160,8 @@ def _codes(job: Job) -> dict[str, str]:
 def step_us(job: Job) -> float | None:
     """Return the time of a step on the slowest rank; None if a rank made too few."""
     times = [None if rank.steps is None else rank.steps.step_us for rank in job.ranks]
-    known = [time for time in times if time is not None]
-    return max(known) if known and len(known) == len(times) else None
+    timed = [time for time in times if time is not None]
+    return max(timed) if timed and len(timed) == len(times) else None
 
 
 def _losses(before: Job, job: Job, after: Job) -> tuple[int, float | None]:

@@ -50,7 +50,7 @@ _WORDS: dict[Aspect, str] = {
 }
 """Aspects that have another name for people."""
 _OTHER: tuple[Aspect, ...] = ("operations", "sizes", "collectives", "guards", "estimates")
-"""What is said to be other; an outcome and causes are themselves in the cell."""
+"""Aspects called "other" in a cell; an outcome and causes are written out."""
 
 _COUNTS = ("compiles", "graphs", "break_sites", "skipped_frames", "recompiles", "frames_over_limit")
 """Fields of ``Counts`` that are shown by rank; the first three even where they are 0."""
@@ -63,7 +63,7 @@ _WHY: dict[StragglerCause, str] = {
 
 
 def job_view(job: Job) -> parts.View:
-    """The report of a job as a tree."""
+    """Return the report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
     return parts.View(
@@ -71,7 +71,7 @@ def job_view(job: Job) -> parts.View:
         "ranks",
         tuple(_parts(job)),
         job.graphdoctor_version,
-        explained(found.code for found in job.findings),
+        explained(finding.code for finding in job.findings),
     )
 
 
@@ -102,16 +102,16 @@ def _parts(job: Job) -> Iterator[Block]:
 
 
 def verdict(job: Job) -> tuple[str, Tone]:
-    """The answer in a sentence, and whether it is good news."""
+    """Return the answer in a sentence, and its tone."""
     if not any(rank.summary.compiles or rank.summary.graphs for rank in job.ranks):
         return "torch.compile compiled nothing on any rank.", "bad"
     if not any(rank.summary.graphs for rank in job.ranks):
         return "Not compiled: no graph reached the backend on any rank.", "bad"
-    found = job.first_divergence
-    if found is not None:
-        place = short_place(found.location).shown
+    divergence = job.first_divergence
+    if divergence is not None:
+        place = short_place(divergence.location).shown
         return (
-            f"Ranks diverge at {_named(found, found.compile)} ({place}): {_difference(found, job)}.",
+            f"Ranks diverge at {_named(divergence, divergence.compile)} ({place}): {_difference(divergence, job)}.",
             "bad",
         )
     for end, ranks in {
@@ -134,15 +134,15 @@ def _early(job: Job) -> list[int]:
     return [rank.rank for rank in job.ranks if rank.complete is False]
 
 
-def _difference(found: Divergence, job: Job) -> str:
-    if found.what == "presence":
+def _difference(divergence: Divergence, job: Job) -> str:
+    if divergence.what == "presence":
         return _lacking(
-            [rank for value in found.values if value.value == "-" for rank in value.ranks], job
+            [rank for value in divergence.values if value.value == "-" for rank in value.ranks], job
         )
-    differ = f"{_WORDS.get(found.what, found.what)} differ"
-    if len(found.values) > 2:
-        return f"{differ} between {len(found.values)} groups of ranks"
-    return differ if len(job.ranks) == 2 else f"{differ} on {_some(found.ranks, job)}"
+    differ = f"{_WORDS.get(divergence.what, divergence.what)} differ"
+    if len(divergence.values) > 2:
+        return f"{differ} between {len(divergence.values)} groups of ranks"
+    return differ if len(job.ranks) == 2 else f"{differ} on {_some(divergence.ranks, job)}"
 
 
 def _warnings(job: Job) -> Iterator[str]:
@@ -171,12 +171,14 @@ def _figures(job: Job) -> Iterator[parts.Figure]:
 # Where ranks part.
 
 
-def _divergence(found: Divergence) -> Iterator[Block]:
-    at = Span(_named(found, found.compile), "code")
-    yield Note(("What ranks have at ", at, ", ", short_place(found.location), ":"), show="long")
-    shown, more = found.values[:_MOST_GROUPS], found.values[_MOST_GROUPS:]
+def _divergence(divergence: Divergence) -> Iterator[Block]:
+    at = Span(_named(divergence, divergence.compile), "code")
+    yield Note(
+        ("What ranks have at ", at, ", ", short_place(divergence.location), ":"), show="long"
+    )
+    shown, more = divergence.values[:_MOST_GROUPS], divergence.values[_MOST_GROUPS:]
     texts = [" ".join(value.value.split()) for value in shown]
-    if found.what == "collectives":
+    if divergence.what == "collectives":
         texts = [", ".join(map(_collective, text.split(", "))) for text in texts]
     # Long values begin shortly before the first character that differs.
     is_long = len(texts) > 1 and max(map(len, texts)) > _VALUE
@@ -283,16 +285,20 @@ def _did(group: RankGroup, row: CompileAgreement) -> str:
 
 
 def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:
-    """Aspects in words; where operations differ, sizes do anyway."""
-    found = list(aspects)
-    return [_WORDS.get(one, one) for one in found if one != "sizes" or "operations" not in found]
+    """Return aspects in words; where operations differ, sizes do anyway."""
+    differing = list(aspects)
+    return [
+        _WORDS.get(aspect, aspect)
+        for aspect in differing
+        if aspect != "sizes" or "operations" not in differing
+    ]
 
 
 # Who waits for whom.
 
 
 def _waits(job: Job) -> Iterator[Block]:
-    yield from (Note(_hang_text(found, job), "warning") for found in job.hangs)
+    yield from (Note(_hang_text(hang, job), "warning") for hang in job.hangs)
     if job.hangs:
         text = (
             "A log shows what was compiled, not what runs: these are places to look at, not proofs."
@@ -318,15 +324,15 @@ def _waits(job: Job) -> Iterator[Block]:
     yield from _left_out(len(job.ranks) - 2 * _MOST_ROWS, "rank")
 
 
-def _hang_text(found: HangCandidate, job: Job) -> str:
-    waiting, missing = _some(found.waiting, job), _some(found.missing, job)
+def _hang_text(hang: HangCandidate, job: Job) -> str:
+    waiting, missing = _some(hang.waiting, job), _some(hang.missing, job)
     calls = (
-        f" ({', '.join(map(_collective, dict.fromkeys(found.collectives)))})"
-        if found.collectives
+        f" ({', '.join(map(_collective, dict.fromkeys(hang.collectives)))})"
+        if hang.collectives
         else ""
     )
-    place = f"{found.compile} {found.function}{calls}"
-    words = f": {'; '.join(found.words)}" if found.words else ""
+    place = f"{hang.compile} {hang.function}{calls}"
+    words = f": {'; '.join(hang.words)}" if hang.words else ""
     texts: dict[HangKind, str] = {
         "schedule": f"{waiting} and {missing} call different collectives in {place}",
         "graph": f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}",
@@ -334,26 +340,26 @@ def _hang_text(found: HangCandidate, job: Job) -> str:
         "absent": f"{waiting} can wait in {place} for {missing}, which never compiled it",
         "stopped": f"{waiting} can wait for {missing}, whose log ends at {place}",
     }
-    return f"Possible hang: {texts[found.kind]}."
+    return f"Possible hang: {texts[hang.kind]}."
 
 
 def _skew_texts(job: Job) -> Iterator[str]:
-    found = job.skew.straggler
-    if found is None:
+    straggler = job.skew.straggler
+    if straggler is None:
         return
     row = next(
-        each
-        for each in job.agreement
-        if (each.compile, each.function) == (found.compile, found.function)
+        row
+        for row in job.agreement
+        if (row.compile, row.function) == (straggler.compile, straggler.function)
     )
     lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
-    why = f": {_lacking(lacking, job)}" if found.why == "alone" else _WHY.get(found.why, "")
+    why = f": {_lacking(lacking, job)}" if straggler.why == "alone" else _WHY.get(straggler.why, "")
     most = (
         ""
-        if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}"
-        else f", {found.compile_extra_s:.2f} s of it"
+        if f"{straggler.compile_extra_s:.2f}" == f"{straggler.extra_s:.2f}"
+        else f", {straggler.compile_extra_s:.2f} s of it"
     )
-    longer = f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most}"
+    longer = f"Rank {straggler.rank} compiles {straggler.extra_s:.2f} s longer than the quickest rank{most}"
     yield f"{longer} at {_named(row, row.compile)}{why}."
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
@@ -368,15 +374,15 @@ def _skew_texts(job: Job) -> Iterator[str]:
 def _next_commands(job: Job) -> Iterator[tuple[str, str]]:
     if job.recording is None:
         return
-    found = job.first_divergence
+    divergence = job.first_divergence
     rank = job.ranks[0].rank if job.skew.straggler is None else job.skew.straggler.rank
-    if found is not None:
+    if divergence is not None:
         # One that did something else.
-        having = [value for value in found.values[1:] if value.value != "-"]
-        rank = (having or found.values)[0].ranks[0]
-        if len(found.values) > 1:
-            one, other = sorted(value.ranks[0] for value in found.values[:2])
-            yield "what differs", _command("diff", job.recording, "--rank", one, "--rank", other)
+        having = [value for value in divergence.values[1:] if value.value != "-"]
+        rank = (having or divergence.values)[0].ranks[0]
+        if len(divergence.values) > 1:
+            first, second = sorted(value.ranks[0] for value in divergence.values[:2])
+            yield "what differs", _command("diff", job.recording, "--rank", first, "--rank", second)
     yield f"only rank {rank}", _command("report", job.recording, "--rank", rank)
     yield "as a page", _command("report", job.recording, "--html")
 
@@ -386,10 +392,10 @@ def _command(*parts: str | int) -> str:
 
 
 def _findings(job: Job) -> Iterator[parts.Card]:
-    """Findings that are shown as one, with their ranks."""
+    """Yield findings that are shown as one, with their ranks."""
     for group in clusters(job.findings):
-        first, found = group[0], {rank for finding in group for rank in finding.ranks}
-        ranks = "all ranks" if len(found) == len(job.ranks) else ranks_text(sorted(found))
+        first, numbers = group[0], {rank for finding in group for rank in finding.ranks}
+        ranks = "all ranks" if len(numbers) == len(job.ranks) else ranks_text(sorted(numbers))
         often = "" if first.most == 1 else f", {_span(first.count, first.most)} times in each"
         card = card_of(group, has_path=False)
         yield replace(card, parts=(*card.parts, Rows((Row("on", f"{ranks}{often}"),))))
@@ -441,14 +447,14 @@ def _trial_parts(trial: JobTrial) -> Iterator[str]:
 # Words.
 
 
-def _named(found: CompiledFunction, *compile_id: str) -> str:
-    """A function, after the compile's id if that is given."""
-    since = () if found.resumes_at is None else (f"from line {found.resumes_at}",)
-    return " ".join((*compile_id, found.function, *since))
+def _named(compiled: CompiledFunction, *compile_id: str) -> str:
+    """Return a function's name, after the compile's id if there is one."""
+    since = () if compiled.resumes_at is None else (f"from line {compiled.resumes_at}",)
+    return " ".join((*compile_id, compiled.function, *since))
 
 
 def _some(ranks: Sequence[int], job: Job) -> str:
-    """Ranks by their numbers, or how many of all where these would be long."""
+    """Return ranks by number, or their count where the numbers would be long."""
     named = ranks_text(ranks)
     return named if len(named) <= _MOST_NAMED else f"{len(ranks)} of {len(job.ranks)} ranks"
 

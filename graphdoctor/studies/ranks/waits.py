@@ -33,8 +33,8 @@ def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     for row in rows:
         schedules = {
             rank: _started(row, rank)
-            for rank in sorted(row.found)
-            if row.found[rank].mark.collectives is not None
+            for rank in sorted(row.compiles)
+            if row.compiles[rank].mark.collectives is not None
         }
         waiting, *others = groups_of(schedules) or [()]
         if others:
@@ -47,7 +47,7 @@ def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     (``config.spmd_check``).
     """
     for row in rows:
-        words = {rank: row.found[rank].mark.mismatch for rank in sorted(row.found)}
+        words = {rank: row.compiles[rank].mark.mismatch for rank in sorted(row.compiles)}
         if ranks := tuple(rank for rank, text in words.items() if text):
             yield _candidate("graph", row, ranks, words=words[ranks[0]])
 
@@ -55,7 +55,7 @@ def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
 def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
     """Yield graphs that ranks ran where others ran another one."""
     keys = {
-        (rank, compile_.compile_id): row for row in rows for rank, compile_ in row.found.items()
+        (rank, compile_.compile_id): row for row in rows for rank, compile_ in row.compiles.items()
     }
     orders = {
         report.rank: [keys.get((report.rank, compile_id)) for compile_id in report.executed]
@@ -74,9 +74,9 @@ def _absences(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[Hang
     """
     having: dict[object, set[int]] = {}
     for row in rows:
-        having.setdefault(row.key[:3], set()).update(row.found)
+        having.setdefault(row.key[:3], set()).update(row.compiles)
     for row in rows:
-        calling = tuple(rank for rank in sorted(row.found) if _started(row, rank))
+        calling = tuple(rank for rank in sorted(row.compiles) if _started(row, rank))
         missing = tuple(report.rank for report in ranks if report.rank not in having[row.key[:3]])
         if calling and missing:
             yield _candidate("absent", row, calling, missing, _started(row, calling[0]))
@@ -88,13 +88,13 @@ def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCan
     for row in rows:
         # Where nobody came further, those that began it did: one that dies takes the others with
         # it.
-        came = [rank for rank in sorted(row.found) if row.found[rank].outcome != "unfinished"]
-        came = came or sorted(row.found)
+        came = [rank for rank in sorted(row.compiles) if row.compiles[rank].outcome != "unfinished"]
+        came = came or sorted(row.compiles)
         if missing := tuple(rank for rank in ended if rank not in came):
             yield _candidate("stopped", row, tuple(came), missing, _started(row, came[0]))
     # They compiled all that others did, and ended in or before a call.
     going = tuple(report.rank for report in ranks if report.complete is not False)
-    if ended and rows and rows[-1].found.keys() & set(going):
+    if ended and rows and rows[-1].compiles.keys() & set(going):
         yield _candidate("stopped", rows[-1], going, ended)
 
 
@@ -119,7 +119,7 @@ def _candidate(
 
 def _started(row: Row, rank: int) -> tuple[str, ...]:
     """Return collectives without the waits for them, each of which belongs to one."""
-    names = row.found[rank].mark.collectives or ()
+    names = row.compiles[rank].mark.collectives or ()
     return tuple(name for name in names if "wait_tensor" not in name)
 
 
@@ -140,9 +140,9 @@ def skew_of(
     """
     numbers = [report.rank for report in ranks]
     totals = [report.summary.compile_time_s for report in ranks]
-    known = [total for total in totals if total is not None]
-    compile_s = (min(known), max(known)) if len(known) == len(totals) else None
-    compiles = (compile_ for row in rows for compile_ in row.found.values())
+    measured = [total for total in totals if total is not None]
+    compile_s = (min(measured), max(measured)) if len(measured) == len(totals) else None
+    compiles = (compile_ for row in rows for compile_ in row.compiles.values())
     if any(compile_.duration_s is None for compile_ in compiles):
         return Skew(compile_s=compile_s, job_s=None), dict.fromkeys(numbers)
     job_s = sum((max(map(row.seconds, numbers)) for row in rows), 0.0)
@@ -173,9 +173,9 @@ def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Strag
 
 
 def _why(row: Row, rank: int, ranks: Sequence[int]) -> StragglerCause:
-    if len(row.found) < len(ranks):
+    if len(row.compiles) < len(ranks):
         return "alone"
-    slow, quick = row.found[rank], row.found[min(set(ranks) - {rank}, key=row.seconds)]
+    slow, quick = row.compiles[rank], row.compiles[min(set(ranks) - {rank}, key=row.seconds)]
     if slow.mark.cache != "hit" and quick.mark.cache == "hit":
         return "cache"
     if slow.backend_s is None or quick.backend_s is None:

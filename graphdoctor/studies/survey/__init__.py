@@ -1,1 +1,1 @@
-"""What the rows of a survey come to: groups, shared causes, two surveys side by side."""
+"""Surveys: running their pieces, summing up rows, and comparing two surveys."""

@@ -41,7 +41,7 @@ _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
     "exports": (1, "error"),
     "is_steady": (1, "warning"),
 }
-"""Whether less (-1) or more of it is good, and how bad the contrary is."""
+"""The better direction, less (-1) or more (1), and the severity of the contrary."""
 _EXPECTED: Mapping[SurveyMeasure, str | None] = {
     **dict.fromkeys(COUNTS_OF_RECORDS),
     "coverage": None,
@@ -49,7 +49,7 @@ _EXPECTED: Mapping[SurveyMeasure, str | None] = {
     "correct": "bench",
     "exports": "export",
 }
-"""What must not become unknown, and the option of the survey that measures it, None for all."""
+"""Measures that must not become unknown, with the option that measures each; None for all."""
 _COVERAGE_NOISE = 0.01
 """As for ``check``: coverage that falls by no more than this hasn't fallen."""
 _SINGLE: tuple[tuple[SurveyMeasure, float, float], ...] = (
@@ -316,9 +316,9 @@ def _values(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], str |
     values["graphdoctor", None] = report.graphdoctor_version
     values["shard", None] = report.shard
     values["planned", None] = f"{len(report.rows)} of {report.planned}"
-    ran = [row for row in report.rows if row.status in RAN]
-    for measure in _EXPECTED if ran else ():
-        is_measured = any(getattr(row, measure) is not None for row in ran)
+    rows = [row for row in report.rows if row.status in RAN]
+    for measure in _EXPECTED if rows else ():
+        is_measured = any(getattr(row, measure) is not None for row in rows)
         values["measured", measure] = "yes" if is_measured else None
     return values
 

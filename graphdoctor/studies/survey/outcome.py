@@ -1,4 +1,4 @@
-"""How a piece of a survey came out: from its diagnosis, its bench and how its processes ended.
+"""Outcomes of pieces of a survey, from diagnosis, bench and the ends of processes.
 
 Each status is decided by fields that say what happened, never by the words of a message.
 """
@@ -55,7 +55,7 @@ _MAX_WORDS = 500
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """How a piece came out; the fields of ``SurveyRow`` of the same names."""
+    """The outcome of a piece; the fields of ``SurveyRow`` of the same names."""
 
     status: SurveyStatus
     stage: SurveyStage | None = None

@@ -161,7 +161,7 @@ class _Deadline(contextlib.ExitStack):
 
     @property
     def text(self) -> str:
-        """What happened at its end."""
+        """The event at its end, a clause."""
         return f"stopped after {self.seconds:g} s."
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
@@ -378,8 +378,8 @@ class _PieceRun:
                 files.update(filter(None, [parse_target(self._spec.target).file]))
         here = Path.cwd().resolve()
         package = os.path.realpath(Path(version.__file__).parent)
-        own = os.path.realpath(self._recording.parent)
-        installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
+        recordings = os.path.realpath(self._recording.parent)
+        installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], recordings, package))
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.
         paths = {} if self._program is None else {self._piece.spec.target: self._program}
         for path in sorted(map(Path, files)):

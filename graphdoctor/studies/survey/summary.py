@@ -143,8 +143,8 @@ def _rank(cause: SharedCause) -> tuple[object, ...]:
     return (is_minor, -len(cause.targets), -cause.eager_frames, -cost, *name)
 
 
-def _shared_cause(found: Sequence[_RowCause]) -> SharedCause:
-    causes = [cause for _, cause in found]
+def _shared_cause(pairs: Sequence[_RowCause]) -> SharedCause:
+    causes = [cause for _, cause in pairs]
     # The first of those on the line that most rows have.
     location = Counter(cause.location for cause in causes).most_common(1)[0][0]
     usual = next(cause for cause in causes if cause.location == location)
@@ -158,8 +158,8 @@ def _shared_cause(found: Sequence[_RowCause]) -> SharedCause:
         "severity": min((cause.severity for cause in causes), key=SEVERITIES.index),
     }
     for name in ("call_us", "compile_s", "count", "eager_frames"):
-        known = [getattr(cause, name) for cause in causes if getattr(cause, name) is not None]
-        values[name] = sum(known) if known else None
+        measured = [getattr(cause, name) for cause in causes if getattr(cause, name) is not None]
+        values[name] = sum(measured) if measured else None
     for name in ("fix", "fix_verdict", "diff"):
         values[name] = getattr(fixed, name)
     return SharedCause(
@@ -173,12 +173,12 @@ def _shared_cause(found: Sequence[_RowCause]) -> SharedCause:
         ),
         functions=len(order),
         places=tuple(dict.fromkeys(cause.location for cause in by_place)),
-        targets=tuple(dict.fromkeys(row.name for row, _ in found)),
-        rows=len({row.key for row, _ in found}),
+        targets=tuple(dict.fromkeys(row.name for row, _ in pairs)),
+        rows=len({row.key for row, _ in pairs}),
         fix_verified=tuple(
             dict.fromkeys(
                 row.name
-                for row, cause in found
+                for row, cause in pairs
                 if (cause.fix_verdict, cause.fix) == ("verified", fixed.fix)
             )
         ),
@@ -268,9 +268,9 @@ def _differences(reports: Sequence[SurveyReport]) -> Iterator[str]:
         "versions of Python": [{row.python for row in report.rows} for report in reports],
     }
     for what, sides in values.items():
-        known = [side - {None} for side in sides if side - {None}]
-        if any(side != known[0] for side in known):
-            texts = sorted({str(value) for side in known for value in side})
+        stated = [side - {None} for side in sides if side - {None}]
+        if any(side != stated[0] for side in stated):
+            texts = sorted({str(value) for side in stated for value in side})
             yield f"The parts have different {what}: {', '.join(texts)}."
     names = sorted({name for report in reports for name in report.options})
     first = reports[0].options

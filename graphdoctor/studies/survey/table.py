@@ -28,7 +28,7 @@ from graphdoctor.rules.gate.documents import parsed_json
 from graphdoctor.views.printable import printable
 
 ColumnType = Literal["string", "int64", "float64", "bool", "list<string>", "list<struct>"]
-"""As Arrow calls it. ``list<struct>`` is a list of causes, each with the columns of
+"""Arrow's name of the type. ``list<struct>`` is a list of causes, each with the columns of
 ``CAUSE_COLUMNS``."""
 
 
@@ -77,12 +77,12 @@ _DERIVED = (
 
 
 def _columns(fact: type[Fact]) -> dict[str, Column]:
-    texts, found = field_docstrings(fact), {}
+    texts, columns = field_docstrings(fact), {}
     for field, kind in field_types(fact).items():
         name = _NAMES.get(field, field)
         text = " ".join(texts[field].split()).replace("``", "`").replace("None", "null")
-        found[name] = Column(name, _type(kind), text, field, field, NoneType in get_args(kind))
-    return found
+        columns[name] = Column(name, _type(kind), text, field, field, NoneType in get_args(kind))
+    return columns
 
 
 def _type(kind: Any) -> ColumnType:  # noqa: ANN401 - an annotation
