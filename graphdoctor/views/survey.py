@@ -221,20 +221,20 @@ def _group_table(
     names += ["faster / slower", "cold compile", "exports"]
     rows = []
     for name, group in groups:
-        own = [
+        rows_here = [
             row
             for row in report.rows
             if row.variant == group.variant and group.family in (None, row.family)
         ]
-        known = sum(row.is_whole is not None for row in own)
-        tried = [row.exports for row in own if row.exports is not None]
+        known_wholes = sum(row.is_whole is not None for row in rows_here)
+        tried = [row.exports for row in rows_here if row.exports is not None]
         cold = group.compile_cold_s
         rate = "" if group.pass_rate is None else percent(group.pass_rate)
         rows.append(
             (
                 Span(name),
                 _passed_cell(group, rate),
-                f"{group.whole:,} of {known:,}" if known else NOTHING,
+                f"{group.whole:,} of {known_wholes:,}" if known_wholes else NOTHING,
                 _mean_cell(group.speedup),
                 _mean_cell(group.speedup_shared if heading == "variant" and is_compared else None),
                 NOTHING if group.speedup is None else f"{group.faster:,} / {group.slower:,}",
@@ -304,11 +304,11 @@ def _failures(report: SurveyReport, ids: _Ids) -> Section:
         names = _names(failure.targets, ids, _MAX_NAMES)
         return Cell(names, under if len(report.variants) > 1 else "")
 
-    found = words.failures(report.rows)
-    table = words.failure_table(found, which, longest=_MAX_ERROR, most=_MAX_FAILURES)
+    failures = words.failures(report.rows)
+    table = words.failure_table(failures, which, longest=_MAX_ERROR, most=_MAX_FAILURES)
     text = "Rows with the same error are together; … stands for numbers and the target's name."
     note = Note(text, "dim")
-    return Section("What failed", (table, note) if found else (), "Failures", len(found))
+    return Section("What failed", (table, note) if failures else (), "Failures", len(failures))
 
 
 def _noted(report: SurveyReport) -> Iterator[Row]:

@@ -168,8 +168,8 @@ def _only(rows: Sequence[SurveyRow], text: str, comparison: SurveyComparison) ->
 
 def _errors(pieces: Sequence[ComparedPiece]) -> Block:
     """Return new failures by error, if several pieces fail alike."""
-    found = words.failures(piece.after for piece in pieces)
-    shown = found[:_MAX_ERRORS] if any(len(failure.rows) > 1 for failure in found) else []
+    failures = words.failures(piece.after for piece in pieces)
+    shown = failures[:_MAX_ERRORS] if any(len(failure.rows) > 1 for failure in failures) else []
 
     def which(failure: words.Failure) -> Cell:
         return Cell(Span(few_text(failure.targets, _MAX_PIECES)))

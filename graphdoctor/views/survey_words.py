@@ -144,11 +144,13 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
         for row in rows
         if not row.is_passed
     )
-    found = []
+    failures = []
     for (*_, pattern), group in groups.items():
         errors = {failure_text(row) for row in group}
-        found.append(Failure(errors.pop() if len(errors) == 1 else pattern, tuple(group)))
-    return sorted(found, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets)))
+        failures.append(Failure(errors.pop() if len(errors) == 1 else pattern, tuple(group)))
+    return sorted(
+        failures, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets))
+    )
 
 
 def _pattern(row: SurveyRow) -> str | None:
@@ -172,7 +174,7 @@ def _letters(text: str) -> str:
 
 
 def failure_table(
-    found: Sequence[Failure],
+    failures: Sequence[Failure],
     which: Callable[[Failure], Cell],
     *,
     longest: int,
@@ -186,7 +188,7 @@ def failure_table(
             Span(shortened(failure.error or "no message", longest)),
             which(failure),
         )
-        for failure in found
+        for failure in failures
     )
     columns = ("#outcome", "#targets", "error", "which")
     return parts.Table(columns, rows, "error", most, "By error")
