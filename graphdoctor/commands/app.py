@@ -115,7 +115,9 @@ class Command(typer.core.TyperCommand):
         order = [flag for flags in HEADINGS.values() for flag in flags]
         return sorted(
             parameters,
-            key=lambda one: min((order.index(f) for f in one.opts if f in order), default=0),
+            key=lambda parameter: min(
+                (order.index(f) for f in parameter.opts if f in order), default=0
+            ),
         )
 
 
@@ -173,8 +175,8 @@ def _safe_complaints() -> Iterator[None]:
     except _UsageError as error:
         # Without a command, the message is the overview, in lines.
         if error.message.rstrip() != overview(columns()).rstrip():
-            known = error
-            error.show = lambda *_: _complain(known)
+            usage_error = error
+            error.show = lambda *_: _complain(usage_error)
         raise
 
 
@@ -186,8 +188,8 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
     ctx, option = error.ctx, getattr(error, "option_name", None)
     if option is not None:
         # Without the dashes that all have.
-        known = {name.strip("-"): name for name in error.possibilities or ()}
-        error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
+        names = {name.strip("-"): name for name in error.possibilities or ()}
+        error.possibilities = [names[name] for name in near_names(option.strip("-"), names)]
     name = "" if ctx is None else ctx.info_name
     of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
     if (gone := of_command or GONE.get(option or "")) is not None:

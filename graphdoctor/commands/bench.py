@@ -27,7 +27,7 @@ _WHAT = "What to measure"
 def bench(
     spec: RunSpec,
     common: OutputOptions,
-    given: Given,
+    flags: Given,
     target: TargetOrReportArgument = None,
     variant: list[str] | None = option(
         None,
@@ -87,10 +87,10 @@ def bench(
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
 
-    settings, output = begin(BENCH, common, given)
+    settings, output = begin(BENCH, common, flags)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse_run(*_MEASURED)
+        flags.refuse_run(*_MEASURED)
         output.write(
             kept_report(
                 place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")

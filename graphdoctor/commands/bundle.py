@@ -23,7 +23,7 @@ _ATTACHMENT_BYTES = 25 * 2**20
 @with_options(without=("python",))
 def bundle(
     process: ProcessOptions,
-    given: Given,
+    flags: Given,
     recording: LogArgument = None,
     output: Path = option(Path("bundle.zip"), "Write the zip to this file.", flag="--output -o"),
     force: bool = option(False, "Overwrite the file that -o names."),
@@ -70,7 +70,7 @@ def bundle(
             raise GraphDoctorError(
                 "--no-try and --run exclude each other.", hint="Give one of them."
             )
-        given.refuse(("timeout",), without="--try")
+        flags.refuse(("timeout",), without="--try")
     settings = project_settings(process.recordings)
     check_writable(output, force=force)
     place = place_named(recording, settings)

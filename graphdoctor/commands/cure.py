@@ -28,7 +28,7 @@ def cure(
     target: TargetArgument,
     spec: RunSpec,
     common: CommonOptions,
-    given: Given,
+    flags: Given,
     budget: float = option(300.0, "Start no new step after this many seconds.", metavar="SECONDS"),
     is_cold: bool = option(
         False,
@@ -50,7 +50,7 @@ def cure(
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.writing import check, write
 
-    settings, output = begin(CURE, common, given, is_applied=is_applied)
+    settings, output = begin(CURE, common, flags, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
     with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):

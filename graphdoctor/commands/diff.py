@@ -40,7 +40,7 @@ def diff(
     common: CommonOptions,
     reading: ExecutorOptions,
     page: PageOptions,
-    given: Given,
+    flags: Given,
     before: Annotated[
         str,
         argument(
@@ -72,16 +72,16 @@ def diff(
         graphdoctor diff before.json after.json -o diff.html: as a page
     """
     if (surveys := _surveys(before, after)) is not None:
-        given.refuse(_ONLY_RUNS, without="two recordings")
-        table = choose_page(SURVEY_COMPARISON, common, given, _PAGE, page=page)
+        flags.refuse(_ONLY_RUNS, without="two recordings")
+        table = choose_page(SURVEY_COMPARISON, common, flags, _PAGE, page=page)
         comparison = _compared(*surveys, project_settings(common.recordings), fail_on=fail_on)
         table.write(comparison)
         if comparison.exit_code:
             raise typer.Exit(comparison.exit_code)
         return
-    given.refuse(("fail_on",), without="two surveys")
+    flags.refuse(("fail_on",), without="two surveys")
     settings = project_settings(common.recordings)
-    output = choose_page(COMPARISON, common, given, _PAGE, page=page)
+    output = choose_page(COMPARISON, common, flags, _PAGE, page=page)
     selection = common.selection(settings)
     executor = reading.executor()
     first = place_named(before, settings)
@@ -90,9 +90,9 @@ def diff(
     else:
         second = _last_recording(settings, first) if after is None else place_named(after, settings)
     one_rank, other_rank = _chosen(ranks or (), first, second)
-    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank), executor)
+    diagnosis, other = diagnoses_to_compare((first, second), (one_rank, other_rank), executor)
     names = (_name(first, one_rank), _name(second, other_rank))
-    output.write(compare(one, other, names=names, selection=selection))
+    output.write(compare(diagnosis, other, names=names, selection=selection))
 
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
@@ -102,12 +102,12 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
     if after is None:
         return (first, None) if is_survey(first) else None
     second = Path(after)
-    known = is_survey(first), is_survey(second)
-    if all(known):
+    are_surveys = is_survey(first), is_survey(second)
+    if all(are_surveys):
         return first, second
-    if not any(known):
+    if not any(are_surveys):
         return None
-    survey, other = (before, after) if known[0] else (after, before)
+    survey, other = (before, after) if are_surveys[0] else (after, before)
     if not Path(other).exists():
         raise GraphDoctorError(
             f"There is no survey at {other}.", hint=f"{survey} is one; name another to compare."
@@ -126,13 +126,13 @@ def _compared(
     here = Path.cwd()
     repository = repository_of(here)
     second = last_survey(settings.store) if after is None else after
-    one, other = read_survey(before), read_survey(second)
-    if after is None and (one.name, one.started) == (other.name, other.started):
+    survey, other = read_survey(before), read_survey(second)
+    if after is None and (survey.name, survey.started) == (other.name, other.started):
         raise GraphDoctorError(
             f"{before} is itself the last survey.", hint="Run one again, or name a second one."
         )
     return compare_surveys(
-        one,
+        survey,
         other,
         version=__version__,
         paths=(str(before), str(second)),

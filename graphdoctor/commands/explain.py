@@ -35,7 +35,7 @@ def explain(
     common: CommonOptions,
     trials: TrialOptions,
     staged: StagesOptions,
-    given: Given,
+    flags: Given,
     coverage: bool = option(
         True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"
     ),
@@ -53,11 +53,11 @@ def explain(
         graphdoctor explain model.py --try -o report.html: try fixes, write a page
     """
     if not is_tried:
-        given.refuse(OF_TRIALS, without="--try")
-    stages = staged.asked(given)
-    if stages is not None and "backend" not in given:
+        flags.refuse(OF_TRIALS, without="--try")
+    stages = staged.asked(flags)
+    if stages is not None and "backend" not in flags:
         spec = replace(spec, backend="inductor")
-    settings, output = begin(DIAGNOSIS, common, given)
+    settings, output = begin(DIAGNOSIS, common, flags)
     needs = replace(output.needs, stages=stages)
     selection = common.selection(settings)
     has_page = output.needs.picture
@@ -72,7 +72,7 @@ def explain(
         ),
         target=target,
     )
-    asked = trials_of(trials, given, selection, is_unsafe_tried=True)
+    asked = trials_of(trials, flags, selection, is_unsafe_tried=True)
     import_meanwhile("graphdoctor.fixes.options")
     with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (
         recorded,
@@ -84,7 +84,7 @@ def explain(
             try_fixes(request, recorded.folder, asked, setup)
         report = None
         if is_benched and recorded.exit.reason == "finished":
-            measured = request if "backend" in given else request.with_spec(backend="inductor")
+            measured = request if "backend" in flags else request.with_spec(backend="inductor")
             report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, needs)
     if not is_tried:

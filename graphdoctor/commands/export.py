@@ -15,7 +15,7 @@ from graphdoctor.trials.launch.request import Measured, Request
     without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward"),
 )
 def export(
-    target: TargetArgument, spec: RunSpec, common: OutputOptions, given: Given, is_tried: bool = TRY
+    target: TargetArgument, spec: RunSpec, common: OutputOptions, flags: Given, is_tried: bool = TRY
 ) -> None:
     """Find out whether torch.export takes a model, and what blocks it.
 
@@ -25,7 +25,7 @@ def export(
         graphdoctor export model.py: strict or not, and what is in the way
         graphdoctor export model.py --try: and fixes
     """
-    settings, output = begin(EXPORT, common, given)
+    settings, output = begin(EXPORT, common, flags)
     request = Request.of(spec, Measured(reads=is_tried), target=target)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis

@@ -52,7 +52,7 @@ def fix(
     spec: RunSpec,
     common: CommonOptions,
     trials: TrialOptions,
-    given: Given,
+    flags: Given,
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
     is_diff: bool = option(
@@ -85,11 +85,11 @@ def fix(
         raise GraphDoctorError(
             "--proposer was removed.", hint="Check an edit with: graphdoctor try PATCH.diff TARGET"
         )
-    _refuse_conflicts(common, given, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
-    settings, output = begin(FIXES, common, given, is_applied=is_applied)
+    _refuse_conflicts(common, flags, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
+    settings, output = begin(FIXES, common, flags, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
+    asked = trials_of(trials, flags, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     python = interpreter(common.python)
     before = (
         None
@@ -151,12 +151,12 @@ def fix(
 
 
 def _refuse_conflicts(
-    common: CommonOptions, given: Given, *, is_applied: bool, is_diff: bool, is_tried: bool
+    common: CommonOptions, flags: Given, *, is_applied: bool, is_diff: bool, is_tried: bool
 ) -> None:
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
-        given.refuse(OF_TRIALS, without="trials")
+        flags.refuse(OF_TRIALS, without="trials")
     if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError(
             "--diff writes a patch to standard output.", hint="Leave out -o and --format."
@@ -223,13 +223,15 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
 
 
 def _flags(fields: str) -> str:
-    known = {
+    flag_names = {
         "is_unsafe_tried": "unsafe-fixes",
         "is_own_code_only": "own-code",
         "inputs": "input",
         "options": "option",
     }
-    return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
+    return ", ".join(
+        f"--{flag_names.get(name, name).replace('_', '-')}" for name in fields.split(",")
+    )
 
 
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:

@@ -333,7 +333,7 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
             for prefix, one in moved
             for target in one.targets
         ),
-        skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
+        skipped=tuple(prefix + name for prefix, report in moved for name in report.skipped),
         unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
         baseline=", ".join(baselines) or None,
         root=str(root),
@@ -568,16 +568,16 @@ def check(
     waiting = []
     # All of them before anything runs, so that a wrong code costs nothing.
     for one, reached in chosen:
-        place, known = known_baseline(one, baseline, is_without=is_without_baseline)
+        place, baseline_findings = known_baseline(one, baseline, is_without=is_without_baseline)
         judged_by = policies(
             reached.targets,
             one,
             shown=shown,
             limits=budgets.limits,
             fail_on=fail_on,
-            baseline=known,
+            baseline=baseline_findings,
         )
-        waiting.append((reached, one, judged_by, place if known is not None else None))
+        waiting.append((reached, one, judged_by, place if baseline_findings is not None else None))
     reports = [
         judge(run_all(reached.targets, one, run), reached, one, policy, place)
         for reached, one, policy, place in waiting
@@ -590,33 +590,33 @@ def check(
 
 
 def _troubles(
-    ran: Sequence[TargetRun], before: Baseline | None, *, is_empty_allowed: bool
+    runs: Sequence[TargetRun], before: Baseline | None, *, is_empty_allowed: bool
 ) -> Iterator[tuple[str, str | None]]:
     """Of targets that give nothing to write down, because they ended early or compiled nothing:
     why, and a hint.
     """
-    for found in ran:
-        name = found.target.name
-        if found.diagnosis is None:
-            yield f"{name}: {found.error}", found.hint
-        elif (trouble := trouble_of(found.diagnosis)) is not None:
-            error = trouble_text(trouble, found.diagnosis)
-            yield f"{name}: {error}", found.diagnosis.recording.exit.hint
+    for run in runs:
+        name = run.target.name
+        if run.diagnosis is None:
+            yield f"{name}: {run.error}", run.hint
+        elif (trouble := trouble_of(run.diagnosis)) is not None:
+            error = trouble_text(trouble, run.diagnosis)
+            yield f"{name}: {error}", run.diagnosis.recording.exit.hint
         elif not is_empty_allowed and (
-            empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))
+            empty := empty_text(run.diagnosis, known_run(before, name, run.diagnosis))
         ):
             yield f"{name}: {empty}", "--allow-empty writes it down nevertheless."
 
 
-def _found(ran: Sequence[TargetRun], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
+def _found(runs: Sequence[TargetRun], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
     return {
-        found.target.name: Found(
-            release(found.diagnosis.recording.environment.torch or ""),
-            sort_findings(found.diagnosis, found.comments, judged_by[found.target.name])[0],
-            run_of(found.diagnosis),
+        run.target.name: Found(
+            release(run.diagnosis.recording.environment.torch or ""),
+            sort_findings(run.diagnosis, run.comments, judged_by[run.target.name])[0],
+            run_of(run.diagnosis),
         )
-        for found in ran
-        if found.diagnosis is not None
+        for run in runs
+        if run.diagnosis is not None
     }
 
 
@@ -662,17 +662,17 @@ def baseline(
     before = read_baseline_at(file)
     chosen = choose_targets(project, targets or ())
     judged_by = policies(chosen.targets, project, shown=ShownOptions())
-    ran = run_all(chosen.targets, project, run)
-    if troubles := list(_troubles(ran, before, is_empty_allowed=is_empty_allowed)):
+    runs = run_all(chosen.targets, project, run)
+    if troubles := list(_troubles(runs, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:
             complain(*trouble)
         raise GraphDoctorError(
-            f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down."
+            f"{file} was not written: {len(troubles)} of {len(runs)} targets can't be written down."
         )
     is_whole = chosen.targets == project.targets and not chosen.skipped
     update = updated(
         before or Baseline(),
-        _found(ran, judged_by),
+        _found(runs, judged_by),
         configured=[target.name for target in project.targets] if is_whole else None,
     )
     write_content(write_baseline(update.baseline), file, is_quiet=run.quiet)

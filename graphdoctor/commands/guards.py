@@ -27,7 +27,7 @@ def guards(
     spec: RunSpec,
     common: CommonOptions,
     reading: ExecutorOptions,
-    given: Given,
+    flags: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
 ) -> None:
@@ -39,18 +39,18 @@ def guards(
         graphdoctor guards model.py: what torch checks, and the time it takes
         graphdoctor guards -v: the last recording, guard by guard
     """
-    settings, output = begin(GUARDS, common, given)
+    settings, output = begin(GUARDS, common, flags)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse_run()
+        flags.refuse_run()
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "guards")
         output.write(
             diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor())
         )
         return
-    given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
+    flags.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(spec, Measured(guard_cost=True), target=target)
     with recording_of(request, settings, common) as (recorded, _):
         result = diagnose_recording(recorded.folder, selection, output.needs)

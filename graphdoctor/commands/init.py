@@ -141,18 +141,18 @@ def _checked(path: Path) -> str:
 
 
 def _section(
-    found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[str, str]
+    discovered: Discovered, targets: Sequence[GateTarget], budgets: Mapping[str, str]
 ) -> Iterator[str]:
     yield _HEAD
-    for candidate, target in zip(found.ready, targets, strict=True):
+    for candidate, target in zip(discovered.ready, targets, strict=True):
         yield f"\n[[tool.graphdoctor.targets]]  # {candidate.why}\n"
         yield f"name = {_toml(target.name)}\ntarget = {_toml(candidate.target)}\n"
         yield budgets.get(target.name, "")
-    for candidate in found.compiled:
+    for candidate in discovered.compiled:
         yield f"\n# {_comment(candidate.target)} {candidate.why}. To check it, say what to call it with:\n"
         yield "# [[tool.graphdoctor.targets]]\n"
         yield f'# target = {_toml(candidate.target)}\n# inputs = ["f32[8,128]"]\n'
-    if not found.ready and not found.compiled:
+    if not discovered.ready and not discovered.compiled:
         yield "\n" + _EXAMPLE
 
 

@@ -41,27 +41,27 @@ from graphdoctor.views.formats import LINT, RenderOptions
 def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
     home_of = functools.cache(_home)
     files = grouped((home_of(path.absolute().parent), path) for path in paths)
-    return [(load_project(home), found) for home, found in files.items()]
+    return [(load_project(home), paths) for home, paths in files.items()]
 
 
 def _home(folder: Path) -> Path:
-    own, here = project_folder(folder), project_folder(Path.cwd())
-    return Path.cwd() if own is None or own == here else own
+    file_project, here = project_folder(folder), project_folder(Path.cwd())
+    return Path.cwd() if file_project is None or file_project == here else file_project
 
 
 def _files_of_targets(project: Project) -> list[Path]:
     """The files that the configured targets are in."""
-    found = []
+    files = []
     for target in project.targets:
         folder = target.folder or project.root
         name = target.target.rpartition(":")[0] if ":" in target.target else target.target
         module = folder.joinpath(*name.split("."))
-        found += [
+        files += [
             path
             for path in (folder / name, module.with_suffix(".py"), module / "__init__.py")
             if path.is_file()
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
@@ -129,13 +129,13 @@ def lint(
         )
     places: list[str] = []
     reports = []
-    for project, paths in _by_project([path for each in files for path in python_files(each)]):
+    for project, paths in _by_project([path for file in files for path in python_files(file)]):
         place, recorded = _last_recording(project.settings) if recording else (None, Recorded())
         places += [place] if place is not None else []
-        _, known = known_baseline(project, baseline, is_without=is_without_baseline)
+        _, baseline_findings = known_baseline(project, baseline, is_without=is_without_baseline)
         # A project without targets has the policy that one would have.
         targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
-        judged_by = policies(targets, project, shown=shown, baseline=known)
+        judged_by = policies(targets, project, shown=shown, baseline=baseline_findings)
         reports.append(
             lint_files(
                 paths,
@@ -148,6 +148,6 @@ def lint(
         )
     report = _merged(reports).replace(recording=", ".join(places) or None)
     output.write(report)
-    for one in report.unreadable:
-        complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")
+    for unread in report.unreadable:
+        complain(f"{unread.file}{f':{unread.line}' if unread.line else ''} {unread.message}.")
     raise typer.Exit(report.exit_code)

@@ -116,31 +116,31 @@ def _place(location: Location) -> NamedRun:
         raise GraphDoctorError(
             f"{location} is a symbolic link, and recordings don't go through links."
         )
-    found = place_at(location)
-    if found is None:
+    place = place_at(location)
+    if place is None:
         raise GraphDoctorError(
             f"There is nothing at {location}.", hint="Name a folder or file that is there."
         )
-    if not isinstance(found, LogFile):
-        return NamedRun(location, "folder", found)
+    if not isinstance(place, LogFile):
+        return NamedRun(location, "folder", place)
     try:
         # The first record decides: a program's own output can come before it.
-        if logs_of(found):
-            return NamedRun(location, "log", found)
-        with found.open() as stream:
+        if logs_of(place):
+            return NamedRun(location, "log", place)
+        with place.open() as stream:
             start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
     except CutStreamError as error:
         raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
-        return NamedRun(location, "document", found)
+        return NamedRun(location, "document", place)
     what = (
         "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
     )
     raise GraphDoctorError(
         f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
         hint=f"graphdoctor explain {location} records a run."
-        if found.path.suffix == ".py"
-        else hindrance(found) or "graphdoctor report --format json writes one.",
+        if place.path.suffix == ".py"
+        else hindrance(place) or "graphdoctor report --format json writes one.",
     )
 
 

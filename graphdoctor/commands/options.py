@@ -108,7 +108,7 @@ RUN_OPTIONS = options_of(RunSpec)
 
 def names_of(*groups: type[Any]) -> tuple[str, ...]:
     """The names of the options of groups, which are dataclasses."""
-    return tuple(each.name for group in groups for each in fields(group))
+    return tuple(option_.name for group in groups for option_ in fields(group))
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,13 @@ class StagesOptions:
         None, "With --stages, only this compile's graph, such as 0/0. Repeatable.", metavar="ID"
     )
 
-    def asked(self, given: Given) -> StagesAsked | None:
+    def asked(self, flags: Given) -> StagesAsked | None:
         """Return what to show; None for nothing."""
         from graphdoctor.rules.diagnosed import StagesAsked
         from graphdoctor.wording import nearest
 
         if not self.stages:
-            given.refuse(("stage", "graph"), without="--stages")
+            flags.refuse(("stage", "graph"), without="--stages")
             return None
         names = self.stage or ()
         for name in names:
@@ -191,7 +191,7 @@ class StagesOptions:
                 )
                 raise GraphDoctorError(f"There is no stage {name!r}.", hint=hint)
         return StagesAsked(
-            tuple(known for known in STAGES if known in names), tuple(self.graph or ())
+            tuple(stage for stage in STAGES if stage in names), tuple(self.graph or ())
         )
 
 
@@ -363,52 +363,57 @@ def with_options(
     groups = {
         name: list(_of_group(hint, without)) for name, hint in hints.items() if is_dataclass(hint)
     }
-    found = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters = [
+        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    ]
     for parameter in inspect.signature(command).parameters.values():
         if hints[parameter.name] is not Given:
-            own = (parameter.name, hints[parameter.name], parameter.default)
-            found += [
-                _parameter(*each, formats, defaults) for each in groups.get(parameter.name, [own])
+            declared = (parameter.name, hints[parameter.name], parameter.default)
+            parameters += [
+                _parameter(*option_, formats, defaults)
+                for option_ in groups.get(parameter.name, [declared])
             ]
-    found.append(_HELP_ALL)
+    parameters.append(_HELP_ALL)
 
     @functools.wraps(command)
     def run(ctx: typer.Context, *, is_help_all: bool, **values: Any) -> None:  # noqa: ANN401, ARG001
         for name, options in groups.items():
             taken = {option_name: values.pop(option_name) for option_name, _, _ in options}
             values[name] = run_spec(taken) if hints[name] is RunSpec else hints[name](**taken)
-        given = [name for name, hint in hints.items() if hint is Given]
-        command(**values, **{name: _given(ctx) for name in given})
+        flag_names = [name for name, hint in hints.items() if hint is Given]
+        command(**values, **{name: _given(ctx) for name in flag_names})
 
-    run.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in found}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def _of_group(group: Any, without: tuple[str, ...]) -> Iterable[tuple[str, Any, Any]]:  # noqa: ANN401 - a dataclass
     hints = typing.get_type_hints(group)
-    for found in fields(group):
-        if "option" in found.metadata and found.name not in without:
-            yield found.name, hints[found.name], found
+    for option_ in fields(group):
+        if "option" in option_.metadata and option_.name not in without:
+            yield option_.name, hints[option_.name], option_
 
 
 def _parameter(
     name: str,
     hint: Any,  # noqa: ANN401 - a type
-    found: Any,  # noqa: ANN401 - a field, or a default of any type
+    declared_as: Any,  # noqa: ANN401 - a field, or a default of any type
     formats: tuple[str, ...],
     defaults: Mapping[str, object],
 ) -> inspect.Parameter:
-    if not isinstance(found, Field):
+    if not isinstance(declared_as, Field):
         return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint
+            name, inspect.Parameter.KEYWORD_ONLY, default=declared_as, annotation=hint
         )
-    declared: RunOption = found.metadata["option"]
+    declared: RunOption = declared_as.metadata["option"]
     # A text each, read once all are there.
     if is_repeated := typing.get_origin(hint) in (tuple, Mapping):
         hint = list[str] | None
     is_float = float in (hint, *typing.get_args(hint))
-    default = defaults.get(name, None if is_repeated or found.default is MISSING else found.default)
+    default = defaults.get(
+        name, None if is_repeated or declared_as.default is MISSING else declared_as.default
+    )
     typed = typer.Option(
         *declared.flags(name).split(),
         metavar=declared.metavar,
@@ -438,7 +443,7 @@ def _number(number: float | None) -> float | None:
 
 
 def _given(ctx: typer.Context) -> Given:
-    found = Given()
+    flags = Given()
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if (
@@ -448,5 +453,5 @@ def _given(ctx: typer.Context) -> Given:
             and parameter.opts
         ):
             is_off = ctx.params.get(parameter.name) is False and parameter.secondary_opts
-            found[parameter.name] = (parameter.secondary_opts if is_off else parameter.opts)[0]
-    return found
+            flags[parameter.name] = (parameter.secondary_opts if is_off else parameter.opts)[0]
+    return flags

@@ -82,7 +82,7 @@ class Output(Generic[C]):
 def choose_output(
     document: Document[C],
     asked: OutputOptions,
-    given: Given,
+    flags: Given,
     *,
     is_on_stdout: bool = True,
     is_applied: bool = False,
@@ -102,12 +102,12 @@ def choose_output(
         raise GraphDoctorError("Standard output is closed.", hint="Name a file: -o FILE.")
     elif is_on_stdout:
         check_shown(format)
-    if path is None and "output" not in given and not is_applied:
-        given.refuse(("force",), without="-o")
+    if path is None and "output" not in flags and not is_applied:
+        flags.refuse(("force",), without="-o")
     if not format.is_text:
-        given.refuse(("verbose",), without="--format text")
+        flags.refuse(("verbose",), without="--format text")
     if format.name != "html" and "html" in document.names:
-        given.refuse(("source",), without="--format html")
+        flags.refuse(("source",), without="--format html")
     options = RenderOptions(
         Path.cwd(), has_source=asked.source, is_verbose=asked.verbose, is_written=is_applied
     )
@@ -115,12 +115,12 @@ def choose_output(
 
 
 def choose_page(
-    document: Document[C], asked: OutputOptions, given: Given, name: Path, *, page: PageOptions
+    document: Document[C], asked: OutputOptions, flags: Given, name: Path, *, page: PageOptions
 ) -> Output[C]:
     """As ``choose_output``, for commands with ``--html`` and ``--no-open``."""
     if not page.html:
-        given.refuse(("is_opened",), without="--html")
-        return choose_output(document, asked, given)
+        flags.refuse(("is_opened",), without="--html")
+        return choose_output(document, asked, flags)
     if asked.format not in (None, "html"):
         raise GraphDoctorError(
             f"--html and --format {asked.format} exclude each other.", hint="Give one of them."
@@ -128,8 +128,8 @@ def choose_page(
     path = asked.output or name
     chosen = replace(asked, format="html", output=path, force=asked.force or path == name)
     if asked.output is None:
-        given.refuse(("force",), without="-o")
-    return replace(choose_output(document, chosen, given), is_opened=page.is_opened)
+        flags.refuse(("force",), without="-o")
+    return replace(choose_output(document, chosen, flags), is_opened=page.is_opened)
 
 
 def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:
@@ -216,4 +216,4 @@ def write_outputs(report: CheckReport, outputs: Sequence[Output[CheckReport]]) -
 
 def _guess(file: str) -> str:
     suffix = Path(file).suffix.lower()
-    return next((each.name for each in CHECK.formats if suffix in each.endings), "FORMAT")
+    return next((format_.name for format_ in CHECK.formats if suffix in format_.endings), "FORMAT")

@@ -17,7 +17,7 @@ from graphdoctor.views.formats import PROFILE
 def profile(
     spec: RunSpec,
     common: CommonOptions,
-    given: Given,
+    flags: Given,
     target: TargetOrReportArgument = None,
     is_tried: bool = option(
         False,
@@ -35,11 +35,11 @@ def profile(
     """
     from graphdoctor.studies.profile.profile import profile_target
 
-    settings, output = begin(PROFILE, common, given)
+    settings, output = begin(PROFILE, common, flags)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse_run("is_tried")
+        flags.refuse_run("is_tried")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(spec, target=target)

@@ -25,7 +25,7 @@ from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 def recompiles(
     spec: RunSpec,
     common: CommonOptions,
-    given: Given,
+    flags: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
     what_if: bool = option(
@@ -55,11 +55,11 @@ def recompiles(
         raise GraphDoctorError(
             "--what-if and --vary are separate runs.", hint="Leave out one of them."
         )
-    settings, output = begin(VARIATIONS if vary else RECOMPILES, common, given)
+    settings, output = begin(VARIATIONS if vary else RECOMPILES, common, flags)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse_run("what_if", "vary")
+        flags.refuse_run("what_if", "vary")
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "recompiles")
         result = diagnose_place(
@@ -69,9 +69,9 @@ def recompiles(
             output = output.showing(VARIATIONS)
         output.write(result)
         return
-    given.refuse(("on", "rank"), without="a recording")
+    flags.refuse(("on", "rank"), without="a recording")
     if not what_if:
-        given.refuse(("jobs",), without="--what-if")
+        flags.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(spec, vary=variation, target=target)
     with recording_of(request, settings, common) as (recorded, setup):

@@ -81,13 +81,13 @@ def list(recordings: Path | None = RECORDINGS, color: Color = COLOR) -> None:
     """
     from graphdoctor.views.terminal import write_view
 
-    found = [
+    rows = [
         row
         for path in project_settings(recordings).store.newest()
         if (row := _row(path)) is not None
     ]
-    pieces = (parts.Rows(found, "recording"),) if found else ("There are no recordings here.",)
-    then = "graphdoctor report" if found else "graphdoctor --help"
+    pieces = (parts.Rows(rows, "recording"),) if rows else ("There are no recordings here.",)
+    then = "graphdoctor report" if rows else "graphdoctor --help"
     write_view(parts.View(("recordings",), "recordings", pieces, then=then), console_of(color))
 
 

@@ -38,16 +38,16 @@ def rule(
     output = Output(RULES.named(format), None, RenderOptions(Path.cwd()), color)
     chosen = list(PAGES.values()) if is_all else []
     for code in codes or []:
-        chosen += [found for found in _named(code, PAGES) if found not in chosen]
+        chosen += [page for page in _named(code, PAGES) if page not in chosen]
     output.write(chosen or list(PAGES.values()))
 
 
 def _named(code: str, rules: dict[str, Page]) -> list[Page]:
-    found = [
+    pages = [
         rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code
     ]
-    if found:
-        return found
+    if pages:
+        return pages
     near = near_names(code.upper(), rules, most=len(rules))
     # A slip is likelier at the end of a code than at its beginning.
     near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]

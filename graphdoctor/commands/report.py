@@ -50,7 +50,7 @@ def report(
     staged: StagesOptions,
     reading: ExecutorOptions,
     page: PageOptions,
-    given: Given,
+    flags: Given,
     recording: Annotated[
         str | None, argument(f"A {NAMED_HELP}. By default, the last recording.")
     ] = None,
@@ -74,17 +74,17 @@ def report(
     from graphdoctor.studies.ranks.job import job_report
 
     settings = project_settings(common.recordings)
-    output = choose_page(DIAGNOSIS, common, given, _PAGE, page=page)
+    output = choose_page(DIAGNOSIS, common, flags, _PAGE, page=page)
     selection = common.selection(settings)
     if not output.needs.is_page:
-        given.refuse(("compiles",), without="--html")
-    needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
+        flags.refuse(("compiles",), without="--html")
+    needs = replace(output.needs, stages=staged.asked(flags), compile_ids=tuple(compiles or ()))
     executor = reading.executor()
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else place.folder.ranks
     if len(ranks) > 1:
-        for flags in _of_one_rank(staged, compiles or (), output):
-            raise several_ranks(place.location, ranks, "report", *flags)
+        for options_of_rank in _of_one_rank(staged, compiles or (), output):
+            raise several_ranks(place.location, ranks, "report", *options_of_rank)
         output.showing(JOB).write(job_report(place.location, ranks, executor, selection))
     elif (
         output.format.name in _AS_FOUND

@@ -55,7 +55,7 @@ def run(
     script: Annotated[str, argument("A Python file or a folder with __main__.py.")],
     shown: ShownOptions,
     process: ProcessOptions,
-    given: Given,
+    flags: Given,
     arguments: Annotated[
         list[str] | None,
         argument("The script's own arguments. Our options come before the script."),
@@ -91,22 +91,22 @@ def run(
             "Standard output belongs to the script.", hint="Name a file: --report out.json."
         )
     if report is None:
-        given.refuse(("force",), without="--report")
+        flags.refuse(("force",), without="--report")
     settings = project_settings(process.recordings)
     asked = OutputOptions(
         output=report, force=force, verbose=verbose, quiet=process.quiet, color=color
     )
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
-    found = find_script(script, arguments or [], is_module=module)
+    launched = find_script(script, arguments or [], is_module=module)
     python = interpreter(process.python)
     check_interpreter(python)
-    recording = settings.store.create(found.label)
+    recording = settings.store.create(launched.label)
     import_report_meanwhile()
     import_meanwhile("graphdoctor.fixes.options")
     change = UNTOUCHED if is_trying else None
     ended = run_script(
-        found,
+        launched,
         recording.path,
         python=python,
         timeout_s=process.timeout,
@@ -123,7 +123,7 @@ def run(
             else ended.seconds * _SLOWEST + _PATIENCE_S
         )
         again = (
-            partial(_tried, script=found, python=process.python, timeout_s=limit)
+            partial(_tried, script=launched, python=process.python, timeout_s=limit)
             if is_trying
             else None
         )
@@ -166,17 +166,17 @@ def _report(
             from graphdoctor.fixes.options import with_declined
 
             result = diagnose_recording(folder, selection, output.needs)
-            found = with_declined(result.diagnosis, recording, Path.cwd())
-            _show(replace(result, diagnosis=found), DIAGNOSIS, output)
+            diagnosis = with_declined(result.diagnosis, recording, Path.cwd())
+            _show(replace(result, diagnosis=diagnosis), DIAGNOSIS, output)
     except BrokenPipeError:
         pass  # whoever read our standard error has gone
     except Exception as error:  # noqa: BLE001 - see the docstring
         reported(error)
 
 
-def _show(found: C, document: Document[C], output: Output[C]) -> None:
+def _show(content: C, document: Document[C], output: Output[C]) -> None:
     if not output.is_quiet:
         options = replace(output.options, console=console_of(output.color, is_stderr=True))
-        document.named("text").render(found, options)
+        document.named("text").render(content, options)
     if output.path is not None:
-        output.write(found)
+        output.write(content)

@@ -68,11 +68,11 @@ def _warn_of_variables() -> None:
 
 
 def begin(
-    document: Document[C], asked: OutputOptions, given: Given, *, is_applied: bool = False
+    document: Document[C], asked: OutputOptions, flags: Given, *, is_applied: bool = False
 ) -> tuple[Settings, Output[C]]:
     """The settings, and where a command's result goes."""
     return project_settings(asked.recordings), choose_output(
-        document, asked, given, is_applied=is_applied
+        document, asked, flags, is_applied=is_applied
     )
 
 
@@ -131,7 +131,7 @@ def import_meanwhile(*modules: str) -> None:
 
 def trials_of(
     asked: TrialOptions,
-    given: Given,
+    flags: Given,
     selection: Selection,
     *,
     is_unsafe_tried: bool,
@@ -140,7 +140,7 @@ def trials_of(
     """Return how fixes are tried, from the command line."""
     from graphdoctor.fixes.patch import SearchOptions
 
-    if asked.no_timing and "timing" in given and asked.timing != "none":
+    if asked.no_timing and "timing" in flags and asked.timing != "none":
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
 
     return SearchOptions(

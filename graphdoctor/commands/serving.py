@@ -65,7 +65,9 @@ def _home_of(folder: Path) -> Home:
         return Home(folder, Store(folder, keep_count=1))
     settings = project.settings
     store = Store(project.root, keep_count=settings.keep_recordings, folder=settings.recordings)
-    return Home(project.root, store, grouped((one.target, judged_by[one.name]) for one in targets))
+    return Home(
+        project.root, store, grouped((target.target, judged_by[target.name]) for target in targets)
+    )
 
 
 @with_options()

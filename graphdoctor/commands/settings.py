@@ -100,7 +100,7 @@ class Budgets:
     def limits(self) -> dict[BudgetName, float]:
         """The budgets that are set."""
         budgets = {
-            found.name.replace("_", "-"): getattr(self, found.name) for found in fields(Budgets)
+            budget.name.replace("_", "-"): getattr(self, budget.name) for budget in fields(Budgets)
         }
         return cast(
             "dict[BudgetName, float]",
@@ -212,12 +212,12 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
 
     They aren't errors: another version or another tool may read them.
     """
-    known = [field.name.upper() for field in fields(Settings)]
+    setting_names = [field.name.upper() for field in fields(Settings)]
     unread = sorted(name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX))
     return [
-        f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}"
+        f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, setting_names)}"
         for name in unread
-        if name not in known
+        if name not in setting_names
     ]
 
 
@@ -228,12 +228,12 @@ def ruling_variables(
     option overrules.
     """
     names = {_PREFIX + name.upper(): name for name in ("fail_on", "baseline", "select", "ignore")}
-    found = (key for key, name in names.items() if key in environment and name not in overruled)
-    return tuple(f"{key}={environment[key]}" for key in found)
+    ruling = (key for key, name in names.items() if key in environment and name not in overruled)
+    return tuple(f"{key}={environment[key]}" for key in ruling)
 
 
-def _near(name: str, known: list[str]) -> str:
-    near = near_names(name.upper(), known, most=1)
+def _near(name: str, setting_names: list[str]) -> str:
+    near = near_names(name.upper(), setting_names, most=1)
     return f" Did you mean {_PREFIX}{near[0]}?" if near else ""
 
 
@@ -258,16 +258,19 @@ def _settings_of(
     settings = {key: value for key, value in table.items() if key != _TARGETS}
     values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent if path else start)
     names = {_PREFIX + name.upper(): name for name in _KINDS}
-    given = {
+    from_environment = {
         names[name]: _from_text(name, names[name], text)
         for name, text in environment.items()
         if name in names
     }
-    found = Settings(
-        **values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start)
+    settings_ = Settings(
+        **values
+        | _with_paths(
+            read_table(from_environment, _KINDS, f"{_PREFIX}… in the environment: "), start
+        )
     )
-    LIMITS.set(Limits(**{limit.name: getattr(found, limit.name) for limit in fields(Limits)}))
-    return found
+    LIMITS.set(Limits(**{limit.name: getattr(settings_, limit.name) for limit in fields(Limits)}))
+    return settings_
 
 
 def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -293,13 +296,13 @@ def _from_text(variable: str, name: str, text: str) -> object:
 def _read_targets(path: Path | None, value: object) -> tuple[GateTarget, ...]:
     targets: dict[str, GateTarget] = {}
     for number, table in enumerate(tables(value, f"{path}: ", f"tool.{TABLE}.{_TARGETS}"), start=1):
-        found = _target(path, number, table)
-        if found.name in targets:
+        target = _target(path, number, table)
+        if target.name in targets:
             raise GraphDoctorError(
-                f"{path}: two targets are named {found.name!r}.",
+                f"{path}: two targets are named {target.name!r}.",
                 hint="Give each target its own name = …",
             )
-        targets[found.name] = found
+        targets[target.name] = target
     return tuple(targets.values())
 
 

@@ -105,10 +105,10 @@ class TableOptions:
     quiet: bool = QUIET
     color: Color = COLOR
 
-    def outputs(self, given: Given) -> list[Output[SurveyReport]]:
+    def outputs(self, flags: Given) -> list[Output[SurveyReport]]:
         """Return standard output, then files; checked before anything runs."""
         if not self.output:
-            given.refuse(("force",), without="-o")
+            flags.refuse(("force",), without="-o")
         paths = self.output or []
         formats = [SURVEY.named(self.format), *map(SURVEY.of_path, paths)]
         check_shown(formats[0])
@@ -129,7 +129,7 @@ def survey(
     measured: SurveyOptions,
     table: TableOptions,
     spec: RunSpec,
-    given: Given,
+    flags: Given,
     lists: Annotated[
         list[str] | None,
         argument(
@@ -159,17 +159,17 @@ def survey(
     """
     texts = lists or []
     store = project_settings(recordings).store
-    outputs = table.outputs(given)
+    outputs = table.outputs(flags)
     if not listed.libraries:
-        given.refuse(("only",), without="--from")
+        flags.refuse(("only",), without="--from")
         if all(map(_is_finished, texts)):
             names = names_of(ListOptions, SurveyOptions)
-            given.refuse((*RUN_OPTIONS, *names, "where", "python"), without="a list")
+            flags.refuse((*RUN_OPTIONS, *names, "where", "python"), without="a list")
             paths = list(map(Path, texts)) or [last_survey(store)]
             folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
             _write(merge_surveys(list(map(read_survey, paths))), outputs, folder)
             return
-    asked = _survey_list(texts, listed, measured, spec, given)
+    asked = _survey_list(texts, listed, measured, spec, flags)
     asked = replace(asked, python=python or asked.python)
     executor, share = _executor_and_share(asked.options, where, asked.nodes)
     # When a job's time is up, it ends as after Ctrl-C, with a report.
@@ -188,7 +188,7 @@ def _is_finished(text: str) -> bool:
 
 
 def _survey_list(
-    texts: Sequence[str], listed: ListOptions, measured: SurveyOptions, spec: RunSpec, given: Given
+    texts: Sequence[str], listed: ListOptions, measured: SurveyOptions, spec: RunSpec, flags: Given
 ) -> SurveyList:
     """Return what the command line says, then the file."""
     files = [text for text in texts if text.lower().endswith(".toml")]
@@ -215,11 +215,11 @@ def _survey_list(
         ListedTargets(library=library, only=only, exclude=exclude)
         for library in listed.libraries or ()
     ]
-    options = values_of(measured, *(name for name in names_of(SurveyOptions) if name in given))
+    options = values_of(measured, *(name for name in names_of(SurveyOptions) if name in flags))
     asked = replace(
         asked,
         name=asked.name or name,
-        run={**asked.run, **values_of(spec, *(name for name in RUN_OPTIONS if name in given))},
+        run={**asked.run, **values_of(spec, *(name for name in RUN_OPTIONS if name in flags))},
         options=replace(asked.options, **options),
         targets=(*asked.targets, *targets),
         shard=None if listed.shard is None else parse_shard(listed.shard),

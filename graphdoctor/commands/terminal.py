@@ -67,7 +67,9 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]
-    return "".join(_IN_ASCII.get(each) or ascii(each)[1:-1] for each in missing), error.end
+    return "".join(
+        _IN_ASCII.get(character) or ascii(character)[1:-1] for character in missing
+    ), error.end
 
 
 def write_what_is_missing_in_ascii(stream: io.TextIOWrapper) -> None:

@@ -38,7 +38,7 @@ def try_(
     spec: RunSpec,
     common: CommonOptions,
     trials: TrialOptions,
-    given: Given,
+    flags: Given,
     is_applied: bool = APPLY,
 ) -> None:
     """Try a patch that somebody wrote, as fixes are tried, and say whether it holds.
@@ -55,7 +55,7 @@ def try_(
     from graphdoctor.fixes.patch import Patch
     from graphdoctor.fixes.writing import check, write
 
-    settings, output = begin(FIXES, common, given, is_applied=is_applied)
+    settings, output = begin(FIXES, common, flags, is_applied=is_applied)
     try:
         tried = Patch(patch, changes_of(_read(patch), Path.cwd(), Path.read_bytes))
     except DiffError as error:
@@ -64,7 +64,7 @@ def try_(
         check(tried.changes, force=common.force)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    options = trials_of(trials, given, selection, is_unsafe_tried=True)
+    options = trials_of(trials, flags, selection, is_unsafe_tried=True)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         treated = try_fixes(request, recorded.folder, options, setup, patch=tried)
     result = diagnose_recording(recorded.folder, selection, output.needs)

@@ -38,7 +38,7 @@ async def _unreported(_seconds: float, _doing: str) -> None: ...
 
 
 async def run_command(
-    arguments: Sequence[str], folder: Path, report: Report = _unreported, given: bytes = b""
+    arguments: Sequence[str], folder: Path, report: Report = _unreported, stdin_bytes: bytes = b""
 ) -> Ended:
     """Run ``graphdoctor ARGUMENTS`` in a folder; when the caller is cancelled, the command and its
     group end.
@@ -47,10 +47,10 @@ async def run_command(
         arguments: The command, and what it is given.
         folder: Where it runs.
         report: Told what it does, at least once a second.
-        given: Its standard input.
+        stdin_bytes: Its standard input.
     """
     reading, writing = os.pipe()
-    with Lifeline() as lifeline, os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0) as told:
+    with Lifeline() as lifeline, os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0) as phases:
         process = await anyio.open_process(
             # -P, so that no file of the folder hides a module of Python.
             [sys.executable, "-P", "-m", "graphdoctor", *arguments],
@@ -60,7 +60,7 @@ async def run_command(
             pass_fds=(writing, lifeline.descriptor),
         )
         lifeline.hold(-process.pid)
-        told.close()
+        phases.close()
         stdout, stderr = bytearray(), bytearray()
         try:
             async with anyio.create_task_group() as watching:
@@ -69,7 +69,7 @@ async def run_command(
                     streams.start_soon(_collect, process.stdout, stdout)
                     streams.start_soon(_collect, process.stderr, stderr, _LAST_BYTES)
                     with suppress(anyio.BrokenResourceError):
-                        await process.stdin.send(given)
+                        await process.stdin.send(stdin_bytes)
                     await process.stdin.aclose()
                 status = await process.wait()
                 watching.cancel_scope.cancel()

@@ -27,10 +27,10 @@ class Action:
         """The recompiles that it is for; several values can be to blame for one, so findings share
         them.
         """
-        found = [finding for finding in self.findings if finding.code.startswith("GD2")]
+        recompiles = [finding for finding in self.findings if finding.code.startswith("GD2")]
         # The first compile of a function is no recompile, though a finding can be about it.
         return frozenset(
-            id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0")
+            id_ for finding in recompiles for id_ in finding.compile_ids if not id_.endswith("/0")
         )
 
     @property
@@ -60,9 +60,9 @@ class Action:
             if cost.call_us is not None and cost.call_from == "fix"
         ]
         gaps = {
-            one.location.at: one.cost.call_us or 0.0
-            for one in self.findings
-            if one.cost is not None
+            finding.location.at: finding.cost.call_us or 0.0
+            for finding in self.findings
+            if finding.cost is not None
         }
         return saved[0] if saved else sum(gaps.values())
 
@@ -78,7 +78,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     Findings without a known fix come last. A finding that other findings' fixes removed needs no
     action.
     """
-    found: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
+    by_fix: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
     for cluster in clusters(findings):
         fix = _best_fix(cluster)
         if all(finding.is_mended for finding in cluster) and (
@@ -88,8 +88,8 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
         # One line of code is one thing to do, however findings put it.
         edit = None if fix is None else fix.diff or fix.snippet
         key = (edit or fix.title, fix.place) if fix else cluster[0].fingerprint
-        found.setdefault(key, Action(fix)).findings.extend(cluster)
-    ordered = sorted(_with_limits([*found.values()]), key=_rank)
+        by_fix.setdefault(key, Action(fix)).findings.extend(cluster)
+    ordered = sorted(_with_limits([*by_fix.values()]), key=_rank)
     counted_ids: frozenset[str] = frozenset()
     for action in ordered:
         action.counted_ids = action.recompile_ids & counted_ids
@@ -97,26 +97,30 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     return ordered
 
 
-def _with_limits(found: list[Action]) -> list[Action]:
+def _with_limits(proposed: list[Action]) -> list[Action]:
     """The actions, without those that only point to what changes: what to do about that is for
     both.
     """
-    pointing = [action for action in found if action.fix and action.fix.kind == "call"]
+    pointing = [action for action in proposed if action.fix and action.fix.kind == "call"]
     limits = [
-        action for action in pointing if {one.code for one in action.findings} <= {"GD201", "GD303"}
+        action
+        for action in pointing
+        if {finding.code for finding in action.findings} <= {"GD201", "GD303"}
     ]
     for limit in limits:
         causes = [
-            each
-            for each in found
-            if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
+            action
+            for action in proposed
+            if action not in limits and action.fix and not limit.changed.isdisjoint(action.changed)
         ]
         if causes:
             cause = max(causes, key=lambda cause: len(cause.recompile_ids))
             is_consequence = cause.findings[0].is_consequence
-            cause.findings += [one.replace(is_consequence=is_consequence) for one in limit.findings]
-            found.remove(limit)
-    return found
+            cause.findings += [
+                finding.replace(is_consequence=is_consequence) for finding in limit.findings
+            ]
+            proposed.remove(limit)
+    return proposed
 
 
 def _rank(action: Action) -> tuple[object, ...]:
@@ -155,13 +159,13 @@ def mends_text(action: Action) -> str:
 
     A fix suggested only for the function that torch skips leaves the break that made torch skip it.
     """
-    breaks = [found for found in action.findings if found.code.startswith("GD1")]
-    skips = [found for found in breaks if found.code == "GD111"]
+    breaks = [finding for finding in action.findings if finding.code.startswith("GD1")]
+    skips = [finding for finding in breaks if finding.code == "GD111"]
     is_of_skip = action.fix is not None and {
-        one.code for one in breaks if action.fix in one.fixes
+        finding.code for finding in breaks if action.fix in finding.fixes
     } == {"GD111"}
     sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
-    places = {found.location.at for found in sites}
+    places = {finding.location.at for finding in sites}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
     said = join_texts(
         ", ",

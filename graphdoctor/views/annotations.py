@@ -123,7 +123,7 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
         yield _of_finding(
             finding, name, state=state, worse=worse.get(print_), is_failing=print_ in failing
         )
-    yield from (_of_finding(each.finding, name, ignored=each) for each in target.ignored)
+    yield from (_of_finding(ignored.finding, name, ignored=ignored) for ignored in target.ignored)
 
 
 def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation:  # noqa: ANN401
@@ -215,12 +215,12 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
         and target.baseline_run is not None
     ):
         before, now = target.baseline_run, target.diagnosis.summary
-        known = f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
+        baseline_coverage = f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
         if now.coverage is None or now.coverage_detail is None:
-            yield f"coverage is unknown; {known}"
+            yield f"coverage is unknown; {baseline_coverage}"
         else:
             eager = f"{now.coverage_detail.eager_ops} of {now.coverage_detail.op_count} operations run eagerly"
-            yield f"coverage is {percent(now.coverage)} ({eager}); {known}"
+            yield f"coverage is {percent(now.coverage)} ({eager}); {baseline_coverage}"
 
 
 def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
@@ -278,17 +278,17 @@ class UriPath:
         return "file://" + _quoted(self.path)
 
 
-def place_of(found: StackEntry, root: Path | None) -> UriPath | None:
+def place_of(entry: StackEntry, root: Path | None) -> UriPath | None:
     """Where a line is: a package's file by its path from the package on, which is the same in every
     environment.
 
     Absolute paths below ``root`` become relative to it. None for what isn't a file, such as
     ``<frozen os>``.
     """
-    path = found.file.replace("\\", "/")
+    path = entry.file.replace("\\", "/")
     if not path or path.startswith("<"):
         return None
-    if found.package is not None and (inside := _in_package(path, found.package)):
+    if entry.package is not None and (inside := _in_package(path, entry.package)):
         return UriPath(inside, "PACKAGES")
     return file_place(path, root)
 
@@ -325,8 +325,8 @@ def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] 
 
 
 def _in_package(path: str, package: str) -> str | None:
-    _, found, rest = path.rpartition(f"/{package}/")
-    if found:
+    _, package_path, rest = path.rpartition(f"/{package}/")
+    if package_path:
         return f"{package}/{rest}"
     return f"{package}.py" if path.endswith(f"/{package}.py") else None
 

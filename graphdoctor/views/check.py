@@ -27,10 +27,10 @@ _TONES: dict[str, parts.Tone] = {"passed": "good", "failed": "bad", "crashed": "
 _MOST_ROWS = 20
 _UPDATE = parts.Span("graphdoctor baseline --update", "code")
 _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
-    ("break sites", "max-breaks", lambda found: str(found.break_sites)),
-    ("recompiles", "max-recompiles", lambda found: str(found.recompiles)),
-    ("graphs", "max-graphs", lambda found: str(found.graphs)),
-    ("coverage", "min-coverage", lambda found: words.share_text(found.coverage)),
+    ("break sites", "max-breaks", lambda target: str(target.break_sites)),
+    ("recompiles", "max-recompiles", lambda target: str(target.recompiles)),
+    ("graphs", "max-graphs", lambda target: str(target.graphs)),
+    ("coverage", "min-coverage", lambda target: words.share_text(target.coverage)),
 )
 
 
@@ -108,7 +108,7 @@ def _table(report: CheckReport) -> parts.Table:
 
 
 def _also(target: TargetCheck) -> str:
-    found = {
+    by_name = {
         "worse": target.failing_worse,
         "known": target.known,
         "ignored": target.ignored,
@@ -117,7 +117,9 @@ def _also(target: TargetCheck) -> str:
     # What is known of another torch excuses nothing silently.
     under = {"known": f" under torch {target.baseline_torch}"} if target.is_other_torch else {}
     return ", ".join(
-        f"{len(each)} {name}{under.get(name, '')}" for name, each in found.items() if each
+        f"{len(findings)} {name}{under.get(name, '')}"
+        for name, findings in by_name.items()
+        if findings
     )
 
 
@@ -182,11 +184,11 @@ def _findings(target: TargetCheck) -> Iterator[parts.Section]:
         ("New in ", name, ", but below the severity that fails"), _cards(below), show="long"
     )
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
-    still = _lines(kept, lambda one: worse[one.fingerprint])
+    still = _lines(kept, lambda finding: worse[finding.fingerprint])
     yield parts.Section(("Worse in ", name, ", but below the severity that fails"), still)
     yield parts.Section(
         ("More frequent in ", name),
-        _lines(grown, lambda one: f"{one.message}, now {times(one.count)}"),
+        _lines(grown, lambda finding: f"{finding.message}, now {times(finding.count)}"),
     )
     fixed = (
         parts.Row(
@@ -204,7 +206,9 @@ def _findings(target: TargetCheck) -> Iterator[parts.Section]:
     )
     yield parts.Section(("Fixed in ", name), parts.Rows(fixed, "finding", _MOST_ROWS), tone="good")
     yield parts.Section(
-        ("In the baseline of ", name), _lines(target.known, lambda one: one.message), show="long"
+        ("In the baseline of ", name),
+        _lines(target.known, lambda finding: finding.message),
+        show="long",
     )
     why = {
         item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}"
@@ -212,7 +216,7 @@ def _findings(target: TargetCheck) -> Iterator[parts.Section]:
     }
     ignored = _lines(
         [item.finding for item in target.ignored],
-        lambda one: f"{one.message} ({why[one.fingerprint]})",
+        lambda finding: f"{finding.message} ({why[finding.fingerprint]})",
     )
     yield parts.Section(("Ignored in ", name), ignored, show="long")
 
@@ -224,7 +228,7 @@ def _cards(findings: Sequence[Finding]) -> Iterator[parts.Block]:
 def _lines(findings: Sequence[Finding], said: Callable[[Finding], str]) -> parts.Rows:
     """Findings, a line each."""
     rows = (
-        parts.Row(one.code, parts.Note((place_of(one.location), f"  {said(one)}")))
-        for one in findings
+        parts.Row(finding.code, parts.Note((place_of(finding.location), f"  {said(finding)}")))
+        for finding in findings
     )
     return parts.Rows(rows, "finding", _MOST_ROWS)

@@ -125,10 +125,10 @@ def _times(
 def _lines(findings: Sequence[Finding]) -> parts.Rows:
     """A finding that is gone needs no suggestion."""
     rows = []
-    for one in findings:
-        source = parts.Note(parts.Span(one.location.text or "", "code"), show="long")
-        said = parts.Note((place_of(one.location), f"  {one.message}"))
-        rows.append(parts.Row(one.code, (said, source) if one.location.text else said))
+    for finding in findings:
+        source = parts.Note(parts.Span(finding.location.text or "", "code"), show="long")
+        said = parts.Note((place_of(finding.location), f"  {finding.message}"))
+        rows.append(parts.Row(finding.code, (said, source) if finding.location.text else said))
     return parts.Rows(rows, "finding")
 
 
@@ -161,7 +161,7 @@ def _changes(pair: SameFinding) -> Iterator[parts.Note]:
 
 def _runs(comparison: DiagnosisComparison) -> parts.Table:
     sides = comparison.before, comparison.after
-    known = [
+    compared_values = [
         {
             "from": side.name or "",
             "class": side.target.class_name or "",
@@ -172,7 +172,7 @@ def _runs(comparison: DiagnosisComparison) -> parts.Table:
         for side in sides
     ]
     rows = (
-        (parts.Span(label), *(parts.Span(side.get(label, "")) for side in known))
-        for label in dict.fromkeys(label for side in known for label in side)
+        (parts.Span(label), *(parts.Span(side.get(label, "")) for side in compared_values))
+        for label in dict.fromkeys(label for side in compared_values for label in side)
     )
     return parts.Table(("#what", "before", "after"), rows, label="What the two runs were made with")

@@ -70,9 +70,9 @@ def diff_rows(diff: str) -> Iterator[DiffRow]:
         yield DiffRow("hunk", hunk.heading)
         old, new = hunk.old_line, hunk.new_line
         for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
-            found = list(lines)
+            out = list(lines)
             before, after = (
-                [text.removesuffix("\n") for mark, text in found if mark != other] for other in "+-"
+                [text.removesuffix("\n") for mark, text in out if mark != other] for other in "+-"
             )
             for number, (was, now) in enumerate(zip_longest(before, after)):
                 numbers = (
@@ -88,7 +88,7 @@ def _hunks(diff: str) -> Iterator[_Hunk]:
     while at < len(lines):
         if hunk := _HUNK.match(lines[at]):
             old, old_count, new, new_count = (
-                1 if found is None else int(found) for found in hunk.groups()[:4]
+                1 if number is None else int(number) for number in hunk.groups()[:4]
             )
             at, body = _body(lines, at + 1, old_count, new_count)
             # An empty range is given by the line before it.
@@ -122,14 +122,14 @@ def _body(
 def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
     line = hunk.old_line
     for is_changed, lines in groupby(hunk.lines, lambda item: item[0] in ("-", "+")):
-        found = list(lines)
-        old = [text for mark, text in found if mark != "+"]
+        out = list(lines)
+        old = [text for mark, text in out if mark != "+"]
         end_line, end_column = line + len(old), 1
         if is_changed:
             if old and not old[-1].endswith("\n"):
                 end_line, end_column = end_line - 1, len(old[-1]) + 1
             yield Replacement(
-                line, end_line, end_column, "".join(text for mark, text in found if mark == "+")
+                line, end_line, end_column, "".join(text for mark, text in out if mark == "+")
             )
         line += len(old)
 

@@ -145,23 +145,23 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
     Returns:
         The message, a whole sentence, and what to do next.
     """
-    known = {**values, **_derived(values, surface)}
+    fields_ = {**values, **_derived(values, surface)}
     message, hint = _WORDS[code]
-    return message.format_map(known), hint.format_map(known)
+    return message.format_map(fields_), hint.format_map(fields_)
 
 
 def _derived(values: Values, surface: Surface) -> dict[str, object]:
-    given = {
+    options = {
         name: surface.given(name, values[name])
         for name in ("device", "dtype", "batch", "own")
         if name in values
     }
-    found: dict[str, object] = {
+    texts: dict[str, object] = {
         "name": surface.names,
         "unknown": values.get("name"),
-        "given": given,
+        "given": options,
         "asked": " and ".join(
-            given[name] for name in ("dtype", "batch") if values.get(name) is not None
+            options[name] for name in ("dtype", "batch") if values.get(name) is not None
         ),
         "inputs_hint": surface.inputs_hint,
         "cpu": surface.given("device", "cpu"),
@@ -171,25 +171,25 @@ def _derived(values: Values, surface: Surface) -> dict[str, object]:
         **{name: _sentence(values[name]) for name in ("error", "failed") if name in values},
     }
     if isinstance(looked_for := values.get("looked_for"), list):
-        found["looked_for"] = ", ".join(looked_for)
+        texts["looked_for"] = ", ".join(looked_for)
     if "tensors" in values:
-        found["tensors"] = _without_batch(values["tensors"])
+        texts["tensors"] = _without_batch(values["tensors"])
     if "near" in values:
-        found |= _unknown(values, surface)
+        texts |= _unknown(values, surface)
     if "default" in values:
         name = str(values["name"])
-        found["setting"] = surface.setting(name, values["value"])
-        found["default_setting"] = surface.setting(name, values["default"])
+        texts["setting"] = surface.setting(name, values["value"])
+        texts["default_setting"] = surface.setting(name, values["default"])
     if "is_module" in values:
-        found["blocks"] = f"{values['target']} isn't a module, so it has no modules that repeat."
-        found["leave"] = "Name the module as the target, or l"
+        texts["blocks"] = f"{values['target']} isn't a module, so it has no modules that repeat."
+        texts["leave"] = "Name the module as the target, or l"
         if values["is_module"]:
-            found["leave"] = "L"
-            found["blocks"] = (
+            texts["leave"] = "L"
+            texts["blocks"] = (
                 f"no class of modules repeats in {values['target']}: none has {values['fewest']} instances with the "
                 "same parameters and submodules."
             )
-    return found
+    return texts
 
 
 def _without_batch(tensors: HintValue) -> str:
@@ -200,7 +200,7 @@ def _without_batch(tensors: HintValue) -> str:
 
 
 def _unknown(values: Values, surface: Surface) -> dict[str, object]:
-    near, known, argument = values["near"], values.get("known"), values.get("argument")
+    near, known_names, argument = values["near"], values.get("known"), values.get("argument")
     otherwise = "torch._inductor.list_options() lists them all."
     if "own" in values:
         otherwise = "pip list has the names of those that are installed."
@@ -208,8 +208,8 @@ def _unknown(values: Values, surface: Surface) -> dict[str, object]:
         otherwise = (
             f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
         )
-    elif isinstance(known, list) and known:
-        otherwise = f"Known ones: {', '.join(known)}."
+    elif isinstance(known_names, list) and known_names:
+        otherwise = f"Known ones: {', '.join(known_names)}."
     owner = {"backend": "torch", "option": "inductor"}.get(str(argument), "torch.compile")
     return {
         "owner": owner,

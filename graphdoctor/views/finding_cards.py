@@ -45,17 +45,19 @@ def card_of(
     where = cluster[0].location
     costs = [
         parts.Row("cost", text)
-        for one in cluster
-        if one.cost and (text := words.cost_text(one.cost))
+        for finding in cluster
+        if finding.cost and (text := words.cost_text(finding.cost))
     ][:1]
     rows = (
         *(*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)),
         *(*costs, *_fix_rows(cluster), *_other_rows(others)),
     )
-    anchors = (f"finding-{one.fingerprint}" if one.fingerprint else None for one in cluster)
+    anchors = (
+        f"finding-{finding.fingerprint}" if finding.fingerprint else None for finding in cluster
+    )
     headings = (
-        parts.Heading(one.code, one.message, one.severity, anchor)
-        for one, anchor in zip(cluster, anchors, strict=True)
+        parts.Heading(finding.code, finding.message, finding.severity, anchor)
+        for finding, anchor in zip(cluster, anchors, strict=True)
     )
     pieces = (*_source(where), parts.Rows(rows))
     tried = [fix for finding in cluster for fix in finding.fixes if fix.verdict != "not tried"]
@@ -173,7 +175,7 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[parts.Row]:
         )
     # The parts of a graph that torch split at DDP's buckets.
     for bucket in (
-        one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets
+        bucket for finding in cluster if finding.ddp_split for bucket in finding.ddp_split.buckets
     ):
         size = (
             words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
@@ -205,18 +207,18 @@ def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[parts.Row]:
     long: parts.Show = "always" if has_path else "long"
     if (path := _call_path(first)) is not None:
         yield parts.Row("path", parts.Note(path), show=long)
-    own = [entry for entry in first.user_stack if entry.origin == "user"]
-    if not has_path and first.location.origin != "user" and own:
-        function = own[-1].qualname or own[-1].function
-        called = (words.short_place(own[-1]), parts.Span(f"  in {function}", tone="dim"))
+    user_entries = [entry for entry in first.user_stack if entry.origin == "user"]
+    if not has_path and first.location.origin != "user" and user_entries:
+        function = user_entries[-1].qualname or user_entries[-1].function
+        called = (words.short_place(user_entries[-1]), parts.Span(f"  in {function}", tone="dim"))
         yield parts.Row(
             "called at", parts.Note(called), show="short" if path is not None else "always"
         )
     # A recompile's are the calls that it happened in.
     for finding in cluster:
-        for found in finding.related:
-            note = f"  {found.note}" if found.note else ""
-            place = parts.Place(found.file, found.line, found.shown_file)
+        for related in finding.related:
+            note = f"  {related.note}" if related.note else ""
+            place = parts.Place(related.file, related.line, related.shown_file)
             yield parts.Row(
                 "see also",
                 parts.Note((place, note)),
@@ -294,12 +296,14 @@ def companion_text(cluster: Sequence[Finding]) -> str | None:
     """Whose consequence a finding is: ``goes with GD102 at line 12``; None if no trial showed
     it.
     """
-    found = next((finding.goes_with for finding in cluster if finding.goes_with is not None), None)
-    if found is None:
+    goes_with = next(
+        (finding.goes_with for finding in cluster if finding.goes_with is not None), None
+    )
+    if goes_with is None:
         return None
-    file, _, line = found.place.rpartition(":")
+    file, _, line = goes_with.place.rpartition(":")
     location = cluster[0].location
-    return f"goes with {found.code} at {f'line {line}' if file in (location.file, location.shown_file) else found.place}"
+    return f"goes with {goes_with.code} at {f'line {line}' if file in (location.file, location.shown_file) else goes_with.place}"
 
 
 def verdict_label(verdict: Verdict) -> str:
@@ -311,7 +315,7 @@ def fix_parts(fix: Fix) -> tuple[parts.Block, ...]:
     """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
     goes.
     """
-    found: list[parts.Block] = [
+    blocks: list[parts.Block] = [
         parts.Note(
             words.fix_text(fix),
             "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None,
@@ -319,20 +323,20 @@ def fix_parts(fix: Fix) -> tuple[parts.Block, ...]:
     ]
     why = why_text(fix)
     if fix.verdict == "changes results":
-        found.append(parts.Note(f"results differ: {why}", "bad"))
+        blocks.append(parts.Note(f"results differ: {why}", "bad"))
         if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:
-            found.append(parts.Code(worst.code))
+            blocks.append(parts.Code(worst.code))
     elif why:
-        found.append(parts.Note(why, "dim"))
+        blocks.append(parts.Note(why, "dim"))
     if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):
-        found.append(parts.Note(same, "dim"))
+        blocks.append(parts.Note(same, "dim"))
     show: parts.Show = (
         "always" if fix.verdict in WORKING or fix.verdict in ("not tried", "unproven") else "long"
     )
     if fix.diff:
-        found.append(parts.Diff(fix.diff, show=show))
+        blocks.append(parts.Diff(fix.diff, show=show))
     elif fix.snippet:
         if (place := fix.place) is not None:
-            found.append(parts.Note(f"{words.place_text(place)}:", "dim", show=show))
-        found.append(parts.Code(fix.snippet, show=show))
-    return tuple(found)
+            blocks.append(parts.Note(f"{words.place_text(place)}:", "dim", show=show))
+        blocks.append(parts.Code(fix.snippet, show=show))
+    return tuple(blocks)

@@ -196,8 +196,10 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
         yield Code(snippet)
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     differences = treatment.compared.differences if treatment.compared else ()
-    told = ", ".join(f"{kind_text(found.kind)} ({_difference(found)})" for found in differences)
-    differs = f" Different: {told}." if told else ""
+    differing = ", ".join(
+        f"{kind_text(difference.kind)} ({_difference(difference)})" for difference in differences
+    )
+    differs = f" Different: {differing}." if differing else ""
     what = ", ".join(map(kind_text, kinds)) or "nothing"
     under = alone = ""
     if treatment.backend:
@@ -212,12 +214,14 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
         yield Note(f"{same[0].upper()}{same[1:]}.", "dim")
 
 
-def _difference(found: Difference) -> str:
-    if found.largest is not None:
-        return f"{found.where} by {found.largest:.3g}"
+def _difference(difference: Difference) -> str:
+    if difference.largest is not None:
+        return f"{difference.where} by {difference.largest:.3g}"
     # A text has one place, which its kind names already.
     return join_texts(
-        ": ", "" if found.where == kind_text(found.kind) else found.where, detail_text(found)
+        ": ",
+        "" if difference.where == kind_text(difference.kind) else difference.where,
+        detail_text(difference),
     )
 
 
@@ -368,9 +372,9 @@ def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -
     )
     left = (finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2")))
     rest = (
-        Row(one.code, Note((Span(one.site), f"  {one.message}")))
-        for one in left
-        if not one.is_mended
+        Row(finding.code, Note((Span(finding.site), f"  {finding.message}")))
+        for finding in left
+        if not finding.is_mended
     )
     yield Section("Still there", Rows(rest, "finding")) if patch.verdict in WORKING else Rows(())
     if patch.lines_not_run:

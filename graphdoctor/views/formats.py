@@ -99,12 +99,12 @@ class Document(Generic[C]):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its formats, the default first."""
-        return tuple(each.name for each in self.formats)
+        return tuple(format_.name for format_ in self.formats)
 
     @property
     def endings(self) -> tuple[str, ...]:
         """The file endings of all of its formats."""
-        return tuple(ending for each in self.formats for ending in each.endings)
+        return tuple(ending for format_ in self.formats for ending in format_.endings)
 
     def named(self, name: str) -> Format[C]:
         """The format with this name; GraphDoctorError if there is none."""
@@ -122,9 +122,9 @@ class Document(Generic[C]):
 
     def of_path(self, path: Path) -> Format[C]:
         """The format that a file's ending chooses; GraphDoctorError if there is none."""
-        for each in self.formats:
-            if path.suffix.lower() in each.endings:
-                return each
+        for format_ in self.formats:
+            if path.suffix.lower() in format_.endings:
+                return format_
         raise GraphDoctorError(
             f"The ending of {path} isn't that of a format for {self.label}.",
             hint=f"Use {_either(self.endings)}, or choose the format by name.",
@@ -191,7 +191,10 @@ def document(
     formats = (_text(show), _json(facts), *trees, *more)
     return Document(
         label,
-        tuple(replace(each, needs_guards=each.needs_guards or needs_guards) for each in formats),
+        tuple(
+            replace(format_, needs_guards=format_.needs_guards or needs_guards)
+            for format_ in formats
+        ),
     )
 
 
@@ -263,7 +266,7 @@ FIXES: Document[Result] = _diagnosis(
 """The fixes tried and what they did: ``fix``."""
 
 COMPARISON: Document[DiagnosisComparison] = document(
-    "a comparison of two runs", lambda found, _: comparison_view(found)
+    "a comparison of two runs", lambda comparison, _: comparison_view(comparison)
 )
 """``diff`` of two runs."""
 

@@ -207,7 +207,7 @@ def _facts(guard_set: GuardSet, torch_count: int | None) -> Iterator[parts.Row]:
     # Those that check no value say least, however many there are.
     kinds = [
         f"{count} {kind}"
-        for kind, count in sorted(guard_set.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
+        for kind, count in sorted(guard_set.kinds.items(), key=lambda item: item[0] in _NO_VALUE)
     ]
     yield parts.Row("guards", f"{guard_set.guard_count}: {few_text(kinds, _MOST_KINDS)}")
     if torch_count is not None and torch_count != guard_set.guard_count:
@@ -303,7 +303,7 @@ def _values(guard_set: GuardSet) -> Iterator[parts.TableRow]:
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
     """
-    own = (
+    nodes = (
         node
         for node in guard_set.nodes
         if node.path not in (None, "globals") and not node.is_module_internal
@@ -317,7 +317,7 @@ def _values(guard_set: GuardSet) -> Iterator[parts.TableRow]:
             ),
             node,
         )
-        for node in own
+        for node in nodes
         if node.kind in _VALUES and node.expected
     )
     for first, *others in sorted(alike.values(), key=_origin_rank):
@@ -386,8 +386,8 @@ class Part:
     @property
     def check_us(self) -> float | None:
         """Cost of all folded parts together; None unless each was measured."""
-        known = [cost for cost in self.costs_us if cost is not None]
-        return sum(known) if known and len(known) == self.times else None
+        measured = [cost for cost in self.costs_us if cost is not None]
+        return sum(measured) if measured and len(measured) == self.times else None
 
 
 def parts_of(guard_set: GuardSet) -> list[Part]:
@@ -395,11 +395,11 @@ def parts_of(guard_set: GuardSet) -> list[Part]:
     repetitions folded.
     """
     root = Part("", "")
-    known = {"": root}
+    by_path = {"": root}
     for node in guard_set.nodes:
-        _part(node.path or STATE, known).guards.append(node)
+        _part(node.path or STATE, by_path).guards.append(node)
     costs = {cost.path: cost.check_us for cost in guard_set.bill}
-    for path, part in known.items():
+    for path, part in by_path.items():
         part.costs_us = [costs.get(path)]
     return _folded(root.parts)
 
@@ -411,15 +411,15 @@ def walk(pieces: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
         yield from walk(part.parts, depth + 1)
 
 
-def _part(path: str, known: dict[str, Part]) -> Part:
+def _part(path: str, by_path: dict[str, Part]) -> Part:
     """The part with a path; it and its parents are made if needed."""
-    if path in known:
-        return known[path]
+    if path in by_path:
+        return by_path[path]
     tokens = [path] if path == STATE else _TOKEN.findall(path)
     last = tokens[-1] if tokens else path
     above = path[: -len(last)].removesuffix(".") if len(tokens) > 1 else ""
-    part = known[path] = Part(path, last if last.startswith("[") or not above else f".{last}")
-    _part(above, known).parts.append(part)
+    part = by_path[path] = Part(path, last if last.startswith("[") or not above else f".{last}")
+    _part(above, by_path).parts.append(part)
     return part
 
 
@@ -462,5 +462,5 @@ def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
 
 
 def _shape(part: Part, root: str) -> object:
-    own = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
-    return own, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)
+    guards = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
+    return guards, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

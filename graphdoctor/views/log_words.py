@@ -54,40 +54,40 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
     evidence = diagnosis.recording.evidence
     show: parts.Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
-        compiles = grouped((found.compile_id, found) for found in evidence.cache_answers)
-        each = (
-            f"{compile_id or 'outside any compile'}: {caches_text(own)}"
-            for compile_id, own in compiles.items()
+        compiles = grouped((answer.compile_id, answer) for answer in evidence.cache_answers)
+        texts = (
+            f"{compile_id or 'outside any compile'}: {caches_text(answers)}"
+            for compile_id, answers in compiles.items()
         )
-        yield from _listed("caches", caches_text(evidence.cache_answers), each, show)
+        yield from _listed("caches", caches_text(evidence.cache_answers), texts, show)
     if evidence.shapes:
         yield from _listed("sizes", shapes_text(evidence), map(shape_text, evidence.shapes), show)
     if programs := evidence.exported_programs:
         ranges = (
-            ", ".join(f"{name} in {spread}" for name, spread in one.ranges.items())
-            for one in programs
+            ", ".join(f"{name} in {spread}" for name, spread in program.ranges.items())
+            for program in programs
         )
-        each = (text or "no dynamic sizes" for text in ranges)
-        yield from _listed("exported", counted(len(programs), "program"), each, show)
+        texts = (text or "no dynamic sizes" for text in ranges)
+        yield from _listed("exported", counted(len(programs), "program"), texts, show)
     for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
         yield parts.Row("operator", parts.Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
             yield parts.Row("assumed", parts.Span(_shape_detail(shape)), show="short")
     if kernels := evidence.triton_kernels:
-        known = [one.compile_us for one in kernels if one.compile_us is not None]
-        took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
+        measured = [kernel.compile_us for kernel in kernels if kernel.compile_us is not None]
+        took = f", {sum(measured) / 1e6:.2f} s compiling" if len(measured) == len(kernels) else ""
         text = f"{counted(len(kernels), 'Triton kernel')}{took}"
         yield from _listed("kernels", text, map(_triton_text, kernels), show)
     if runs := list(_runs(evidence)):
         yield from _listed("graphs", " · ".join(runs), _by_compile(evidence), show)
 
 
-def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
-    found = list(each)
+def _listed(label: str, text: str, texts: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
+    lines = list(texts)
     yield parts.Row(label, parts.Span(text), show=show)
-    yield from (parts.Row("", parts.Span(line), show="long") for line in found[:_MOST_LINES])
-    if (more := len(found) - _MOST_LINES) > 0:
+    yield from (parts.Row("", parts.Span(line), show="long") for line in lines[:_MOST_LINES])
+    if (more := len(lines) - _MOST_LINES) > 0:
         yield parts.Row(
             "", f"{more} more: `graphdoctor report --format json` has them", show="long"
         )
@@ -96,9 +96,9 @@ def _listed(label: str, text: str, each: Iterable[str], show: parts.Show) -> Ite
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
     """Count the answers of each cache on disk, with the commonest reason."""
     pieces = []
-    for cache, own in grouped((found.cache, found) for found in answers).items():
-        counts = Counter(found.state for found in own)
-        reasons = Counter(found.reason for found in own if found.reason is not None)
+    for cache, of_cache in grouped((answer.cache, answer) for answer in answers).items():
+        counts = Counter(answer.state for answer in of_cache)
+        reasons = Counter(answer.reason for answer in of_cache if answer.reason is not None)
         said = repeated_text(
             (state, counts[state]) for state in get_args(AnswerState) if counts[state]
         )
@@ -109,7 +109,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
 
 def shapes_text(evidence: LogEvidence) -> str:
     """Count symbolic sizes and conditions."""
-    counts = Counter(found.kind for found in evidence.shapes)
+    counts = Counter(shape.kind for shape in evidence.shapes)
     more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
     return (
         repeated_text((text, counts[kind]) for kind, text in _SHAPES.items() if counts[kind]) + more
@@ -133,26 +133,28 @@ def _shape_detail(shape: ShapeEvent) -> str:
     return f"{name}{value}{spread}{repeated}{at}"
 
 
-def kernel_text(found: FakeKernel) -> str:
+def kernel_text(kernel: FakeKernel) -> str:
     """Say what is wrong with an operator's fake kernel."""
-    if found.is_missing:
-        return f"{found.op} has no fake kernel"
-    return f"the fake kernel of {found.op} is wrong" + (
-        "" if found.reason is None else f": {_cut(found.reason)}"
+    if kernel.is_missing:
+        return f"{kernel.op} has no fake kernel"
+    return f"the fake kernel of {kernel.op} is wrong" + (
+        "" if kernel.reason is None else f": {_cut(kernel.reason)}"
     )
 
 
 def _runs(evidence: LogEvidence) -> Iterator[str]:
     if evidence.collectives:
-        total = sum(len(found.operations) for found in evidence.collectives)
+        total = sum(len(schedule.operations) for schedule in evidence.collectives)
         yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
     if evidence.estimates:
-        known = [
-            found.estimated_us for found in evidence.estimates if found.estimated_us is not None
+        measured = [
+            estimate.estimated_us
+            for estimate in evidence.estimates
+            if estimate.estimated_us is not None
         ]
         yield (
-            f"Inductor expects {time_text(sum(known))} of kernels"
-            if known
+            f"Inductor expects {time_text(sum(measured))} of kernels"
+            if measured
             else "no estimate of any kernel's time"
         )
     if evidence.executions:
@@ -163,43 +165,44 @@ def _by_compile(evidence: LogEvidence) -> Iterator[str]:
     for schedule in evidence.collectives:
         names = ", ".join(name.removeprefix("torch.ops.") for name in schedule.operations)
         yield f"{schedule.compile_id or '?'}: {names}"
-    for found in evidence.estimates:
-        operations = counted(found.operations, "operation")
+    for estimate in evidence.estimates:
+        operations = counted(estimate.operations, "operation")
         said = f"no estimate for {operations}"
-        if found.estimated_us is not None:
+        if estimate.estimated_us is not None:
             of_these = (
-                f", {time_text(found.collectives_us)} of them in collectives"
-                if found.collectives
+                f", {time_text(estimate.collectives_us)} of them in collectives"
+                if estimate.collectives
                 else ""
             )
-            said = f"{time_text(found.estimated_us)} expected for {operations}{of_these}"
-        yield f"{found.compile_id or '?'}: {said}"
+            said = f"{time_text(estimate.estimated_us)} expected for {operations}{of_these}"
+        yield f"{estimate.compile_id or '?'}: {said}"
     if evidence.executions:
         yield f"ran in this order: {', '.join(evidence.executions)}"
 
 
-def _triton_text(found: TritonKernel) -> str:
-    took = "" if found.compile_us is None else f", {found.compile_us / 1e3:.1f} ms"
-    notes = "".join(f", {name} {value}" for name, value in found.notes.items())
-    return f"{found.compile_id or '?'}: {found.name}{took}{notes}"
+def _triton_text(kernel: TritonKernel) -> str:
+    took = "" if kernel.compile_us is None else f", {kernel.compile_us / 1e3:.1f} ms"
+    notes = "".join(f", {name} {value}" for name, value in kernel.notes.items())
+    return f"{kernel.compile_id or '?'}: {kernel.name}{took}{notes}"
 
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[parts.Note]:
     """The records that a report doesn't show, by kind."""
     counts = {
-        found.kind: (found.count,)
-        for found in diagnosis.recording.evidence.records
-        if not found.is_shown
+        record.kind: (record.count,)
+        for record in diagnosis.recording.evidence.records
+        if not record.is_shown
     }
     yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
 
 
 def unshown_in_job(job: Job) -> Iterator[parts.Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
-    records = (found for rank in job.ranks for found in rank.records if not found.is_shown)
-    counts = grouped((found.kind, found.count) for found in records)
+    records = (record for rank in job.ranks for record in rank.records if not record.is_shown)
+    counts = grouped((record.kind, record.count) for record in records)
     has_all = {
-        kind: (*own, *([0] if len(own) < len(job.ranks) else [])) for kind, own in counts.items()
+        kind: (*of_ranks, *([0] if len(of_ranks) < len(job.ranks) else []))
+        for kind, of_ranks in counts.items()
     }
     yield from _unshown(
         " of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps)
@@ -212,10 +215,10 @@ def _unshown(
     """A note of all kinds, unless a log has more of them than torch writes, each with its least and
     most records.
     """
-    found = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
+    ranked = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
     kinds = [
-        f"{'–'.join(map(str, dict.fromkeys((min(own), max(own)))))} {_cut(kind)}"
-        for kind, own in found
+        f"{'–'.join(map(str, dict.fromkeys((min(of_kind), max(of_kind)))))} {_cut(kind)}"
+        for kind, of_kind in ranked
     ]
     more = len(kinds) - _MAX_KINDS
     listed = ", ".join(kinds[:_MAX_KINDS]) + (

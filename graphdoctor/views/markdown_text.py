@@ -68,7 +68,7 @@ def html_code(text: str, limit: int = 200) -> str:
 def html_text(text: str, limit: int = 200) -> str:
     """Like ``plain``, for places where Markdown isn't read."""
     line = escape(one_line(text, limit), quote=False)
-    return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line).replace("|", "&#124;")
+    return _ACTIVE.sub(lambda match: f"&#{ord(match[0])};", line).replace("|", "&#124;")
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -246,10 +246,10 @@ def _block(part: parts.Part) -> str:
         case parts.Diff(text):
             return fenced(text.rstrip(), "diff")
         case parts.Figures(figures):
-            notes = (f" ({plain(one.note)})" if one.note else "" for one in figures)
+            notes = (f" ({plain(figure.note)})" if figure.note else "" for figure in figures)
             shown = zip(figures, notes, strict=True)
             return " · ".join(
-                f"{plain(one.label)} **{plain(one.value)}**{note}" for one, note in shown
+                f"{plain(figure.label)} **{plain(figure.value)}**{note}" for figure, note in shown
             )
         case parts.Card():
             return _card(part)
@@ -261,7 +261,8 @@ def _block(part: parts.Part) -> str:
 
 def _card(card: parts.Card) -> str:
     rows = [
-        f"- **{plain(one.code)}** {sentence(one.message, MOST_OF_A_TEXT)}" for one in card.headings
+        f"- **{plain(heading.code)}** {sentence(heading.message, MOST_OF_A_TEXT)}"
+        for heading in card.headings
     ]
     where = f"  {code(card.place.shown)} in {code(card.function)}"
     body = [

@@ -47,15 +47,18 @@ def after_bench(report: BenchReport) -> str | None:
         return command_line(target, "explain")
     if report.verdict.untried is not None:
         return command_line(target, "bench", "--variant", report.verdict.untried)
-    if _is_broken(finding for one in others for finding in one.findings):
+    if _is_broken(finding for variant in others for finding in variant.findings):
         return command_line(target, "fix")
     if best != EAGER:
         return kept(target)
     # Whoever asked why, and nothing else, has been through the rest.
     reasons = [
-        finding.code for one in others for finding in one.findings if report.measured == ("causes",)
+        finding.code
+        for variant in others
+        for finding in variant.findings
+        if report.measured == ("causes",)
     ]
-    is_slower = all(one.judgement == "slower" for one in others if one.status == "ok")
+    is_slower = all(variant.judgement == "slower" for variant in others if variant.status == "ok")
     return explained(reasons) or command_line(target, "cure" if is_slower else "profile")
 
 
@@ -81,8 +84,8 @@ def after_export(report: ExportReport) -> str | None:
 
 def after_comparison(comparison: DiagnosisComparison) -> str | None:
     """Of two runs: try fixes for what is new, or measure both."""
-    found = (*comparison.new, *(kept.after for kept in comparison.same))
-    return command_line(comparison.after.target, "fix" if _is_broken(found) else "bench")
+    remaining = (*comparison.new, *(kept.after for kept in comparison.same))
+    return command_line(comparison.after.target, "fix" if _is_broken(remaining) else "bench")
 
 
 def after_check(report: CheckReport) -> str | None:
@@ -111,10 +114,10 @@ def after_survey(report: SurveyReport) -> str | None:
     """Of a survey: the run of what failed first, or broke most; what a library brings has no name
     for ``explain``.
     """
-    own = [row for row in report.rows if row.library is None]
-    failed = next((row for row in own if row.error is not None), None)
+    rows = [row for row in report.rows if row.library is None]
+    failed = next((row for row in rows if row.error is not None), None)
     worst = failed or max(
-        own, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
+        rows, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
     )
     is_bad = worst is not None and (
         worst.error is not None or worst.skipped_frames or worst.break_sites
@@ -130,12 +133,12 @@ def _as_asked(target: TargetInfo) -> TargetInfo:
     """The target of a study without the backend that a study has by itself, which the next command
     chooses anew.
     """
-    given = {
+    arguments = {
         name: value
         for name, value in target.compile_arguments.items()
         if (name, value) != ("backend", "inductor")
     }
-    return target.replace(compile_arguments=given)
+    return target.replace(compile_arguments=arguments)
 
 
 def kept(target: TargetInfo) -> str | None:
@@ -156,8 +159,8 @@ def guards_command(target: TargetInfo) -> str:
 def explained(codes: Iterable[str]) -> str | None:
     """The page of the first of the rules, which costs most."""
     # A log or a file from elsewhere can call its findings anything.
-    known = (code for code in codes if re.fullmatch(r"GD[0-9]{3}", code))
-    return next((f"graphdoctor rule {code}" for code in known), None)
+    rule_codes = (code for code in codes if re.fullmatch(r"GD[0-9]{3}", code))
+    return next((f"graphdoctor rule {code}" for code in rule_codes), None)
 
 
 def _is_broken(findings: Iterable[Finding]) -> bool:

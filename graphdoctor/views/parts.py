@@ -176,15 +176,19 @@ class Table(Part):
         show: Show = "always",
     ) -> None:
         """Leave out empty columns."""
-        cells = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
+        cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
         named = [
-            Column(one.removeprefix("#"), is_number=one.startswith("#"))
-            if isinstance(one, str)
-            else one
-            for one in columns
+            Column(column.removeprefix("#"), is_number=column.startswith("#"))
+            if isinstance(column, str)
+            else column
+            for column in columns
         ]
         texts = [[plain_text(row[at].text) for row in cells] for at in range(len(named))]
-        kept = [at for at, own in enumerate(texts) if not at or not own or {*own} - {"", NOTHING}]
+        kept = [
+            at
+            for at, column_texts in enumerate(texts)
+            if not at or not column_texts or {*column_texts} - {"", NOTHING}
+        ]
         made = tuple(tuple(row[at] for at in kept) for row in cells)
         vars(self).update(columns=tuple(named[at] for at in kept), rows=made)
         vars(self).update(noun=noun, most=most, label=label, show=show)
@@ -398,7 +402,10 @@ def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
                 yield plain_text(text)
             case Figures(figures):
                 yield from (
-                    text for one in figures for text in (one.label, one.value, one.note) if text
+                    text
+                    for figure in figures
+                    for text in (figure.label, figure.value, figure.note)
+                    if text
                 )
             case Table(columns, rows) if rows:
                 yield from (plain_text(column.heading) for column in columns)

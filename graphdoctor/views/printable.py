@@ -40,4 +40,4 @@ def escaped(json_text: str) -> str:
     """JSON text in which these characters are escapes, so that a reader still gets every one of
     them.
     """
-    return _UNSAFE.sub(lambda found: json.dumps(found[0]).strip('"'), json_text)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0]).strip('"'), json_text)

@@ -233,9 +233,11 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[parts.Section]:
     rows = [
         parts.Row(
             "with" if number else "try",
-            parts.Code(one.snippet, most=_MOST_LINES) if one.snippet else parts.Note(one.title),
+            parts.Code(remedy.snippet, most=_MOST_LINES)
+            if remedy.snippet
+            else parts.Note(remedy.title),
         )
-        for number, one in enumerate(best.remedies if best.compiles is not None else ())
+        for number, remedy in enumerate(best.remedies if best.compiles is not None else ())
     ]
     yield parts.Section("What if", (table, parts.Note(answer.conclusion), *rest, parts.Rows(rows)))
 
@@ -382,9 +384,9 @@ def _values(variation: Variation) -> Iterator[parts.Inline]:
 def _outcome(values: Sequence[TriedValue]) -> parts.Inline:
     first = values[0]
     compiles = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
-    known = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
+    outcomes = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
     said = parts.Span(
-        known.get(first.outcome, first.error or "raises"),
+        outcomes.get(first.outcome, first.error or "raises"),
         tone="good" if first.outcome == "free" else "bad",
     )
     return (parts.Span(", ".join(value.value for value in values), "strong"), ": ", said)

@@ -203,7 +203,7 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
-        watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
+        watched = f"{sum(function.watched_calls for function in watch.functions)} watched"
         yield parts.Figure(
             "calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched
         )
@@ -234,8 +234,8 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
         took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
         yield parts.Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
     if watch is not None and summary.steady_call_us is not None:
-        each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
-        yield parts.Figure("steady call", duration(summary.steady_call_us), each)
+        functions = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
+        yield parts.Figure("steady call", duration(summary.steady_call_us), functions)
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
@@ -259,12 +259,14 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 def watched_texts(watch: CallWatch) -> list[str]:
     """Describe each watched function, if there are several; those of one line together."""
-    own = (found for found in watch.functions if found.not_covered != "nested")
+    outer = (function for function in watch.functions if function.not_covered != "nested")
     lines = grouped(
-        ((found.compiled, found.file, found.line, found.process), found) for found in own
+        ((function.compiled, function.file, function.line, function.process), function)
+        for function in outer
     )
     texts = [
-        _watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()
+        _watched_text(CallWatch(functions=tuple(functions), cost_s=0.0))
+        for functions in lines.values()
     ]
     return texts if len(texts) > 1 else []
 
@@ -301,7 +303,7 @@ def _steady_text(steady_us: float, watch: CallWatch) -> str:
 
 def watching_text(watch: CallWatch) -> str:
     """Say how many of a script's calls were watched, and what that cost it."""
-    watched = sum(found.watched_calls for found in watch.functions)
+    watched = sum(function.watched_calls for function in watch.functions)
     calls = watch.calls
     of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
     cost = f"{watch.cost_s:.1f} s" if watch.cost_s >= 1 else f"{math.ceil(watch.cost_s * 1e3)} ms"
@@ -312,7 +314,7 @@ def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
     todo = actions(diagnosis.findings)
     rows = []
     for action, *alike in grouped(
-        (_kind_of(one), one) for one in todo if one.fix is not None
+        (_kind_of(action), action) for action in todo if action.fix is not None
     ).values():
         code = code_line(action)
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
@@ -320,9 +322,9 @@ def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
         what = f"{title}{more}" if code is None else parts.Span(code, "code")
         condition = action.fix.condition if action.fix and code is not None else None
         anchor = f"finding-{action.findings[0].fingerprint}"
-        for one in alike:
-            action.findings += one.findings
-            action.counted_ids |= one.counted_ids
+        for other in alike:
+            action.findings += other.findings
+            action.counted_ids |= other.counted_ids
         rows.append(
             (
                 what,
@@ -395,7 +397,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     for first, *others in groups:
         package = first[0].location.package
         if package is not None and not any(
-            words.worth_trying(one.fixes) or one.hints for one in first
+            words.worth_trying(finding.fixes) or finding.hints for finding in first
         ):
             packages.setdefault(package, []).append(first[0])
             cards.append(card_of(first, has_path=False, show="long"))

@@ -157,17 +157,17 @@ class _Shown:
         """Yield what is printed, in order."""
         before: parts.Part | None = None
         for part in parts.blocks(body):
-            found = list(self._part(part)) if self._is_shown(part) else []
+            printed = list(self._part(part)) if self._is_shown(part) else []
             if is_at_margin and isinstance(part, _INDENTED):
-                found = [Indented(each, Text("  ")) for each in found]
+                printed = [Indented(piece, Text("  ")) for piece in printed]
             if (
-                found
+                printed
                 and before is not None
                 and (isinstance(part, _SPACED) or isinstance(before, _SPACED))
             ):
                 yield Text()
-            yield from found
-            before = part if found else before
+            yield from printed
+            before = part if printed else before
 
     def _part(self, part: parts.Part) -> Iterator[RenderableType]:
         match part:
@@ -266,7 +266,9 @@ class _Shown:
             table.add_row(Prose(above(name, line(row[0].detail, "dim"))), *figures)
         below = []
         if hidden := [
-            parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown
+            parts.plain_text(column.heading)
+            for at, column in enumerate(part.columns)
+            if at not in shown
         ]:
             below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
         if len(rows) < len(part.rows):
@@ -318,7 +320,7 @@ class _Shown:
         ]
         shown = list(range(len(columns)))
         for at in sorted(shown, key=lambda at: -columns[at].rank):
-            if sum(least[one] for one in shown) <= room or not columns[at].rank:
+            if sum(least[shown_at] for shown_at in shown) <= room or not columns[at].rank:
                 break
             shown.remove(at)
         figures = [at for at in shown[1:] if columns[at].is_number]
@@ -337,7 +339,7 @@ class _Shown:
             else map(parts.plain_text, (cell.text, cell.detail))
             for cell in cells
         )
-        widest = max((cell_len(text) for found in lines for text in found), default=0)
+        widest = max((cell_len(text) for texts in lines for text in texts), default=0)
         return max(heading, widest if column.is_number else min(widest, _WIDEST_TEXT))
 
 
@@ -356,9 +358,9 @@ def _card_lines(card: parts.Card) -> Iterator[Text]:
 
 def _figures(part: parts.Figures) -> Text:
     out = Text()
-    for number, one in enumerate(part.figures):
-        out.append(" · " if number else "", "dim").append_text(clean(f"{one.label} ", "dim"))
-        out.append_text(clean(one.value, _bold(one.tone)))
-        if one.note:
-            out.append_text(clean(f" ({one.note})", "dim"))
+    for number, shown in enumerate(part.figures):
+        out.append(" · " if number else "", "dim").append_text(clean(f"{shown.label} ", "dim"))
+        out.append_text(clean(shown.value, _bold(shown.tone)))
+        if shown.note:
+            out.append_text(clean(f" ({shown.note})", "dim"))
     return out

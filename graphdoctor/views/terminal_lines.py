@@ -108,7 +108,7 @@ def _parts(line: Text, width: int) -> Iterator[Text]:
     yield first
     for part in rest:
         if _BEGINNING.match(part.plain) and width > _LEAST_WIDTH:
-            yield from (Text("  ").append_text(each) for each in _parts(part, width - 2))
+            yield from (Text("  ").append_text(piece) for piece in _parts(part, width - 2))
         else:
             part.rstrip()
             yield part
@@ -242,18 +242,18 @@ def prose_breaks(text: str, width: int) -> list[int]:
     A word wider than the line, such as a path, is broken beside a name in it; only a name that is
     wider by itself continues on the next line.
     """
-    found: list[int] = []
+    breaks: list[int] = []
     at = used = 0
     for word in _WORD.findall(text):
         is_wide = cell_len(word.rstrip()) > width
         names = (piece for part in _PARTS.findall(word) for piece in chop_cells(part, width))
         for piece in names if is_wide else (word,):
             if used and used + cell_len(piece.rstrip()) > width:
-                found.append(at)
+                breaks.append(at)
                 used = 0
             at += len(piece)
             used += cell_len(piece)
-    return found
+    return breaks
 
 
 def longest_name(text: str) -> int:

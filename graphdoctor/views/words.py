@@ -75,9 +75,9 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: StackEntry) -> parts.Place:
+def short_place(entry: StackEntry) -> parts.Place:
     """A line, by the name of its file."""
-    return parts.Place(found.file, found.line, base_name(found.file))
+    return parts.Place(entry.file, entry.line, base_name(entry.file))
 
 
 def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str = " and ") -> str:
@@ -102,9 +102,9 @@ def first_sentence(text: str) -> str:
 # What ran, and the verdict.
 
 
-def title_parts(found: Recording | Side) -> list[str]:
+def title_parts(side: Recording | Side) -> list[str]:
     """Name what ran: target, class, torch, backend and other arguments of ``torch.compile``."""
-    target, torch, arguments = found.target, found.environment.torch, found.target.compile_arguments
+    target, torch, arguments = side.target, side.environment.torch, side.target.compile_arguments
     pieces = [*_target(target, "trace log"), *([f"torch {torch}"] if torch else [])]
     if arguments.get("backend"):
         pieces.append(f"backend {arguments['backend']}")
@@ -178,21 +178,21 @@ def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
     """Describe what ran, how, and where."""
-    given: dict[str, object] = {}
+    described: dict[str, object] = {}
     if environment is not None:
-        given |= {
+        described |= {
             "torch": environment.torch,
             "built for": environment.torch_build,
             "Python": environment.python,
         }
-        given |= {"platform": environment.platform, "device": environment.device_name}
-        given |= {"threads": environment.threads, "interpreter": environment.executable}
-    given |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
-    given |= {"regional": ", ".join(target.regions)}
-    known = {**given, **target.compile_arguments, **target.call_options, **target.config}
+        described |= {"platform": environment.platform, "device": environment.device_name}
+        described |= {"threads": environment.threads, "interpreter": environment.executable}
+    described |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
+    described |= {"regional": ", ".join(target.regions)}
+    all_settings = {**described, **target.compile_arguments, **target.call_options, **target.config}
     return {
         name: without_middle(str(value), _MOST_OF_A_SETTING)
-        for name, value in known.items()
+        for name, value in all_settings.items()
         if value not in (None, "", False, {})
     }
 
@@ -340,7 +340,8 @@ def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
     caused.
     """
     causes = (
-        (one.location, one.torch_id if one.reasons else one.fingerprint, one) for one in findings
+        (finding.location, finding.torch_id if finding.reasons else finding.fingerprint, finding)
+        for finding in findings
     )
     order = grouped(
         ((location.file, location.line, cause), finding) for location, cause, finding in causes
@@ -387,14 +388,14 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     """Say what stayed the same, and on how many inputs; None if no other inputs were tried."""
     if compared is None or attacked is None or not attacked.count:
         return None
-    differing = {found.kind for found in (*compared.differences, *attacked.dropped)}
+    differing = {difference.kind for difference in (*compared.differences, *attacked.dropped)}
     kinds = [kind for kind in compared.kinds if kind not in differing]
     computed = [kind_text(kind) for kind in kinds if kind not in TEXTS]
     computed += ["text"] * TEXTS.issubset(kinds)
     torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
-    own = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
+    torch_changes = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
     return (
-        f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{own}"
+        f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{torch_changes}"
         if computed
         else None
     )
@@ -412,11 +413,11 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
         for fix in treatment.tried
         if fix.is_applied and fix.snippet is not None
     }
-    found = grouped(
+    by_place = grouped(
         ("" if (place := places.get(snippet)) is None else place_text(place), snippet)
         for snippet in (*settings, *treatment.calls)
     )
-    return [(place, "\n".join(snippets)) for place, snippets in found.items()]
+    return [(place, "\n".join(snippets)) for place, snippets in by_place.items()]
 
 
 def place_text(place: SnippetPlace) -> str:
@@ -528,7 +529,7 @@ def inputs_text(graph: Graph) -> str:
         (_described(item), expression(item.source, graph.resumes_at) if item.source else item.name)
         for item in arguments[:_MAX_INPUTS]
     )
-    pieces = [f"{', '.join(found)} {described}".rstrip() for described, found in named.items()]
+    pieces = [f"{', '.join(names)} {described}".rstrip() for described, names in named.items()]
     pieces += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
     if parameters:
         pieces.append(counted(parameters, "parameter"))

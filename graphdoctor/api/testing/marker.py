@@ -41,12 +41,12 @@ class MarkerArguments:
 
     def __str__(self) -> str:
         # A limit of 0 is given, and False == 0.
-        given = {
+        values = {
             name: value
             for name in _NAMES
             if (value := getattr(self, name)) not in (None, {}) and value is not False
         }
-        return f"@pytest.mark.graphdoctor({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"@pytest.mark.graphdoctor({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:

@@ -268,10 +268,10 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
                     "The recording has ended, so this call wouldn't count.",
                     hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
                 )
-        given = self._arguments
+        arguments = self._arguments
         explainer = Explainer(
-            dynamic=given.get("dynamic"),
-            fullgraph=bool(given.get("fullgraph")),
+            dynamic=arguments.get("dynamic"),
+            fullgraph=bool(arguments.get("fullgraph")),
             no_grad=not is_grad_enabled(),
         )
         self._measure = partial(explainer.explain, self._function, *args, **kwargs)

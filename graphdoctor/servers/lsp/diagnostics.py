@@ -54,19 +54,26 @@ def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
     """
     comments = comments_in(text)
     kept = [
-        one for one in seen if all(comment.code_for(one.finding) is None for comment in comments)
+        sighting
+        for sighting in seen
+        if all(comment.code_for(sighting.finding) is None for comment in comments)
     ]
-    for target in {one.run.target for one in kept}:
+    for target in {sighting.run.target for sighting in kept}:
         for policy in home.judging(target):
-            here = [one.finding for one in kept if one.run.target == target]
-            known = known_in(policy.baseline, here) if policy.baseline else ()
+            here = [sighting.finding for sighting in kept if sighting.run.target == target]
+            in_baseline = known_in(policy.baseline, here) if policy.baseline else ()
             paths, selection = policy.paths, policy.selection
             left = [
-                one
-                for one in here
-                if one in known or ignored_by(one, comments={}, paths=paths, selection=selection)
+                finding
+                for finding in here
+                if finding in in_baseline
+                or ignored_by(finding, comments={}, paths=paths, selection=selection)
             ]
-            kept = [one for one in kept if one.run.target != target or one.finding not in left]
+            kept = [
+                sighting
+                for sighting in kept
+                if sighting.run.target != target or sighting.finding not in left
+            ]
     return kept
 
 
@@ -74,25 +81,27 @@ def diagnostics(
     document: TextDocument, linted: Sequence[Finding], seen: Sequence[Seen]
 ) -> list[types.Diagnostic]:
     """What runs saw, and what lint finds at other lines."""
-    places = {(one.finding.code, one.finding.location.line) for one in seen}
-    found = [_diagnostic(document, one.finding, one.run) for one in seen]
+    places = {(sighting.finding.code, sighting.finding.location.line) for sighting in seen}
+    from_runs = [_diagnostic(document, sighting.finding, sighting.run) for sighting in seen]
     rest = (finding for finding in linted if (finding.code, finding.location.line) not in places)
-    return [*found, *(_diagnostic(document, finding, None) for finding in rest)]
+    return [*from_runs, *(_diagnostic(document, finding, None) for finding in rest)]
 
 
 def _diagnostic(document: TextDocument, finding: Finding, run: Run | None) -> types.Diagnostic:
     url = rule_url(finding.code)
-    told = [finding.message]
+    messages = [finding.message]
     if run is not None:
         cost = finding.cost
-        told += [f"{duration(cost.call_us)} per call"] if cost is not None and cost.call_us else []
-        told += (
+        messages += (
+            [f"{duration(cost.call_us)} per call"] if cost is not None and cost.call_us else []
+        )
+        messages += (
             [f"{cost.compile_s:.1f} s of compiling"] if cost is not None and cost.compile_s else []
         )
-        told.append(run.age)
+        messages.append(run.age)
     return types.Diagnostic(
         range=range_of(document, finding),
-        message=printable("; ".join(told)),
+        message=printable("; ".join(messages)),
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
         code_description=None if url is None else types.CodeDescription(href=url),
@@ -109,21 +118,21 @@ def range_of(document: TextDocument, finding: Finding) -> types.Range:
     start, end = len(text) - len(text.lstrip()), len(text)
     if place.column is not None and place.column <= len(text):
         start, end = place.column - 1, min(place.end_column - 1, end) if place.end_column else end
-    found = types.Range(types.Position(line, start), types.Position(line, max(start, end)))
-    return document.position_codec.range_to_client_units(lines, found)
+    range_ = types.Range(types.Position(line, start), types.Position(line, max(start, end)))
+    return document.position_codec.range_to_client_units(lines, range_)
 
 
 def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen]) -> str | None:
     """What is known of a 1-based line, as Markdown; None if nothing is."""
     parts = []
-    for one in seen:
-        finding = one.finding
+    for sighting in seen:
+        finding = sighting.finding
         if finding.location.line == line:
             parts.append(f"**{finding.code}** {printable(finding.message)}")
             steps = ((change.expression, words.step(change)) for change in finding.changes)
             parts += [f"`{expression}`: {printable(said)}" for expression, said in steps if said]
             parts += [f"*{text}*" for text in _costs(finding)]
-            parts.append(f"{counted(finding.count, 'time')}, {one.run.age}")
+            parts.append(f"{counted(finding.count, 'time')}, {sighting.run.age}")
     parts += [f"Runs {_RUNS[state]}." for state in _states(document, known, line) if state in _RUNS]
     for text in _times(document, known, line):
         parts.append(text)
@@ -161,11 +170,11 @@ def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]
     path = path_of(document)
     for run, text in known.runs_of(path):
         lines = moved(text, document.source)
-        for one in run.lines:
-            if known.home.root / one.file == path and not lines.is_changed_after(one.line):
-                passes = [("forward", one.forward_us), ("backward", one.backward_us)]
-                told = ", ".join(f"{duration(us)} {name}" for name, us in passes if us)
-                yield lines.to_before(one.line), f"{percent(one.share)} of the call: {told}"
+        for timed in run.lines:
+            if known.home.root / timed.file == path and not lines.is_changed_after(timed.line):
+                passes = [("forward", timed.forward_us), ("backward", timed.backward_us)]
+                times = ", ".join(f"{duration(us)} {name}" for name, us in passes if us)
+                yield lines.to_before(timed.line), f"{percent(timed.share)} of the call: {times}"
         if run.lines:
             return
 
@@ -180,8 +189,8 @@ def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
     for run, text in known.runs_of(path):
         lines, diagnosis = moved(text, document.source), run.diagnosis
         frames = {
-            (frame.file, frame.line): (frame, one)
-            for frame, one in diagnosis.each_frame()
+            (frame.file, frame.line): (frame, report)
+            for frame, report in diagnosis.each_frame()
             if not frame.resumes_at
         }
         summary, is_alone = diagnosis.summary, len(frames) == 1
@@ -190,33 +199,35 @@ def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
             if Path(frame.file) != path or line in shown:
                 continue
             is_share_known = is_alone and summary.coverage is not None
-            told = [
+            titles = [
                 f"{words.share_text(summary.coverage)} compiled"
                 if is_share_known
                 else report.state.replace("_", " ")
             ]
             breaks = summary.break_sites if is_alone else len(_broken_in(frame, diagnosis))
-            told += [counted(breaks, "break site")] if breaks else []
-            told += _benched(known, path, run.target) if is_alone else []
-            shown[line] = " · ".join(told)
+            titles += [counted(breaks, "break site")] if breaks else []
+            titles += _benched(known, path, run.target) if is_alone else []
+            shown[line] = " · ".join(titles)
     yield from shown.items()
 
 
 def _broken_in(frame: Frame, diagnosis: Diagnosis) -> set[tuple[str, int]]:
     """Lines of a function that break the graph."""
-    here = (one.location for one in diagnosis.findings if one.code.startswith("GD1"))
-    return {one.at for one in here if one.function == (frame.qualname or frame.function)}
+    here = (finding.location for finding in diagnosis.findings if finding.code.startswith("GD1"))
+    return {
+        location.at for location in here if location.function == (frame.qualname or frame.function)
+    }
 
 
 def _benched(known: Known, path: Path, target: str) -> list[str]:
     for run, _ in known.runs_of(path):
         if run.bench is not None and run.target == target:
             timed = (
-                one.speedup
-                for one in run.bench.variants
-                if one.name != EAGER and one.speedup is not None
+                variant.speedup
+                for variant in run.bench.variants
+                if variant.name != EAGER and variant.speedup is not None
             )
-            return [f"{speedup_text(found)} (bench)" for found in timed][:1]
+            return [f"{speedup_text(speedup)} (bench)" for speedup in timed][:1]
     return []
 
 

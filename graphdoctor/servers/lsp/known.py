@@ -51,7 +51,7 @@ class Home:
     @property
     def every(self) -> Sequence[Policy]:
         """The policies of all targets."""
-        return [one for policies in self.policies.values() for one in policies]
+        return [policy for policies in self.policies.values() for policy in policies]
 
     def judging(self, target: str) -> Sequence[Policy]:
         """What a target's findings must all pass: its own policies, or all where it has none."""
@@ -121,18 +121,18 @@ class Known:
 
     def refresh(self) -> None:
         """Look at the recordings again."""
-        found: dict[tuple[Path, int], Run | None] = {}
+        runs: dict[tuple[Path, int], Run | None] = {}
         for folder in self.home.store.newest()[:_MOST]:
             with suppress(OSError):
                 key = (
                     folder,
                     max(file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file()),
                 )
-                found[key] = self._read[key] if key in self._read else self._run(folder)
-        self._read = found
+                runs[key] = self._read[key] if key in self._read else self._run(folder)
+        self._read = runs
         # What an older run of the same target said is outdated, but for what only studies measure.
         newest: dict[tuple[str, bool, bool], Run] = {}
-        for run in filter(None, found.values()):
+        for run in filter(None, runs.values()):
             newest.setdefault((run.target, run.bench is not None, bool(run.lines)), run)
         self._runs = tuple(newest.values())
 
@@ -146,9 +146,9 @@ class Known:
         except (GraphDoctorError, InvalidFactError, OSError, ValueError):
             return None
         texts = {
-            Path(one.file): one.text
-            for one in sources
-            if one.text is not None and one.origin == "user"
+            Path(source.file): source.text
+            for source in sources
+            if source.text is not None and source.origin == "user"
         }
         bench, profile = (
             _study(folder / BENCH_FILE, BenchReport),
@@ -175,7 +175,7 @@ class Known:
         """Findings in a file, at their lines in a text of it; none at lines that changed since, or
         that don't count.
         """
-        found: dict[tuple[str, int, str | None], Seen] = {}
+        sightings: dict[tuple[str, int, str | None], Seen] = {}
         for run, text in self.runs_of(path):
             if run.bench is not None or run.lines:
                 continue
@@ -186,8 +186,8 @@ class Known:
                     continue
                 line = lines.to_before(place.line)
                 here = finding.replace(location=place.replace(line=line))
-                found.setdefault((finding.code, line, finding.torch_id), Seen(here, run))
-        return list(found.values())
+                sightings.setdefault((finding.code, line, finding.torch_id), Seen(here, run))
+        return list(sightings.values())
 
     def target_of(self, path: Path) -> str:
         """What to run for a file: what last touched it, a configured target of it, or the file."""

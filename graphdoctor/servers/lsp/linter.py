@@ -94,7 +94,7 @@ def serve() -> None:
             version=__version__,
             policies=policies,
             texts={path: text},
-            switches=lambda folder, wanted: _KNOWN(folder, frozenset(wanted)),
+            switches=lambda folder, names: _KNOWN(folder, frozenset(names)),
         )
         message = pickle.dumps(report)
         answers.write(len(message).to_bytes(_LENGTH) + message)

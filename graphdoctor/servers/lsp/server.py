@@ -149,16 +149,20 @@ class Server(LanguageServer):  # type: ignore[misc]
             uri, shown.diagnostics(document, self._linted[uri], self._seen(document, known))
         )
 
-    def _publish(self, uri: str, found: list[types.Diagnostic]) -> None:
-        version = self.workspace.get_text_document(uri).version if found else None
-        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+    def _publish(self, uri: str, published: list[types.Diagnostic]) -> None:
+        version = self.workspace.get_text_document(uri).version if published else None
+        self.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri, published, version)
+        )
 
     async def _known_of(self, document: TextDocument) -> Known:
         """What recordings know of the project that a document belongs to."""
         folder = _folder_of(document)
         if folder not in self._known:
             home = await asyncio.to_thread(self._home_of, folder)
-            same = next((one for one in self._known.values() if one.home.root == home.root), None)
+            same = next(
+                (known_ for known_ in self._known.values() if known_.home.root == home.root), None
+            )
             self._known[folder] = same or Known(home)
             if same is None:
                 await asyncio.to_thread(self._known[folder].refresh)
@@ -192,9 +196,9 @@ class Server(LanguageServer):  # type: ignore[misc]
                 _line(line - 1),
                 types.Command(title, f"graphdoctor.{name}", arguments=[document.uri]),
             )
-            for line, told in shown.lenses(document, known)
+            for line, lens in shown.lenses(document, known)
             for title, name in (
-                (told, "explain"),
+                (lens, "explain"),
                 *((f"Run {name}", name) for name in _COMMANDS if name != "explain"),
             )
         ]
@@ -217,15 +221,18 @@ class Server(LanguageServer):  # type: ignore[misc]
         document = self.workspace.get_text_document(params.text_document.uri)
         known = await self._known_of(document)
         seen = self._seen(document, known)
-        found: list[types.CodeAction] = []
+        fixes: list[types.CodeAction] = []
         rest: list[types.CodeAction] = []
-        for finding in (*(one.finding for one in seen), *self._linted.get(document.uri, ())):
+        for finding in (
+            *(sighting.finding for sighting in seen),
+            *self._linted.get(document.uri, ()),
+        ):
             line = finding.location.line - 1
             if not params.range.start.line <= line <= params.range.end.line or line >= len(
                 document.lines
             ):
                 continue
-            found += [
+            fixes += [
                 types.CodeAction(
                     title, types.CodeActionKind.QuickFix, edit=edit, is_preferred=is_verified
                 )
@@ -238,7 +245,7 @@ class Server(LanguageServer):  # type: ignore[misc]
             )
             rest += [ignore, types.CodeAction(page.title, types.CodeActionKind.Empty, command=page)]
         titles: dict[str, types.CodeAction] = {}
-        for action in (*sorted(found, key=lambda one: not one.is_preferred), *rest):
+        for action in (*sorted(fixes, key=lambda action: not action.is_preferred), *rest):
             titles.setdefault(action.title, action)
         return list(titles.values())
 
@@ -288,8 +295,8 @@ class Server(LanguageServer):  # type: ignore[misc]
                 types.ShowMessageParams(types.MessageType.Error, f"{title}: {said}")
             )
         await asyncio.to_thread(known.refresh)
-        for each in [uri for uri in self.workspace.text_documents if uri in self._linted]:
-            await self._look(each, pause_s=0)
+        for linted in [name for name in self.workspace.text_documents if name in self._linted]:
+            await self._look(linted, pause_s=0)
 
     def _show_rule(self, code: str) -> None:
         """Open a rule's page."""

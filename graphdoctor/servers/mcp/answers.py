@@ -96,9 +96,11 @@ def findings_of(document: Fact) -> list[Finding]:
         return [
             finding
             for target in document.targets
-            for finding in (*target.new, *(one.finding for one in target.worse))
+            for finding in (*target.new, *(change.finding for change in target.worse))
         ]
-    return [each for each in getattr(document, "findings", ()) if isinstance(each, Finding)]
+    return [
+        finding for finding in getattr(document, "findings", ()) if isinstance(finding, Finding)
+    ]
 
 
 def read_into(
@@ -150,24 +152,26 @@ def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN4
     under a name.
     """
     facts = plain(document)
-    known = {
+    values = {
         "document": facts,
         **facts,
-        **{one.fingerprint: plain(one) for one in findings_of(document)},
+        **{finding.fingerprint: plain(finding) for finding in findings_of(document)},
     }
-    finding = next((one for one in findings_of(document) if one.fingerprint == name), None)
+    finding = next(
+        (candidate for candidate in findings_of(document) if candidate.fingerprint == name), None
+    )
     if isinstance(document, Diagnosis) and finding is not None:
         return plain(edit_request(document, finding, folder))
-    return known.get(name, f"There is no {name}. There is: {', '.join(known)}.")
+    return values.get(name, f"There is no {name}. There is: {', '.join(values)}.")
 
 
 def content_of(answer: Answer) -> list[str]:
     """An answer as text: what is ours, then what holds text of the program, within marks that it
     can't know.
     """
-    own = [f"{answer.command} ended with status {answer.exit_status}."]
-    own += [f"Recording: {answer.recording}"] if answer.recording else []
-    own += [f"Next: {answer.next}"] if answer.next else []
+    lines = [f"{answer.command} ended with status {answer.exit_status}."]
+    lines += [f"Recording: {answer.recording}"] if answer.recording else []
+    lines += [f"Next: {answer.next}"] if answer.next else []
     mark = secrets.token_hex(4)
     detail = (
         None
@@ -175,13 +179,13 @@ def content_of(answer: Answer) -> list[str]:
         else orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
     )
     body = detail or "\n".join(filter(None, (answer.report, *answer.printed))).strip()
-    return ["\n".join((*own, NOTICE)), f"--- data {mark}\n{body}\n--- end of data {mark}"]
+    return ["\n".join((*lines, NOTICE)), f"--- data {mark}\n{body}\n--- end of data {mark}"]
 
 
 def safe(value: Any) -> Any:  # noqa: ANN401 - what JSON holds
     """The same without characters that hide or reorder text."""
     if isinstance(value, dict):
-        return {safe(name): safe(each) for name, each in value.items()}
+        return {safe(name): safe(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [safe(each) for each in value]
+        return [safe(item) for item in value]
     return printable_lines(value) if isinstance(value, str) else value

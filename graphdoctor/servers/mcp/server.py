@@ -40,7 +40,7 @@ class Server(MCPServer):  # type: ignore[misc]
     """
 
     def __init__(self, offered: Mapping[str, Offered], store_of: Callable[[Path], Store]) -> None:
-        tools = [tool_of(name, *told, self.answer) for name, told in offered.items()]
+        tools = [tool_of(name, *declaration, self.answer) for name, declaration in offered.items()]
         super().__init__(
             "graphdoctor",
             version=__version__,
@@ -90,15 +90,22 @@ class Server(MCPServer):  # type: ignore[misc]
         offer, uris = OFFERS[name], [str(root.uri) for root in listed.roots]
         edit = (values.pop("patch"), values["file"]) if name == "try" else None
         values |= {"patch": "-"}
-        given = [each for each in self._offered[name][1] if values[each.name] != each.default]
+        changed = [
+            parameter
+            for parameter in self._offered[name][1]
+            if values[parameter.name] != parameter.default
+        ]
         named = [
-            word for each in given if each.flag is None for word in each.words(values[each.name])
+            word
+            for parameter in changed
+            if parameter.flag is None
+            for word in parameter.words(values[parameter.name])
         ]
         options = [
             word
-            for each in given
-            if each.flag is not None
-            for word in each.words(values[each.name])
+            for parameter in changed
+            if parameter.flag is not None
+            for word in parameter.words(values[parameter.name])
         ]
 
         async def report(seconds: float, doing: str) -> None:

@@ -52,11 +52,11 @@ class Parameter:
     def words(self, value: object) -> Iterator[str]:
         """It on the command line."""
         on, _, off = (self.flag or "").partition("/")
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, bool):
-                yield on if each else off
-            elif each is not None:
-                yield f"{on}={each}" if on else str(each)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, bool):
+                yield on if item else off
+            elif item is not None:
+                yield f"{on}={item}" if on else str(item)
 
 
 @dataclass(frozen=True)
@@ -144,14 +144,18 @@ def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -
     async def call(ctx: Context, roots: ListRootsResult, **values: Any) -> CallToolResult:  # noqa: ANN401 - as declared
         return await answer(name, values, roots, ctx)
 
-    own = {
-        each.name: each
-        for each in (*takes, *offer.more, *([] if offer.kind is None else [_DETAIL]))
+    parameters = {
+        parameter.name: parameter
+        for parameter in (*takes, *offer.more, *([] if offer.kind is None else [_DETAIL]))
     }
     roots = Parameter("roots", Annotated[ListRootsResult, Resolve(client_roots)])
-    declared = [each.declared for each in (Parameter("ctx", Context), roots, *own.values())]
+    declared = [
+        parameter.declared for parameter in (Parameter("ctx", Context), roots, *parameters.values())
+    ]
     returned = Annotated[CallToolResult, Answer]
-    call.__annotations__ = {each.name: each.annotation for each in declared} | {"return": returned}
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in declared} | {
+        "return": returned
+    }
     call.__signature__ = inspect.Signature(declared, return_annotation=returned)  # type: ignore[attr-defined]
     is_read, is_written = offer.executes == "nothing", "--apply" in offer.takes
     hints = ToolAnnotations(

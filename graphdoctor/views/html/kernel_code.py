@@ -89,8 +89,8 @@ class _File:
 
     def code(self, kernel: ProfiledKernel) -> KernelCode | None:
         """The kernel's own code, or the calls of a library's function; None if there is neither."""
-        name, found = kernel_name(kernel), self._generated
-        graph = f"the {found.stage} graph" if found.stage else "the graph"
+        name, generated = kernel_name(kernel), self._generated
+        graph = f"the {generated.stage} graph" if generated.stage else "the graph"
         calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
         if (source := self._sources.get(name)) is not None:
             language, text = source
@@ -116,7 +116,7 @@ class _File:
             name,
             language,
             "\n".join(lines[:most]),
-            f"{where} in {graph} of compile {found.compile_id}",
+            f"{where} in {graph} of compile {generated.compile_id}",
             note,
         )
 

@@ -172,14 +172,14 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
 
 
 def _rank(file: AnnotatedFile) -> tuple[int, int, bool, int, str]:
-    known = sum(line.state != "none" for line in file.lines)
+    known_lines = sum(line.state != "none" for line in file.lines)
     is_path_alone = not any(_is_more_than_path(line) for line in file.lines)
-    return (ORIGINS.index(file.origin), -file.finding_count, is_path_alone, -known, file.file)
+    return (ORIGINS.index(file.origin), -file.finding_count, is_path_alone, -known_lines, file.file)
 
 
 def _is_more_than_path(line: Line) -> bool:
-    known = (line.related, line.recompile_count, line.guard_count, line.frames)
-    return line.state != "none" or any(known)
+    marks = (line.related, line.recompile_count, line.guard_count, line.frames)
+    return line.state != "none" or any(marks)
 
 
 def annotated(
@@ -194,15 +194,15 @@ def annotated(
     ``room`` lines.
     """
     has_text = source is not None and source.text is not None
-    known: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
-    shown = {*known}
+    texts: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
+    shown = {*texts}
     if source is not None and source.text is not None:
-        known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
+        texts = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
         limit = MAX_OWN_LINES if marks.origin == "user" else _MAX_PACKAGE_LINES
         shown |= (
-            known.keys()
-            if len(known) <= min(limit, room)
-            else _reached(marks, parsed) & known.keys()
+            texts.keys()
+            if len(texts) <= min(limit, room)
+            else _reached(marks, parsed) & texts.keys()
         )
     # What a reader can do without.
     runs = _ranges(shown - _reached(marks, parsed)) if parsed is not None else ()
@@ -210,7 +210,7 @@ def annotated(
     for number in shown:
         line = marks.at(number)
         # Past the end of the text, if the log names more lines than the file has.
-        line.text = known.get(number, line.text)
+        line.text = texts.get(number, line.text)
         line.is_folded = any(number in run for run in folded)
     return AnnotatedFile(
         file=file,
@@ -218,7 +218,7 @@ def annotated(
         package=marks.package,
         lines=tuple(marks.lines[number] for number in sorted(shown)),
         is_source_missing=not has_text,
-        hidden_ranges=tuple(_ranges(known.keys() - shown)),
+        hidden_ranges=tuple(_ranges(texts.keys() - shown)),
     )
 
 
@@ -229,7 +229,7 @@ def listing(number: int, file: AnnotatedFile, name: str) -> dict[str, Any]:
     ``hidden_before`` has the numbers of hidden lines by the number of the line after them.
     """
     texts = [line.text for line in file.lines]
-    runs = groupby(enumerate(file.lines), lambda each: each[1].is_folded)
+    runs = groupby(enumerate(file.lines), lambda item: item[1].is_folded)
     return {
         "number": number,
         "file": file,
@@ -264,7 +264,7 @@ def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """The first and the last of each run of neighbors."""
-    for _, group in groupby(enumerate(sorted(numbers)), lambda each: each[1] - each[0]):
+    for _, group in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0]):
         run = [number for _, number in group]
         yield run[0], run[-1]
 
@@ -326,7 +326,9 @@ class _Marker:
         for report in self._diagnosis.frames:
             entries += report.call_path
         entries += [
-            found.call_site for found in self._diagnosis.recompiles if found.call_site is not None
+            recompile.call_site
+            for recompile in self._diagnosis.recompiles
+            if recompile.call_site is not None
         ]
         for entry in entries:
             self._at(entry).is_call_path = True
@@ -355,9 +357,9 @@ class _Marker:
             return source.lines_after(function, frame.resumes_at)
         if report.state != "partly_eager":
             return set()
-        own = source.own_lines(function)
+        own_lines = source.own_lines(function)
         left_at = (
-            self._left_at(finding, frame, report, own) for finding in self._diagnosis.findings
+            self._left_at(finding, frame, report, own_lines) for finding in self._diagnosis.findings
         )
         return {
             number
@@ -367,7 +369,7 @@ class _Marker:
         }
 
     def _left_at(
-        self, finding: Finding, frame: Frame, report: FrameReport, own: set[int]
+        self, finding: Finding, frame: Frame, report: FrameReport, own_lines: set[int]
     ) -> int | None:
         """The frame's own line after which a finding leaves the rest of the frame to eager mode;
         None if unknown.
@@ -378,7 +380,9 @@ class _Marker:
         file = self._shown(frame.file)
         places: list[StackEntry] = [finding.location, *finding.user_stack]
         lines = {
-            place.line for place in places if self._shown(place.file) == file and place.line in own
+            place.line
+            for place in places
+            if self._shown(place.file) == file and place.line in own_lines
         }
         # A recursive function is on the path more than once.
         return lines.pop() if len(lines) == 1 else None
@@ -408,9 +412,9 @@ class _Marker:
         costs = {guard_set.compile_id: _call_us(guard_set) for guard_set in guards.sets}
         for line in (line for file in self.files.values() for line in file.lines.values()):
             ids = [compile_id for frame in line.frames for compile_id in frame.compile_ids]
-            known = [costs[compile_id] for compile_id in ids if compile_id in costs]
-            measured = [cost for cost in known if cost is not None]
-            if known and len(measured) == len(known):
+            costs_here = [costs[compile_id] for compile_id in ids if compile_id in costs]
+            measured = [cost for cost in costs_here if cost is not None]
+            if costs_here and len(measured) == len(costs_here):
                 line.guard_us = sum(measured)
 
     def mark_nodes(self) -> None:
@@ -443,5 +447,9 @@ def _call_us(guard_set: GuardSet) -> float | None:
     """
     if guard_set.runs_per_call == 0:
         return 0.0
-    one = guard_set.search_us if guard_set.search_us is not None else guard_set.check_us
-    return None if guard_set.runs_per_call is None or one is None else guard_set.runs_per_call * one
+    check_us = guard_set.search_us if guard_set.search_us is not None else guard_set.check_us
+    return (
+        None
+        if guard_set.runs_per_call is None or check_us is None
+        else guard_set.runs_per_call * check_us
+    )

@@ -88,7 +88,7 @@ def lanes_data(
 
 def _fate(compiles: Sequence[Compile]) -> str | None:
     """The worst that happened in a call; None if nothing did."""
-    outcomes = {found.outcome for found in compiles}
+    outcomes = {compile_.outcome for compile_ in compiles}
     for outcome, word in (
         ("limit", "over the limit"),
         ("failed", "failed"),
@@ -98,7 +98,7 @@ def _fate(compiles: Sequence[Compile]) -> str | None:
             return word
     return (
         "recompiled"
-        if any(found.is_recompile and found.outcome == "compiled" for found in compiles)
+        if any(compile_.is_recompile and compile_.outcome == "compiled" for compile_ in compiles)
         else None
     )
 
@@ -111,7 +111,7 @@ def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
     """The rows of compiles, which are as deep as their phases are nested."""
     ended = (phase for phase in phases if phase.duration_us is not None)
     depths = grouped(((phase.process, phase.compile_id), phase.depth) for phase in ended)
-    return height_of([max(own) - min(own) + 1 for own in depths.values()])
+    return height_of([max(levels) - min(levels) + 1 for levels in depths.values()])
 
 
 def height_of(depths: Iterable[int]) -> tuple[int, int]:
@@ -265,14 +265,14 @@ class Page:
         self._listed = None if picture.shown is None else frozenset(picture.shown)
         self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
         self._graphs = self._rows(diagnosis.recording.graphs)
-        compiles = {one.compile_id for one in diagnosis.recording.compiles}
+        compiles = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
         self._rows_note = self._details_note = ""
         if self._listed is not None:
             few = f"{counted(len(self._listed), 'compile')} of {len(compiles):,}"
             self._rows_note = (
                 f"This page lists {few}: first those of the findings, then one of each function."
             )
-        compiles |= {one.compile_id for one in diagnosis.recording.graphs}
+        compiles |= {graph.compile_id for graph in diagnosis.recording.graphs}
         if (kept := sum(map(self._has_details, compiles))) < len(compiles):
             self._details_note = (
                 f"Graphs, code and guards of {counted(kept, 'compile')} of {len(compiles):,} are on this page. "
@@ -315,7 +315,9 @@ class Page:
         paths = [
             node.file for graph in picture.graphs for node in graph.nodes if node.file is not None
         ]
-        entries = [guard for each in (guarded.sets if guarded else ()) for guard in each.nodes]
+        entries = [
+            guard for guard_set in (guarded.sets if guarded else ()) for guard in guard_set.nodes
+        ]
         paths += [guard.location.file for guard in entries if guard.location is not None]
         # As the page's graphs and guards name it; a redacted page must not say where the program
         # lay.
@@ -353,7 +355,9 @@ class Page:
         if diagnosis.graphs:
             yield self._graph_list()
         phases = [
-            one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)
+            phase
+            for phase in picture.phases
+            if phase.compile_id is None or self._has_row(phase.compile_id)
         ]
         if phases or diagnosis.recording.compiles:
             time = self._drawing(
@@ -368,13 +372,17 @@ class Page:
             yield parts.Section("Compile time", time, "Time")
 
     def _guards(self, sets: Sequence[GuardSet]) -> parts.Section:
-        detailed = [found for found in sets if self._has_details(found.compile_id)]
+        detailed = [guard_set for guard_set in sets if self._has_details(guard_set.compile_id)]
         guards = self._drawing(
             "guards",
             {
                 "guards": [
-                    {"id": one.compile_id, "count": one.guard_count, "parts": parts_of(one)}
-                    for one in detailed
+                    {
+                        "id": guard_set.compile_id,
+                        "count": guard_set.guard_count,
+                        "parts": parts_of(guard_set),
+                    }
+                    for guard_set in detailed
                 ]
             },
             guards=self._diagnosis.recording.guards,
@@ -435,16 +443,18 @@ class Page:
         """Each call with what it compiled, and what fell back to eager mode."""
         lanes, compiles = (
             self._picture.lanes,
-            grouped((one.call_index, one) for one in self._diagnosis.recording.compiles),
+            grouped(
+                (compile_.call_index, compile_) for compile_ in self._diagnosis.recording.compiles
+            ),
         )
         calls = [
             (
                 call,
-                [one for one in own if one.outcome == "compiled"],
-                [one for one in own if one.outcome in _FELL_BACK],
+                [compile_ for compile_ in in_call if compile_.outcome == "compiled"],
+                [compile_ for compile_ in in_call if compile_.outcome in _FELL_BACK],
             )
             for call in self._diagnosis.recording.calls
-            for own in (compiles.get(call.index, []),)
+            for in_call in (compiles.get(call.index, []),)
         ]
         # In order, but those that matter first, if there are too many.
         ranked = sorted(range(len(calls)), key=lambda at: not any(calls[at][1:]))
@@ -461,7 +471,8 @@ class Page:
         in order.
         """
         compiles = grouped(
-            (found.frame_id, found) for found in self._rows(self._diagnosis.recording.compiles)
+            (compile_.frame_id, compile_)
+            for compile_ in self._rows(self._diagnosis.recording.compiles)
         )
         frames = [
             (frame, len(report.compile_ids), compiles[frame.frame_id])
@@ -490,8 +501,8 @@ def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]
     """The graphs, the largest first, each with an earlier one that takes inputs of the same names
     and shapes.
     """
-    known: dict[str, Graph] = {}
+    first_alike: dict[str, Graph] = {}
     for graph in largest_first(graphs):
         text = words.inputs_text(graph)
-        yield graph, known.get(text) if graph.inputs else None
-        known.setdefault(text, graph)
+        yield graph, first_alike.get(text) if graph.inputs else None
+        first_alike.setdefault(text, graph)

@@ -133,8 +133,8 @@ class _Texts:
     def packed(self, value: Any) -> Any:  # noqa: ANN401 - of any JSON
         """Replace texts by their numbers, and leave out what is unknown or empty."""
         if isinstance(value, dict):
-            known = {name: item for name, item in value.items() if item not in (None, "", [], ())}
-            return {name: self.packed(item) for name, item in known.items()}
+            filled = {name: item for name, item in value.items() if item not in (None, "", [], ())}
+            return {name: self.packed(item) for name, item in filled.items()}
         if isinstance(value, list | tuple):
             return [self.packed(item) for item in value]
         if not isinstance(value, str) or value in self.numbers:

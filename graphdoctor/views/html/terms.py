@@ -64,7 +64,7 @@ def explained(markup: str) -> Markup:
     """The markup with a button at the first occurrence of each term, and the hidden explanations at
     its end.
     """
-    left, found = set(range(len(TERMS))), list[Term]()
+    left, explained = set(range(len(TERMS))), list[Term]()
     waiting: list[Term] = []
     """Terms in the link around the current place."""
     around: list[tuple[str, bool]] = []
@@ -75,7 +75,7 @@ def explained(markup: str) -> Markup:
         if number not in left:
             return match[0]
         left.remove(number)
-        found.append(TERMS[number])
+        explained.append(TERMS[number])
         if any(name == "a" for name, _ in around):
             waiting.append(TERMS[number])
             return match[0]
@@ -99,7 +99,7 @@ def explained(markup: str) -> Markup:
         elif name not in _VOID and not attributes.endswith("/"):
             around.append((name, is_left_out or _is_left_out(name, attributes)))
     # All text from outside was escaped by what made the markup.
-    return Markup("").join([Markup("".join(pieces)), *map(_about, found)])
+    return Markup("").join([Markup("".join(pieces)), *map(_about, explained)])
 
 
 def _is_left_out(name: str, attributes: str) -> bool:
