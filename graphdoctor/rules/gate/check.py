@@ -30,7 +30,7 @@ _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
 
 @dataclass(frozen=True)
 class Policy:
-    """What a target is judged by.
+    """Criteria of a target's verdict.
 
     Args:
         fail_on: The lowest severity of a new finding that fails the target.
@@ -261,7 +261,8 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
 
 
 _RISE = 10
-"""How many times as often a known finding happens that is no longer the one that was accepted."""
+"""Factor by which a known finding happens more often that is no longer the one that was
+accepted."""
 
 
 def _worse(

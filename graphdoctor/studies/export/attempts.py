@@ -26,7 +26,7 @@ LIKE_FIRST = Program(change=RunChange(alike="sizes"))
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one export.
+    """Result of one export.
 
     Args:
         reason: Why, as a clause; None if the status says it all.
@@ -42,7 +42,7 @@ class Attempt:
 
     @property
     def export(self) -> Export | None:
-        """What torch made of the target; None if the process ended before."""
+        """Return the export of the target; None if the process ended before."""
         return self.observed.recording.export
 
     @property
@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def blocker(self) -> Finding | None:
-        """What made torch raise; None if it didn't."""
+        """Return the cause of torch's exception; None if it didn't."""
         raised = (
             found for found in self.observed.diagnosis.findings if "raised" in found.break_effects
         )

@@ -63,7 +63,7 @@ class Cure:
 
     @property
     def is_cured(self) -> bool:
-        """Whether it exports with the fixes."""
+        """Return whether it exports with the fixes."""
         return self.export is not None
 
 

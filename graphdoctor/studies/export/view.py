@@ -162,7 +162,7 @@ def _correctness(correctness: Correctness | None) -> str:
 
 
 def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
-    """What the program leaves out that eager mode does, a sentence each."""
+    """Return what the program leaves out that eager mode does, a sentence each."""
     texts = [text for kind, text in _UNWRITTEN.items() if kind in way.unwritten]
     if way.lost:
         names = few_text([f"`{name}`" for name in way.lost], _MAX_NAMES)

@@ -1,3 +1,1 @@
-"""What the ranks of a job did, side by side: a recording and a diagnosis of each rank in, a ``Job``
-out.
-"""
+"""Ranks of a job, side by side: a recording and a diagnosis of each rank in, a ``Job`` out."""

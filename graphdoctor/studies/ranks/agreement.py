@@ -1,4 +1,4 @@
-"""Where ranks agree and where they part: their reports in, a row for each compile out.
+"""Agreement and divergence of ranks: their reports in, a row for each compile out.
 
 Compiles of several ranks are one row if they are of the same function, of the same frame of it in
 the order in which frames began, and of the same number among its compiles. A rank that compiles one
@@ -45,7 +45,7 @@ class Row:
         return self.found[min(self.found)]
 
     def seconds(self, rank: int) -> float:
-        """How long a rank compiled it; 0 if it doesn't have it, or that is unknown."""
+        """Return how long a rank compiled it; 0 if it doesn't have it, or that is unknown."""
         return (self.found[rank].duration_s or 0.0) if rank in self.found else 0.0
 
 
@@ -127,8 +127,8 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
 
 
 def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
-    """What each rank has of each aspect; of what its log doesn't tell, what most have, as that is
-    no difference.
+    """Return what each rank has of each aspect; of what its log doesn't tell, what most have, as
+    that is no difference.
     """
     values: dict[Aspect, Mapping[int, Hashable]] = {}
     for aspect, value_of in _VALUES.items():
@@ -174,7 +174,7 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
     "guards": lambda compile_: compile_.mark.guards,
     "estimates": lambda compile_: compile_.mark.estimates,
 }
-"""What ranks that agree have in common, the gravest first."""
+"""Values that ranks that agree have in common, the gravest first."""
 
 
 def first_divergence(
@@ -214,7 +214,7 @@ def ranks_in(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _value(row: Row, rank: int, what: Aspect) -> str:
-    """What a rank has there, as far as its report tells; the texts of digests come from its
+    """Return what a rank has there, as far as its report tells; the texts of digests come from its
     recording.
     """
     compile_ = row.found.get(rank)

@@ -46,7 +46,7 @@ def job_report(
     *,
     root: Path | None = None,
 ) -> Job:
-    """What the ranks of a recording did, side by side.
+    """Report on the ranks of a recording, side by side.
 
     ``ranks``: at least two.
     ``selection``: which findings to show; None for all.
@@ -128,7 +128,7 @@ def job_of(
     recording: str | None = None,
     version: str,
 ) -> Job:
-    """What the ranks of a job did, side by side: at least one, in any order; for ``unread`` ones,
+    """Report on the ranks of a job, side by side: at least one, in any order; for ``unread`` ones,
     ``gaps`` say why.
     """
     ranks = sorted(reports, key=lambda report: report.rank)

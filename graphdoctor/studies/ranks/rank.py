@@ -141,7 +141,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
 
 
 def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why it was compiled, for people, and what ranks that agree have of it in common."""
+    """Return why it was compiled, for people, and what ranks that agree have of it in common."""
     if compile_.cause is None or not compile_.cause.changes:
         reasons = compile_.recompile_reasons[:1]
         return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)

@@ -32,10 +32,9 @@ UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
 _FOLDER = "trials"
 _MAX_TRIALS = 6
 _TOLERANCE = 1e-3
-"""How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that
-up."""
+"""Tolerance of a loss, relative to itself: other kernels round otherwise, and steps add that up."""
 _DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
-"""What ``dynamic=True`` does (``torch/_dynamo/eval_frame.py``, 2.13)."""
+"""Setting that ``dynamic=True`` stands for (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _SERIOUS = ("error", "warning")
 
 

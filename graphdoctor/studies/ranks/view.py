@@ -50,7 +50,7 @@ _WORDS: dict[Aspect, str] = {
 }
 """Aspects that have another name for people."""
 _OTHER: tuple[Aspect, ...] = ("operations", "sizes", "collectives", "guards", "estimates")
-"""What is said to be other; an outcome and causes are themselves in the cell."""
+"""Aspects that are said to differ; an outcome and causes are themselves in the cell."""
 
 _COUNTS = ("compiles", "graphs", "break_sites", "skipped_frames", "recompiles", "frames_over_limit")
 """Fields of ``Counts`` that are shown by rank; the first three even where they are 0."""

@@ -1,1 +1,1 @@
-"""What the rows of a survey come to: groups, shared causes, two surveys side by side."""
+"""Summaries of a survey's rows: groups, shared causes, two surveys side by side."""

@@ -41,7 +41,7 @@ _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
     "exports": (1, "error"),
     "is_steady": (1, "warning"),
 }
-"""Whether less (-1) or more of it is good, and how bad the contrary is."""
+"""Direction that is good, less (-1) or more, and the severity of the contrary."""
 _EXPECTED: Mapping[SurveyMeasure, str | None] = {
     **dict.fromkeys(COUNTS_OF_RECORDS),
     "coverage": None,
@@ -49,7 +49,8 @@ _EXPECTED: Mapping[SurveyMeasure, str | None] = {
     "correct": "bench",
     "exports": "export",
 }
-"""What must not become unknown, and the option of the survey that measures it, None for all."""
+"""Measures that must not become unknown, and the option of the survey that measures it, None for
+all."""
 _COVERAGE_NOISE = 0.01
 """As for ``check``: coverage that falls by no more than this hasn't fallen."""
 _SINGLE: tuple[tuple[SurveyMeasure, float, float], ...] = (

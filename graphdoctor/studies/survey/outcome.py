@@ -1,4 +1,4 @@
-"""How a piece of a survey came out: from its diagnosis, its bench and how its processes ended.
+"""Outcome of a piece of a survey: from its diagnosis, its bench and how its processes ended.
 
 Each status is decided by fields that say what happened, never by the words of a message.
 """
@@ -54,7 +54,7 @@ _MAX_WORDS = 500
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """How a piece came out; the fields of ``SurveyRow`` of the same names."""
+    """Outcome of a piece; the fields of ``SurveyRow`` of the same names."""
 
     status: SurveyStatus
     stage: SurveyStage | None = None

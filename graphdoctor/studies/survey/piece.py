@@ -161,7 +161,7 @@ class _Deadline(contextlib.ExitStack):
 
     @property
     def text(self) -> str:
-        """What happened at its end."""
+        """Return the description of its end."""
         return f"stopped after {self.seconds:g} s."
 
     def _interrupt(self, _signal: int, _frame: object) -> None:

@@ -32,11 +32,11 @@ from graphdoctor.version import __version__
 from graphdoctor.wording import did_you_mean, near_names
 
 _CATALOG_S = 300.0
-"""How long a library may take to list its architectures."""
+"""Seconds that a library may take to list its architectures."""
 
 _VERSION_S = 60.0
 _SETTINGS = ("dtype", "batch", "device", "python")
-"""What a variant of a survey can change besides how torch compiles."""
+"""Settings that a variant of a survey can change besides how torch compiles."""
 
 _MAX_NAMES = 5
 _IGNORE_MODE = ("eager", "aot_eager", "aot_eager_decomp_partition")

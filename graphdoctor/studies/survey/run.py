@@ -45,7 +45,7 @@ _HINT = "graphdoctor survey -o survey.parquet writes one."
 _RUN_AGAIN: frozenset[SurveyStatus] = frozenset(
     {"wrong", "compile_failed", "eager_failed", "crashed", "timeout", "out_of_memory", "lost"}
 )
-"""What may not happen again; the program and the machine decide the others."""
+"""Outcomes that may not happen again; the program and the machine decide the others."""
 
 Key = tuple[str, str]
 """A piece: the names of its target and of its variant."""

@@ -1,4 +1,4 @@
-"""What a survey is asked for: ``survey.toml`` or options in, targets, variants and limits out."""
+"""Request for a survey: ``survey.toml`` or options in, targets, variants and limits out."""
 
 from __future__ import annotations
 
