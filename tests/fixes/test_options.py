@@ -67,7 +67,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
+def test_edit_is_of_the_file_the_program_loaded(model: Path) -> None:
     [found] = options(model.parent, entry(LINE, file=str(model)))
     [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
     assert proposal.is_safe
@@ -82,7 +82,7 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     assert edit.after.startswith(b"# one line more\n")
 
 
-def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
+def test_untouched_bytes_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
     found = options_for(
@@ -97,7 +97,7 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
     assert any(proposal.edits for proposal in again[0].fixes)
 
 
-def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
+def test_edit_the_encoding_cannot_hold_is_declined(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Recipe(
@@ -118,7 +118,7 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
         (TEXT + "x = (\n", "model.py can't be parsed"),
     ],
 )
-def test_before_any_trial_it_is_known_why_there_is_no_edit(
+def test_missing_edit_has_a_reason_before_any_trial(
     model: Path, text: str, reason: str | None
 ) -> None:
     line = 'y = print("x")' if "y = " in text else 'print("x")'
@@ -139,7 +139,7 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     return facts.replace(target=facts.target.replace(parameters=("x", "scale")))
 
 
-def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
+def test_remedy_depends_on_changed_values_and_not_on_words(tmp_path: Path) -> None:
     facts = seen(
         recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path
     )
@@ -156,7 +156,7 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
     assert proposals(changes=()) == ()
 
 
-def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Path) -> None:
+def test_eager_caller_of_the_compiled_function_is_not_traced(model: Path) -> None:
     """A script compiles a function and calls it: a break there is in the outermost function that
     torch traces."""
     main = entry(3, function="<module>", qualname="<module>", file=str(model))

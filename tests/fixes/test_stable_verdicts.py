@@ -64,7 +64,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
 
 
 @pytest.mark.nightly
-def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_path: Path) -> None:
+def test_language_model_with_gradients_gets_a_stable_verdict(tmp_path: Path) -> None:
     found = []
     for number in range(REPETITIONS):
         folder = tmp_path / str(number)

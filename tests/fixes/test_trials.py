@@ -56,7 +56,7 @@ def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
     assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
 
 
-def test_of_edits_that_meet_the_first_is_kept_and_other_files_are_no_matter(tmp_path: Path) -> None:
+def test_first_of_overlapping_edits_is_kept_per_file(tmp_path: Path) -> None:
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     proposals = [edit(one, 2, 3), setting("x"), edit(one, 3), edit(other, 3), edit(one, 8)]
     assert compatible(proposals) == [*proposals[:2], *proposals[3:]]

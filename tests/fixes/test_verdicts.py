@@ -263,7 +263,7 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
         (graphed(2, left_out=2), graphed(2, SKIP), "no effect"),
     ],
 )
-def test_a_cuda_graph_is_mended_if_torch_says_that_it_records_it(before, after, verdict):
+def test_cuda_graph_is_fixed_if_torch_records_it(before, after, verdict):
     found, reason = recorded_with(before, after)
     assert found == verdict
     if verdict == "verified":

@@ -147,9 +147,7 @@ def options(fix: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(
-    tmp_path: Path, path: Path
-) -> None:
+def test_sample_has_its_findings_and_suggested_code_works(tmp_path: Path, path: Path) -> None:
     text, expected = path.read_text(), read_expected(path)
     (tmp_path / "model.py").write_text(text)
     document = report(tmp_path)

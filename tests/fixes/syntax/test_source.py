@@ -53,7 +53,7 @@ def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotA
         ("a = 1 + \\\n    2\n", 2, "a = 1 + \\\n    2"),
     ],
 )
-def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(
+def test_strings_form_feeds_and_continued_lines_end_no_statement(
     text: str, line: int, found: str
 ) -> None:
     assert statement(text, line) == found
@@ -148,9 +148,7 @@ class TestParents:
         ("try:\n    import torch\nexcept ImportError:\n    pass\n", False),
     ],
 )
-def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(
-    text: str, is_there: bool
-) -> None:
+def test_module_is_available_everywhere_only_if_imported_by_name(text: str, is_there: bool) -> None:
     assert source_of(text).imports("torch") is is_there
 
 
@@ -190,9 +188,7 @@ class TestReplaced:
             "import os\r\nimport torch\r\nx\r\n",
         ],
     )
-    def test_an_import_is_added_behind_the_last_or_above_the_first_statement(
-        self, after: str
-    ) -> None:
+    def test_import_is_added_after_imports_or_at_the_top(self, after: str) -> None:
         newline = "\r\n" if "\r" in after else "\n"
         before = after.replace(f"import torch{newline}", "")
         source = source_of(before)
@@ -283,7 +279,7 @@ class TestUnreadable:
         "text",
         ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40],
     )
-    def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
+    def test_deepest_accepted_nesting_can_be_edited(self, text: str) -> None:
         source = source_of(f"def f():\n    {text}\n")
         found = source.statement_at(2)
         assert found is not None

@@ -129,7 +129,7 @@ def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_thread", [False, True])
-def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
+def test_program_imports_are_shared_unless_threads_start(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_thread: bool
 ) -> None:
     folder = tmp_path / "packages"
@@ -166,7 +166,7 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
 
 
 @pytest.mark.slow
-def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_path: Path) -> None:
+def test_program_imports_may_depend_on_its_environment(tmp_path: Path) -> None:
     found = []
     for number, line in enumerate(
         ("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")
