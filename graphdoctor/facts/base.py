@@ -1,5 +1,5 @@
-"""What every fact shares. Standard library only, because the probe makes facts too; ``reading``
-reads them.
+"""Base of all facts. Standard library only, because the probe makes facts too; ``reading`` reads
+them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ CUDA_GRAPH_BACKEND = "cudagraphs"
 
 
 def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
-    """Whether torch.compile, given these, records CUDA graphs."""
+    """Return whether torch.compile, given these, records CUDA graphs."""
     return (
         bool((arguments.get("options") or {}).get(CUDA_GRAPH_OPTION))
         or arguments.get("mode") in CUDA_GRAPH_MODES
@@ -275,7 +275,7 @@ class Variant(Fact):
 
     @property
     def waits_for_host(self) -> bool:
-        """Whether the GPU clearly works for less time than a call takes."""
+        """Return whether the GPU clearly works for less time than a call takes."""
         return self.device_us is not None and self.device_us < HOST_BOUND * (self.time_us or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What a catalog has: a library's architectures, and a program of each."""
+"""A catalog: a library's architectures, and a program of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .base import Fact
 RefusalKind = Literal[
     "load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"
 ]
-"""Why there is no program of an architecture. ``load_failed``: no configuration could be built;
+"""Reason why an architecture has no program. ``load_failed``: no configuration could be built;
 ``eager_failed``: a model was built, and failed with all inputs; ``no_inputs``: nothing says what it
 takes; ``too_large``: no configuration is small enough; the others: how the process ended that
 looked for one."""
@@ -19,13 +19,13 @@ class Architecture(Fact):
     """One architecture of a library."""
 
     name: str
-    """What the library calls it, such as ``llama``."""
+    """Name in the library, such as ``llama``."""
     family: str
     """The group that it belongs to, such as ``text`` or ``vision``."""
 
 
 class Catalog(Fact):
-    """What a library has, as it is installed for one interpreter."""
+    """Architectures of a library as it is installed for one interpreter."""
 
     library: str
     """The name it is installed under."""
@@ -41,19 +41,19 @@ class Program(Fact):
 
     path: str
     library: str
-    """What it was made of."""
+    """Name of the library."""
     version: str
     architecture: str
     parameters: int | None
-    """How many numbers its model learns; None for a program that was there already."""
+    """Number of values that its model learns; None for a program that was there already."""
 
 
 class Refusal(Fact):
     """There is no program of an architecture."""
 
     kind: RefusalKind
-    """Why, for whoever decides by it."""
+    """Reason, for programs."""
     message: str
-    """Why, a sentence."""
+    """Reason, one sentence."""
     traceback: str | None = None
     """Of the exception, as Python prints it; None if there was none."""

@@ -1,4 +1,4 @@
-"""What commands make of diagnoses: checks against a baseline, lint, two diagnoses side by side.
+"""Results of commands on diagnoses: checks against a baseline, lint, two diagnoses side by side.
 
 ``CheckReport``, ``LintReport`` and ``DiagnosisComparison`` are JSON documents.
 """
@@ -28,7 +28,7 @@ class Budget(Fact):
     value: float | None
     """The measured value; None if unknown, which counts as over the limit."""
     is_kept: bool
-    """Whether the value is known and within the limit."""
+    """True if the value is known and within the limit."""
 
 
 class Ignored(Fact):
@@ -53,7 +53,7 @@ class UnusedIgnore(Fact):
     codes: tuple[str, ...] = ()
     """The codes that match no finding; empty for a comment without codes."""
     why: str | None = None
-    """Why it can never match, such as a missing bracket; None if it could."""
+    """Reason why it can never match, such as a missing bracket; None if it could."""
 
 
 class BaselineEntry(Fact):
@@ -70,20 +70,20 @@ class BaselineEntry(Fact):
     """Owning package; None for the project's own code."""
     count: int = 1
     break_effects: tuple[BreakEffect, ...] | None = None
-    """What torch did at the break; None for other findings, and in a file written before schema
+    """Torch's actions at the break; None for other findings, and in a file written before schema
     version 1.1."""
     skipped_frames: tuple[str, ...] = ()
     """Functions that torch skipped because of it."""
     rest_eager_frames: tuple[str, ...] = ()
     """Functions whose rest runs eagerly after it."""
     may_rise: bool = False
-    """Whether it may happen any number of times; written by hand, and kept by an update."""
+    """True if it may happen any number of times; written by hand, and kept by an update."""
     message: str
     """The finding's message, for people who review the file."""
 
 
 class BaselineRun(Fact):
-    """What one run of a target measured, in the baseline file."""
+    """Measurements of one run of a target, in the baseline file."""
 
     calls: int
     graphs: int
@@ -124,7 +124,7 @@ class WorseFinding(Fact):
     before: BaselineEntry
     """As it is in the baseline."""
     is_rise: bool = False
-    """Whether it is worse because it happens ten times as often, for as many calls."""
+    """True if it is worse because it happens ten times as often, for as many calls."""
 
 
 class TargetCheck(Fact):
@@ -136,9 +136,9 @@ class TargetCheck(Fact):
     state: Literal["passed", "failed", "crashed"]
     """``crashed``: it couldn't be run to its end, so the result is unknown and never a pass."""
     error: str | None = None
-    """Why it crashed, or why it fails whatever the baseline allows; one or two sentences."""
+    """Reason why it crashed, or fails whatever the baseline allows; one or two sentences."""
     hint: str | None = None
-    """What to do about ``error``."""
+    """Next step against ``error``."""
     diagnosis: Diagnosis | None = None
     """The diagnosis with all findings, including ignored ones; None if there is no recording."""
     new: tuple[Finding, ...] = ()
@@ -155,11 +155,11 @@ class TargetCheck(Fact):
     """Functions that run eagerly as a whole, though they didn't in the baseline, and that no new,
     worse or ignored finding names."""
     has_lost_coverage: bool = False
-    """Whether coverage fell below the baseline's because more operations run eagerly, or became
+    """True if coverage fell below the baseline's because more operations run eagerly, or became
     unknown."""
     baseline_run: BaselineRun | None = None
-    """What the baseline's run measured; None if there is no baseline, or one written before schema
-    version 1.1."""
+    """Measurements of the baseline's run; None if there is no baseline, or one written before
+    schema version 1.1."""
     fixed: tuple[BaselineEntry, ...] = ()
     """Entries of the baseline that are gone; ``graphdoctor baseline --update`` drops them."""
     ignored: tuple[Ignored, ...] = ()
@@ -168,7 +168,7 @@ class TargetCheck(Fact):
     """The torch version of the baseline entries that were compared; None if the target has no
     baseline."""
     is_other_torch: bool = False
-    """Whether the baseline lacks entries of this torch version, so that new and fixed findings can
+    """True if the baseline lacks entries of this torch version, so that new and fixed findings can
     come from torch."""
     fail_on: FailOn = "warning"
     """The lowest severity of a new finding that fails it."""
@@ -185,12 +185,12 @@ class TargetCheck(Fact):
 
     @property
     def is_more_eager(self) -> bool:
-        """Whether it fails because more runs eagerly, whichever finding is to blame."""
+        """Return whether it fails because more runs eagerly, whichever finding is to blame."""
         return self.fail_on != "never" and (bool(self.newly_eager) or self.has_lost_coverage)
 
     @property
     def lacks_run(self) -> bool:
-        """Whether it was compared with a baseline that has findings alone."""
+        """Return whether it was compared with a baseline that has findings alone."""
         return self.baseline_torch is not None and self.baseline_run is None
 
 
@@ -231,7 +231,7 @@ class UnreadableFile(Fact):
     line: int | None = None
     """1-based line of the syntax error; None if there is none."""
     message: str
-    """Why, one sentence."""
+    """Reason, one sentence."""
 
 
 class LintReport(Document):
@@ -239,23 +239,23 @@ class LintReport(Document):
 
     file_count: int
     function_count: int
-    """How many functions in them torch compiles."""
+    """Number of functions in them that torch compiles."""
     findings: tuple[Finding, ...]
     """New findings by file and line. Their ``count`` is 0, because nothing was run."""
     failing_count: int = 0
-    """How many of them are at or above their project's ``fail-on``."""
+    """Number of them at or above their project's ``fail-on``."""
     known: tuple[Finding, ...] = ()
     """Findings that their project's baseline knows, by file and line."""
     ignored_count: int = 0
-    """How many findings an ignore comment, ``per-path-ignores``, ``select`` or ``ignore`` left
-    out."""
+    """Number of findings that an ignore comment, ``per-path-ignores``, ``select`` or ``ignore``
+    left out."""
     recording: str | None = None
     """The recording whose functions and settings count; None if there is none or none was to be
     used."""
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that couldn't be read or parsed."""
     notes: tuple[str, ...] = ()
-    """What was left out and why, in sentences."""
+    """Omissions and their reasons, in sentences."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
@@ -264,21 +264,21 @@ class LintReport(Document):
 
 
 class Side(Fact):
-    """Where one of the two diagnoses comes from."""
+    """Origin of one of two diagnoses."""
 
     name: str | None = None
-    """What the user named it, such as a path; None if it has no name."""
+    """Name given by the user, such as a path; None if it has no name."""
     graphdoctor_version: str
     environment: Environment
     target: TargetInfo
     is_partial: bool
-    """Whether calls are missing because the run or its log ended early."""
+    """True if calls are missing because the run or its log ended early."""
     summary: Counts
     has_calls: bool
-    """Whether the user's calls are counted; False for a script and for a log that graphdoctor
+    """True if the user's calls are counted; False for a script and for a log that graphdoctor
     didn't record."""
     hidden_findings: int = 0
-    """How many findings the selection of this comparison left out."""
+    """Number of findings that the selection of this comparison left out."""
 
 
 Aspect = Literal[
@@ -317,8 +317,8 @@ class Mismatch(Fact):
 Change = Literal["line", "severity", "count"]
 
 Match = Literal["fingerprint", "place"]
-"""How two findings were matched. ``place``: by rule, file, function without its class, line text
-and torch's id, because one side is a log without classes."""
+"""Way in which two findings were matched. ``place``: by rule, file, function without its class,
+line text and torch's id, because one side is a log without classes."""
 
 
 class SameFinding(Fact):
@@ -327,7 +327,7 @@ class SameFinding(Fact):
     before: Finding
     after: Finding
     changes: tuple[Change, ...] = ()
-    """What differs: the line, the severity, the count."""
+    """Differences: the line, the severity, the count."""
     matched_by: Match = "fingerprint"
 
 

@@ -14,7 +14,7 @@ from .base import Fact, whole_sum
 
 
 class Coverage(Fact):
-    """How much of one steady call ran in compiled graphs, measured under torch.profiler."""
+    """Share of one steady call that ran in compiled graphs, measured under torch.profiler."""
 
     graph_ops: int
     """Tensor operations of the graphs that ran, counted for each run."""
@@ -50,7 +50,7 @@ time it is repeated with the same arguments."""
 
 
 class Steadiness(Fact):
-    """Whether the program stops compiling."""
+    """Judgement of whether the program stops compiling."""
 
     state: SteadyState | None
     """None if unknown: there was one call, and it wasn't repeated; or a script ended before it
@@ -70,7 +70,8 @@ class Steadiness(Fact):
     """The guarded values that differed in every recompile of that function, for ``never`` in every
     repetition, in the user's words."""
     compiles_to_limit: int | None = None
-    """How often torch compiled that function until it hit the limit; None if it didn't."""
+    """Number of times that torch compiled that function until it hit the limit; None if it
+    didn't."""
     limit_call: int | None = None
     """The call in which it hit the limit; None if it didn't, or only when the last call was
     repeated."""
@@ -114,11 +115,10 @@ class Counts(Fact):
     """Microseconds of a steady call, the median of up to 15; for a script one call of each compiled
     function, added up. None if not measured."""
     graphs_per_call: int | None = None
-    """How often a graph ran in a steady call; None if not measured, and a script with several
-    functions."""
+    """Graph runs in a steady call; None if not measured, and a script with several functions."""
     steadiness: Steadiness | None = None
-    """Whether the program stops compiling; None for a block, and for a script whose calls weren't
-    watched."""
+    """Judgement of whether the program stops compiling; None for a block, and for a script whose calls
+    weren't watched."""
     cuda_graphs: int | None = None
     """Functions that torch recorded as CUDA graphs; None if it wasn't asked to, or that is
     unknown."""
@@ -127,7 +127,7 @@ class Counts(Fact):
 
     @property
     def is_uncompiled(self) -> bool:
-        """Whether nothing of the calls was compiled; False if that is unknown."""
+        """Return whether nothing of the calls was compiled; False if that is unknown."""
         if (detail := self.coverage_detail) is not None:
             return bool(detail.op_count) and not detail.graph_ops
         # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
@@ -135,7 +135,7 @@ class Counts(Fact):
 
     @property
     def torch_counts(self) -> tuple[int, int, int, int, int]:
-        """What torch did, whatever the backend made of its graphs."""
+        """Return what torch did, whatever the backend made of its graphs."""
         return (
             self.break_sites,
             self.skipped_frames,
@@ -146,12 +146,12 @@ class Counts(Fact):
 
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
-"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something
+"""Course of a watched call. ``steady``: it compiled nothing; ``compiled``: torch compiled something
 meanwhile; ``raised``: an exception left it; ``profiled``: the program began to profile in it, so
 ours had to end."""
 
 UnwatchedReason = Literal["nested", "profiler", "capture", "busy"]
-"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it;
+"""Reason why a call wasn't watched when it was due. ``nested``: another compiled call made it;
 ``profiler``: the program ran a profiler or a tracer; ``capture``: a CUDA graph was being captured;
 ``busy``: a call in another thread was watched."""
 
@@ -168,7 +168,7 @@ NotCovered = Literal[
     "few",
     "ended",
 ]
-"""Why a function's coverage is unknown.
+"""Reason why a function's coverage is unknown.
 
 ``once``: it was called only once. ``compiling``: its last call compiled something, or each call
 that was watched did. ``raised``: they raised. ``profiler``: the program ran a profiler or a tracer.
@@ -183,7 +183,7 @@ class WatchedFunction(Fact):
     """A function that a script compiled and called, in one process."""
 
     compiled: shared.Name
-    """What was compiled: the qualified name of a class or function."""
+    """Qualified name of the compiled class or function."""
     file: str | None = None
     """The file that called torch.compile; None if unknown."""
     line: int | None = None
@@ -191,7 +191,7 @@ class WatchedFunction(Fact):
     process: shared.ProcessName | None = None
     """The process, such as ``p2`` or ``rank1``; None for the main one."""
     calls: int | None
-    """How often it was called; None if the process ended without saying, as a killed one does."""
+    """Number of calls; None if the process ended without saying, as a killed one does."""
     watched_calls: int
     """Of these, the ones that were watched."""
     last_compile: int | None = None
@@ -202,7 +202,7 @@ class WatchedFunction(Fact):
     """Of the last profiled call that compiled nothing; None if there is none."""
     coverage_call: int | None = None
     graph_runs: int | None = None
-    """How often a graph ran in it."""
+    """Graph runs in it."""
     not_covered: NotCovered | None = None
     steady_us: float | None = None
     """Microseconds of a steady call: the median of the last 15 timed calls that compiled
@@ -211,7 +211,7 @@ class WatchedFunction(Fact):
 
     @property
     def is_settled(self) -> bool | None:
-        """Whether its last call compiled nothing; None if unknown."""
+        """Return whether its last call compiled nothing; None if unknown."""
         return None if self.calls is None else self.calls > (self.last_compile or 0)
 
 
@@ -222,8 +222,8 @@ class CallWatch(Fact):
     """Functions that were called, in the order in which they were passed to torch.compile; the main
     process first."""
     cost_s: float
-    """What watching added, in seconds: before and after each watched call, and what calls under the
-    profiler took longer than the function's timed ones."""
+    """Seconds added by watching: before and after each watched call, and by the profiler beyond the
+    function's timed ones."""
 
     @property
     def own(self) -> tuple[WatchedFunction, ...]:
@@ -239,7 +239,7 @@ class CallWatch(Fact):
 
     @property
     def calls(self) -> int | None:
-        """How often all of them were called; None if that is unknown of one."""
+        """Return how often all of them were called; None if that is unknown of one."""
         return whole_sum(found.calls for found in self.functions)
 
     @property
@@ -267,21 +267,21 @@ class CallWatch(Fact):
 
     @property
     def graph_runs(self) -> int | None:
-        """How often a graph ran in a steady call of the only function; None if there are several,
-        or it is unknown.
+        """Return how often a graph ran in a steady call of the only function; None if there are
+        several, or it is unknown.
         """
         return self.own[0].graph_runs if len(self.own) == 1 else None
 
 
 class Steps(Fact):
-    """What one process saw of its training loop."""
+    """One process's record of its training loop."""
 
     count: int
     """Backward passes."""
     intervals_us: tuple[float, ...] = ()
     """Microseconds from one to the next, of the last ones in which nothing was compiled."""
     losses: tuple[float, ...] = ()
-    """What the first ones were called on, where it was a single number."""
+    """Losses of the first steps, where it was a single number."""
 
     @property
     def step_us(self) -> float | None:

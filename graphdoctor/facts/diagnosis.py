@@ -31,7 +31,7 @@ def fails(severity: Severity, fail_on: FailOn) -> bool:
 
 
 class Effects(Fact):
-    """What one break site, or one recompiled function, caused."""
+    """Consequences of one break site, or of one recompiled function."""
 
     graphs: tuple[shared.CompileId, ...] = ()
     """Compile ids of the graphs that end at the site or start after it."""
@@ -49,13 +49,13 @@ class Effects(Fact):
 
 
 class Cost(Fact):
-    """What a finding costs, measured."""
+    """Measured cost of a finding."""
 
     call_us: float | None = None
     """Microseconds of a steady call; below 0 if the call is slower without the finding. None if
     unknown."""
     call_from: Literal["fix", "gap", "host_gap", "profile"] | None = None
-    """How it was measured. ``fix``: the call without a verified fix minus the call with it, timed
+    """Way of measuring it. ``fix``: the call without a verified fix minus the call with it, timed
     in turns; ``gap``: from the end of the graph that the break ends to the start of the next one,
     or the whole call if it runs no graph; ``host_gap``: the same in a run on an accelerator such as
     CUDA, where it is the host's time alone: neither the device's time nor what is lost because
@@ -89,13 +89,13 @@ class Finding(Fact):
     """Its line, with the path to show and the qualified name of the function."""
     related: tuple[StackEntry, ...] = ()
     count: int
-    """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a
-    finding of lint."""
+    """Number of times it happened: graph-break records for a break, compiles for a recompile; 0 for
+    a finding of lint."""
     changes: tuple[GuardChange, ...] = ()
     """All values that changed, for a finding about recompiles: the first change of each; empty for
     other findings."""
     hidden_change_count: int = 0
-    """How many more values changed in one recompile than were recorded."""
+    """Number of values that changed in one recompile beyond the recorded ones."""
     torch_id: shared.TorchId | None = None
     """torch's registry id of the cause; None if it has none."""
     torch_reason: str | None = None
@@ -105,10 +105,10 @@ class Finding(Fact):
     reasons: tuple[BreakReason, ...] = ()
     """torch's chained messages, cause first."""
     break_effects: tuple[BreakEffect, ...] = ()
-    """What torch did at the break, each kind once."""
+    """Torch's actions at the break, each kind once."""
     effects: Effects = Effects()
     cuda_graph_skip: CudaGraphSkip | None = None
-    """What torch didn't record as a CUDA graph, for a finding about that."""
+    """Part that torch didn't record as a CUDA graph, for a finding about that."""
     ddp_split: DdpSplit | None = None
     """The parts of the graph, for a finding about one that torch splits at DDP's buckets."""
     compile_ids: tuple[shared.CompileId, ...] = ()
@@ -117,7 +117,7 @@ class Finding(Fact):
     fixes: tuple[Fix, ...] = ()
     """Suggestions, best first."""
     cost: Cost | None = None
-    """What it costs; None if not measured."""
+    """Measured cost; None if not measured."""
     fingerprint: shared.Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_consequence: bool = False
@@ -126,7 +126,7 @@ class Finding(Fact):
     is_unsettling: bool = False
     """The last call never stops compiling, because a value that this is about differs each time."""
     is_mended: bool = False
-    """Whether it is gone with all verified fixes applied, including those of other findings."""
+    """True if it is gone with all verified fixes applied, including those of other findings."""
     goes_with: Companion | None = None
     """The finding that it is a consequence of: that one's fix alone removed it. None if no trial
     showed that, or if one showed a fix of its own."""
@@ -146,7 +146,7 @@ class Finding(Fact):
 
     @property
     def is_treatable(self) -> bool:
-        """Whether ``fix`` looks for something to try for it."""
+        """Return whether ``fix`` looks for something to try for it."""
         skip = self.cuda_graph_skip
         return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
 
@@ -163,7 +163,7 @@ FrameState = Literal[
 
 
 class FrameReport(Fact):
-    """How a frame of the recording ended up."""
+    """Outcome of a frame of the recording."""
 
     frame_id: int
     state: FrameState
@@ -173,7 +173,7 @@ class FrameReport(Fact):
 
 
 class GraphReport(Fact):
-    """What ended a graph of the recording."""
+    """End of a graph of the recording, and its cause."""
 
     index: int
     ended_by: shared.Place
@@ -192,7 +192,7 @@ class RecompileReport(Fact):
     cause: tuple[GuardChange, ...]
     """The guarded values that differ from the nearest cache entry."""
     hidden_change_count: int = 0
-    """How many more values differ than are listed."""
+    """Number of values that differ beyond the listed ones."""
     followed_in: tuple[shared.Described, ...] = ()
     """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
@@ -211,7 +211,7 @@ class RecompileReport(Fact):
     backend_s: float | None = None
     """Seconds of these in the backend; the rest is spent in Dynamo."""
     is_over_limit: bool = False
-    """Whether nothing compiled, because the function was over its recompile limit and ran
+    """True if nothing compiled, because the function was over its recompile limit and ran
     eagerly."""
     is_exact: bool = True
     """False if the cause was read from torch's log: then only the first failed guard is known."""

@@ -1,4 +1,4 @@
-"""What torch's trace log has beside compiles, graphs, breaks and guards.
+"""Contents of torch's trace log beside compiles, graphs, breaks and guards.
 
 Answers of the caches on disk, symbolic sizes, fake kernels, exported programs, collectives, which
 kinds of records there are, and digests of each compile to compare ranks by.
@@ -41,19 +41,19 @@ class RecordCount(Fact):
     count: int
     size_bytes: int
     is_shown: bool
-    """Whether the report, its page or this document has what they say. ``tlparse``
-    writes those with a text of their own to files, and the others to its index."""
+    """True if the report, its page or this document has what they say. ``tlparse`` writes those
+    with a text of their own to files, and the others to its index."""
 
 
 class CacheAnswer(Fact):
-    """What a cache on disk said when a compile asked."""
+    """Answer of a cache on disk to a compile."""
 
     compile_id: shared.CompileId | None
     """The compile that asked; its backward graph asks under the same."""
     cache: AskedCache
     state: AnswerState
     reason: str | None = None
-    """Why, for a bypass and a failure, in torch's words; None if torch gives none."""
+    """Reason, for a bypass and a failure, in torch's words; None if torch gives none."""
     key: str | None = None
     """The key that was looked up; None if unknown."""
 
@@ -67,13 +67,13 @@ class ShapeEvent(Fact):
     expression: shared.SizeText
     """The symbol, or the condition on symbols, as torch prints it."""
     source: shared.Expression | None = None
-    """What the symbol stands for, as torch prints it, such as ``L['x'].size()[0]``."""
+    """Value that the symbol stands for, as torch prints it, such as ``L['x'].size()[0]``."""
     value: str | None = None
     """The size at hand, the constant that it became, or the result that was assumed."""
     range: str | None = None
     """The sizes that a new symbol can have, such as ``[2, int_oo]``."""
     reason: str | None = None
-    """Why it became a constant, in torch's words."""
+    """Reason why it became a constant, in torch's words."""
     file: shared.File | None = None
     """Path of the program's innermost line; None if torch names none."""
     line: int | None = None
@@ -91,7 +91,7 @@ class FakeKernel(Fact):
     is_missing: bool
     """It has no fake kernel; otherwise it has one that is wrong."""
     reason: str | None = None
-    """How it differs from the real one, in torch's words."""
+    """Difference from the real one, in torch's words."""
     compile_id: shared.CompileId | None = None
     """The compile; None outside any."""
     count: int = 1
@@ -117,7 +117,7 @@ class CollectiveSchedule(Fact):
 
 
 class RuntimeEstimate(Fact):
-    """What Inductor expects one graph to take."""
+    """Inductor's estimate of one graph's run time."""
 
     compile_id: shared.CompileId | None
     operations: int
@@ -139,11 +139,11 @@ class TritonKernel(Fact):
     compile_us: float | None = None
     """Microseconds that Triton took; None if unknown."""
     notes: dict[str, str] = field(default_factory=dict)
-    """What else torch says, such as whether its settings came from a cache."""
+    """Further statements by torch, such as whether its settings came from a cache."""
 
 
 class LogEvidence(Fact):
-    """What torch's trace log has beside compiles, graphs, breaks and guards."""
+    """Contents of torch's trace log beside compiles, graphs, breaks and guards."""
 
     records: tuple[RecordCount, ...] = ()
     """Kinds of records by size, largest first, in the logs of all processes."""
@@ -152,7 +152,7 @@ class LogEvidence(Fact):
     shapes: tuple[ShapeEvent, ...] = ()
     """In the order of the log, at most 2,000 for each process and reset of Dynamo."""
     hidden_shapes: int = 0
-    """How many more there are."""
+    """Number of further ones."""
     fake_kernels: tuple[FakeKernel, ...] = ()
     """Each operator once for each compile."""
     exported_programs: tuple[ExportedProgram, ...] = ()
@@ -168,11 +168,11 @@ class LogEvidence(Fact):
 
 
 CacheState = Literal["hit", "miss", "bypass"]
-"""What a cache says of a graph; ``bypass``: it can't be kept."""
+"""Answer of a cache for a graph; ``bypass``: it can't be kept."""
 
 
 class CompileMark(Fact):
-    """What one compile made, as digests of texts in which only what can differ for a reason is
+    """Results of one compile, as digests of texts in which only what can differ for a reason is
     left.
 
     Device numbers, addresses and comments are taken out, since each rank has its own.
@@ -195,8 +195,8 @@ class CompileMark(Fact):
     """The first difference that torch found when it compared the graphs of all ranks, a line for
     each of two; empty if it found none or wasn't asked for."""
     cache: CacheState | None = None
-    """What torch's caches on disk said of its graphs, the worst answer of all; None if they weren't
-    asked."""
+    """Answer of torch's caches on disk for its graphs, the worst answer of all; None if they
+    weren't asked."""
     began_s: float | None = None
     """When it began, in seconds on the clock of its machine, which has no year; None if its begin
     isn't in the log."""
@@ -221,4 +221,4 @@ class LogSpan(Fact):
     """Compile ids of the graphs that ran, in the order in which they ran; None if torch didn't log
     it."""
     is_ended: bool | None = None
-    """Whether the process ran to its end; None in a log that graphdoctor didn't record."""
+    """True if the process ran to its end; None in a log that graphdoctor didn't record."""

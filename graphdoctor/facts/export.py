@@ -23,10 +23,10 @@ MADE: frozenset[WayStatus] = frozenset({"exported", "different", "unknown"})
 
 
 class ExportBlocker(Fact):
-    """What made torch.export raise, and what was tried against it."""
+    """Cause of an exception of torch.export, and the fixes tried against it."""
 
     finding: Finding
-    """Where, what, and what can be done."""
+    """Place, problem and possible fixes."""
     type: str
     message: str
     """torch's own words."""
@@ -35,7 +35,7 @@ class ExportBlocker(Fact):
     those that were kept before it, the export succeeds and the program computes what eager mode
     does; ``moved``: torch then stops somewhere else."""
     is_behind: bool = False
-    """Whether it only showed with a fix for the blocker before it."""
+    """True if it only showed with a fix for the blocker before it."""
 
 
 class ExportWay(Fact):
@@ -46,7 +46,7 @@ class ExportWay(Fact):
     it."""
     status: WayStatus
     reason: str | None = None
-    """Why, as a clause; None if the status says it all."""
+    """Reason, as a clause; None if the status says it all."""
     line: str | None = None
     """Python that makes the program; it was run. None if the process ended before."""
     seconds: float | None = None
@@ -57,17 +57,18 @@ class ExportWay(Fact):
     constraints: tuple[str, ...] = ()
     """Conditions on sizes that the program checks, in Python."""
     correctness: Correctness | None = None
-    """How its results compare with eager mode's; None if they weren't compared."""
+    """Comparison of its results with eager mode's; None if they weren't compared."""
     lost: tuple[str, ...] = ()
     """Attributes of modules that the calls change in eager mode, and that the program leaves as
     they are."""
     unwritten: tuple[ResultKind, ...] = ()
-    """What eager mode writes and the program doesn't: ``stdout``, or ``logs``, which are warnings
+    """Output of eager mode that the program lacks: ``stdout``, or ``logs``, which are warnings
     too."""
     blockers: tuple[ExportBlocker, ...] = ()
-    """What torch stopped at: the first alone, unless a fix that was tried led to the next."""
+    """Problems that torch stopped at: the first alone, unless a fix that was tried led to the
+    next."""
     is_cured: bool = False
-    """Whether it exports with the verified fixes."""
+    """True if it exports with the verified fixes."""
     diff: str = ""
     """The verified edits of source, as one unified diff."""
     settings: tuple[str, ...] = ()
@@ -75,16 +76,16 @@ class ExportWay(Fact):
 
 
 class ExportReport(Document):
-    """What ``graphdoctor export`` found."""
+    """Result of ``graphdoctor export``."""
 
     environment: Environment
     target: TargetInfo
-    """What was exported, and how it was called."""
+    """Exported target, and its calls."""
     text: str
     best: Best | None
     """The way to take; None if there is none."""
     is_wrapped: bool = False
-    """Whether the target is no module, so that it was wrapped in one."""
+    """True if the target is no module, so that it was wrapped in one."""
     ways: tuple[ExportWay, ...]
     """Non-strict, which is torch's default, and strict."""
     calls_made: int
@@ -92,7 +93,7 @@ class ExportReport(Document):
     calls_other: tuple[int, ...] = ()
     """Numbers of the calls with other sizes, numbers, strings or structures, which weren't made."""
     breaks: tuple[Finding, ...] = ()
-    """Where torch.compile breaks the graph of the same calls: strict export may stop there next.
-    Empty if strict export made a program."""
+    """Places where torch.compile breaks the graph of the same calls: strict export may stop there
+    next. Empty if strict export made a program."""
     gaps: tuple[CaptureGap, ...] = ()
-    """What could not be found out."""
+    """Facts that couldn't be determined."""

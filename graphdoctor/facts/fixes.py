@@ -16,7 +16,7 @@ from .spec import Timing
 from .trials import Attacked, Comparison, Difference
 
 FixKind = Literal["code", "config", "call"]
-"""What a fix changes: the source, a torch setting, or how the target is compiled and called."""
+"""Object of a fix: the source, a torch setting, or how the target is compiled and called."""
 
 Verdict = Literal[
     "verified",
@@ -39,7 +39,7 @@ WORKING: frozenset[Verdict] = frozenset({"verified", "contained"})
 """Verdicts on fixes that are worth having: these are applied."""
 
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
-"""Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't
+"""Reason why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't
 requested; the recorded run didn't finish; trials are off; the run couldn't be repeated."""
 
 
@@ -52,7 +52,7 @@ the arguments of ``torch.compile``; ``compile_call``: in place of the call of ``
 
 
 class SnippetPlace(Fact):
-    """Where a snippet goes."""
+    """Place for a snippet."""
 
     where: Where
     function: str | None = None
@@ -91,8 +91,8 @@ class PairedTime(Fact):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 1, and the median times of all turns, which noise can move,
-        say the same.
+        """Return whether the interval excludes 1, and the median times of all turns, which noise
+        can move, say the same.
         """
         is_faster = self.ratio_high < 1 and self.after_us < self.before_us
         return is_faster or (self.ratio_low > 1 and self.after_us > self.before_us)
@@ -107,9 +107,7 @@ class PairedTime(Fact):
 
 
 class ColdCompile(Fact):
-    """What compiling takes in a new process with an empty cache on disk, without a fix and with
-    it.
-    """
+    """Compile times in a new process with an empty cache on disk, without a fix and with it."""
 
     backend: str
     """The backend of both programs."""
@@ -208,20 +206,20 @@ ReasonKind = Literal[
     "unprovable",
     "no_float64",
 ]
-"""Why something was judged as it was, or what limits a verdict. ``and`` to ``gone_but`` join their
-parts; ``message`` holds the words of the program, of torch or of a recipe."""
+"""Reason for a verdict, or limit of one. ``and`` to ``gone_but`` join their parts; ``message``
+holds the words of the program, of torch or of a recipe."""
 
 
 class Reason(Fact):
-    """Why something was judged as it was."""
+    """Reason for a verdict."""
 
     kind: ReasonKind
     values: tuple[str | int | float, ...] = ()
-    """What its kind names: counts, places, backends, kinds of results."""
+    """Values that its kind names: counts, places, backends, kinds of results."""
     parts: tuple[Reason, ...] = ()
     """The reasons that it is made of."""
     difference: Difference | None = None
-    """How results differ; None if it isn't about that."""
+    """Difference between results; None if it isn't about that."""
     times: PairedTime | None = None
     """Times of the call; None if it isn't about these."""
 
@@ -241,17 +239,17 @@ def because(
 
 
 class Outcome(Fact):
-    """What trials showed of a change."""
+    """Result of the trials of a change."""
 
     verdict: Verdict = "not tried"
     reasons: tuple[Reason, ...] = ()
-    """Why."""
+    """Reasons for the verdict."""
     untried_cause: UntriedCause | None = None
-    """Why it wasn't tried; None if it was, or nobody asked."""
+    """Reason why it wasn't tried; None if it was, or nobody asked."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
     attacked: Attacked | None = None
-    """What other inputs showed; None if none were tried."""
+    """Results with other inputs; None if none were tried."""
 
 
 class Fix(Outcome):
@@ -262,14 +260,15 @@ class Fix(Outcome):
     """When it holds, a clause such as ``if no branch or loop depends on that size``; None if it
     always does."""
     kind: FixKind
-    """What it changes: the source, a torch setting, or how the target is compiled and called."""
+    """Object of the change: the source, a torch setting, or how the target is compiled and
+    called."""
     snippet: str | None = None
     """Python to write: it parses, and every name in it can be read at ``place``. None if words have
     to do."""
     place: SnippetPlace | None = None
-    """Where ``snippet`` goes; None without one."""
+    """Place for ``snippet``; None without one."""
     is_safe: bool = False
-    """Whether results stay the same for every input, according to the rule's page."""
+    """True if results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
     compiles_inside_ddp: bool = False
@@ -280,7 +279,7 @@ class Fix(Outcome):
 
 
 class TrialOutcome(Outcome):
-    """What a trial of its own showed of a change."""
+    """Result of a change's own trial."""
 
     after: Counts | None = None
     """Counts of the program with it; None if not tried, if it failed, or if its results made it
@@ -307,18 +306,18 @@ class TriedFix(Fix, TrialOutcome):
     round: int
     """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
     is_on_untouched: bool
-    """Whether it was tried on the unmodified program, without other fixes."""
+    """True if it was tried on the unmodified program, without other fixes."""
     before: Counts | None = None
     """Counts of the program that it was tried on; None if not tried."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
     cold_compile: ColdCompile | None = None
-    """What compiling takes with and without it; None unless the fix is about that."""
+    """Compile times with and without it; None unless the fix is about that."""
     backend: str | None = None
     """The backend that its trial compiled with, or under which the verdict showed; None if not
     tried, and in recordings of 0.1."""
     is_applied: bool = False
-    """Whether it is one of the fixes that were tried together at the end."""
+    """True if it is one of the fixes that were tried together at the end."""
 
 
 class LeftFinding(Fact):
@@ -329,7 +328,7 @@ class LeftFinding(Fact):
     """``file:line``, in the file on disk."""
     message: str
     declined: str | None = None
-    """Why no edit was written for it; None if one was, or none is known."""
+    """Reason why no edit was written for it; None if one was, or none is known."""
     title: str | None = None
     """The fix whose trial says most about why it stays; None if there is none."""
     verdict: Verdict | None = None
@@ -338,18 +337,18 @@ class LeftFinding(Fact):
 
 
 class TrialChoices(Fact):
-    """Which fixes were tried, and what they were judged by."""
+    """Selection of the tried fixes, and criteria of their verdicts."""
 
     select: tuple[str, ...] = ()
     """Prefixes of the codes of the findings to treat; empty for all."""
     ignore: tuple[str, ...] = ()
     """Prefixes of the codes that were left out."""
     is_own_code_only: bool = False
-    """Whether findings in installed packages were left out."""
+    """True if findings in installed packages were left out."""
     is_unsafe_tried: bool
-    """Whether fixes that may change results for other inputs were tried too."""
+    """True if fixes that may change results for other inputs were tried too."""
     timing: Timing
-    """What was timed: the program with all verified fixes, each fix too, or nothing."""
+    """Timed programs: the program with all verified fixes, each fix too, or nothing."""
 
 
 class TriedPatch(TrialOutcome):
@@ -358,13 +357,13 @@ class TriedPatch(TrialOutcome):
     """
 
     name: str
-    """What the patch was read from; ``-`` for standard input."""
+    """File the patch was read from; ``-`` for standard input."""
     lines_not_run: tuple[str, ...] = ()
     """``file:line`` of each part that it changes and that neither a call nor another input ran."""
 
 
 class DeclinedEdits(Fact):
-    """Why no edit was written, for each finding of which that is certain without a trial."""
+    """Reasons why no edit was written, for each finding of which that is certain without a trial."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     """By fingerprint."""
@@ -385,22 +384,21 @@ class Treatment(Fact):
     settings_file: shared.File | None = None
     """The file in which the edits apply these settings; None if they must be written by hand."""
     is_written: bool = False
-    """Whether the edits were written."""
+    """True if the edits were written."""
     calls: tuple[str, ...] = ()
     """Lines of the changed calls."""
     compared: Comparison | None = None
     """Results with all verified fixes compared with those of the unmodified program without
     torch.compile."""
     attacked: Attacked | None = None
-    """What other inputs showed with all verified fixes; None if none were tried."""
+    """Results with other inputs, with all verified fixes; None if none were tried."""
     backend: str | None = None
     """The backend of that run, which is the user's; None if there is none, and in recordings of
     0.1."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all verified fixes and without any."""
     cold_compile: ColdCompile | None = None
-    """What compiling takes with and without the applied fix that is about that; None if there is
-    none."""
+    """Compile times with and without the applied fix that is about that; None if there is none."""
     gone: tuple[str, ...] = ()
     """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
     declined: dict[str, str] = field(default_factory=dict)
@@ -410,13 +408,13 @@ class Treatment(Fact):
     patch: TriedPatch | None = None
     """The patch that was tried in place of fixes; None for fixes."""
     choices: TrialChoices | None = None
-    """What was asked for; None in recordings of 0.1."""
+    """Options of the command; None in recordings of 0.1."""
     trial_count: int = 0
     """Number of replays, including those of the unmodified program."""
     is_interrupted: bool = False
-    """Whether an interrupt ended the trials, so that more could have been tried."""
+    """True if an interrupt ended the trials, so that more could have been tried."""
     notes: tuple[Reason, ...] = ()
-    """What limits the verdicts: results that differ from run to run, omitted trials, missing
+    """Limits of the verdicts: results that differ from run to run, omitted trials, missing
     times."""
 
     @property

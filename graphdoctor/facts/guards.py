@@ -30,7 +30,7 @@ class GuardNode(Fact):
     """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None
     for process-wide state."""
     is_module_internal: bool = False
-    """Whether it is about the structure of a module (type, hooks, parameters, buffers, submodules),
+    """True if it is about the structure of a module (type, hooks, parameters, buffers, submodules),
     not about a value."""
     depth: int
     """Depth in torch's tree; the root's own guards are at 1."""
@@ -43,7 +43,7 @@ class GuardNode(Fact):
 
 
 class SubtreeCost(Fact):
-    """What one part of the guard tree costs."""
+    """Cost of one part of the guard tree."""
 
     path: shared.Expression
     """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its
@@ -71,7 +71,7 @@ class GuardSet(Fact):
     latency_us: float | None = None
     """Microseconds of one check as torch measured it right after the compile, with cold caches."""
     runs_per_call: int | None = None
-    """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not
+    """Number of checks of the steady call that succeed; 0 if it doesn't reach them; None if not
     measured."""
     search_us: float | None = None
     """Microseconds of one search that finds it, as torch.profiler times it in the steady call: its
@@ -98,7 +98,7 @@ class GuardSet(Fact):
     """Cost by argument and module, repeated with warm caches, outermost first; a part includes the
     parts inside it."""
     unbilled_count: int = 0
-    """How many more parts were not measured separately."""
+    """Number of parts that weren't measured separately."""
 
     @property
     def known_share(self) -> float | None:
@@ -119,7 +119,7 @@ class Guards(Fact):
     call_high_us: float | None = None
     """Third quartile."""
     call_count: int | None = None
-    """How often the steady call was timed."""
+    """Number of timings of the steady call."""
     searches_us: float | None = None
     """Microseconds that guard checks take in one steady call as it happens: all of torch's searches
     for compiled code, as torch.profiler times them there, less the profiler's own time. The median;
@@ -182,7 +182,7 @@ ChangeKind = Literal[
     "entry_gone",
     "unknown",
 ]
-"""What changed about a value. ``number``: a Python int or float; ``module_number``: one that is an
+"""Kind of change of a value. ``number``: a Python int or float; ``module_number``: one that is an
 attribute of a module; ``flag``: a bool; ``none``: to or from None; ``value``: another constant;
 ``identity``: a different object of the same type; ``relation``: a condition on dynamic sizes that
 no longer holds; ``entry_gone``: torch dropped the cache entry; ``unknown``: only torch's words are
@@ -208,7 +208,7 @@ class GuardChange(Fact):
     new_place: shared.Place | None = None
     """``file:line`` of the new object's code."""
     is_parameter: bool = False
-    """Whether the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
+    """True if the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
     guard: str | None = None
     """torch's guard as printed."""
     guard_location: StackEntry | None = None
@@ -218,7 +218,7 @@ class GuardChange(Fact):
 
     @property
     def key(self) -> tuple[ChangeKind, str]:
-        """What all changes of one value have in common."""
+        """Return the properties that all changes of one value have in common."""
         return self.kind, self.expression
 
 
@@ -233,7 +233,7 @@ def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
 
 
 class RecompileCause(Fact):
-    """Why a frame with compiled code recompiled."""
+    """Reason why a frame with compiled code recompiled."""
 
     nearest: shared.CompileId | None
     """Compile id of the cache entry that was compared: of those that differ only in values that
@@ -246,7 +246,7 @@ class RecompileCause(Fact):
     """All guarded values that differ from the nearest entry; from a log that graphdoctor didn't
     record, only the first failed guard of each entry."""
     hidden_change_count: int = 0
-    """How many more values differ than are listed."""
+    """Number of values that differ beyond the listed ones."""
     also_changed: tuple[GuardChange, ...] = ()
     """Guarded values that changed since the function's last call too, but to what the nearest entry
     was compiled for."""

@@ -1,5 +1,4 @@
-"""What the ranks of one job did, side by side: where they agree, where they part, who waits for
-whom.
+"""Ranks of one job, side by side: agreement, divergence, waiting.
 
 A job is a run of several ranks. Each rank is a recording of its own, with a diagnosis of its own;
 nothing here is a sum over ranks. ``Job`` is a JSON document.
@@ -36,7 +35,7 @@ torch's caches had it, which changes nothing but the time."""
 
 
 class CompiledFunction(Fact):
-    """What a compile is of."""
+    """Function or frame that a compile is of."""
 
     function: str
     location: StackEntry
@@ -50,33 +49,34 @@ class RankCompile(CompiledFunction):
     compile_id: str
     """Its id there, such as ``0/1``."""
     occurrence: int = 0
-    """How many frames of the same function began before its own frame, as after a reset or for
-    another instance."""
+    """Number of frames of the same function that began before its own frame, as after a reset or
+    for another instance."""
     outcome: CompileOutcome
     causes: tuple[str, ...] = ()
-    """Why it recompiled: each value that changed, with the change; empty for a first compile."""
+    """Reasons for the recompile: each value that changed, with the change; empty for a first
+    compile."""
     changed: tuple[str, ...] = ()
     """The values that changed, by which ranks are compared: from what to what can differ with each
     rank's data."""
     is_dynamic: bool = False
-    """Whether these are nothing but sizes and numbers that dynamic code can have."""
+    """True if these are nothing but sizes and numbers that dynamic code can have."""
     duration_s: float | None = None
     """Seconds, as torch measured them."""
     backend_s: float | None = None
     """Seconds of these in the backend."""
     mark: CompileMark
-    """What can be compared."""
+    """Comparable properties."""
 
 
 class OfRank(Fact):
-    """What is known of a rank by itself, and is shown."""
+    """Properties of one rank that are shown."""
 
     rank: int
     process: int | None
     """Its process id; None if no record has it."""
     summary: Counts
     complete: bool | None
-    """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it
+    """True if it ran to its end and its log is whole. False if the log is cut, a compile in it
     never ended, or the process ended before Python did; None if a log that graphdoctor didn't
     record doesn't tell."""
     records: tuple[RecordCount, ...] = ()
@@ -128,14 +128,14 @@ class RankGroup(Fact):
     compile_id: str | None
     """The compile's id on the first of them; None if they don't have it."""
     outcome: CompileOutcome | None = None
-    """How it ended; None if they don't have it."""
+    """Outcome; None if they don't have it."""
     graph: str | None = None
     """Digest of the printed graphs, shapes included; None if there is none."""
     guards: str | None = None
     """Digest of the guards; None if the log has none."""
     causes: tuple[str, ...] = ()
     is_dynamic: bool = False
-    """Whether what changed is nothing but sizes and numbers that dynamic code can have."""
+    """True if what changed is nothing but sizes and numbers that dynamic code can have."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled; None if the log doesn't say."""
     differs_in: tuple[Aspect, ...] = ()
@@ -158,7 +158,7 @@ class CompileAgreement(CompiledFunction):
     groups: tuple[RankGroup, ...]
     """Ranks that did the same, the largest group first; ranks without the compile are one group."""
     agree: bool
-    """Whether all ranks did the same; whether a cache had it doesn't count."""
+    """True if all ranks did the same; whether a cache had it doesn't count."""
     differs_in: tuple[Aspect, ...] = ()
     """In what they differ; ``cache`` can be alone."""
     caches: tuple[CacheGroup, ...] = ()
@@ -170,7 +170,7 @@ class CompileAgreement(CompiledFunction):
 
 
 class DivergentValue(Fact):
-    """What some ranks have where others have something else."""
+    """Value of some ranks where others have another."""
 
     ranks: tuple[int, ...]
     value: str
@@ -188,7 +188,7 @@ class Divergence(CompiledFunction):
     what: Aspect
     """In what: the first of the row's."""
     values: tuple[DivergentValue, ...]
-    """What each group has there, the largest first."""
+    """Value of each group, the largest first."""
 
 
 HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]
@@ -211,15 +211,15 @@ class HangCandidate(Fact):
     missing: tuple[int, ...]
     """The ranks that they would wait for."""
     collectives: tuple[str, ...] = ()
-    """What they would wait in; empty if the logs don't tell."""
+    """Collectives they would wait in; empty if the logs don't tell."""
     words: tuple[str, ...] = ()
     """The first difference in torch's words, for ``graph``."""
 
 
 StragglerCause = Literal["alone", "cache", "backend", "dynamo", "unknown"]
-"""Why a rank compiles longer. ``alone``: others don't have the compile; ``cache``: others found it
-in a cache; otherwise in which part most of the time is: the backend or Dynamo; ``unknown``: torch
-doesn't say."""
+"""Reason why a rank compiles longer. ``alone``: others don't have the compile; ``cache``: others
+found it in a cache; otherwise in which part most of the time is: the backend or Dynamo;
+``unknown``: torch doesn't say."""
 
 
 class Straggler(Fact):
@@ -238,7 +238,7 @@ class Straggler(Fact):
 
 
 class Skew(Fact):
-    """How unevenly ranks compile."""
+    """Unevenness of the ranks' compile times."""
 
     compile_s: tuple[float, float] | None
     """Compile time of the quickest and the slowest rank; None if unknown."""
@@ -261,7 +261,7 @@ _LEAST = 1.05
 """A job is timed twice beside each trial, not in turns."""
 
 JobRemedyKind = Literal["setting", "dynamic", "compile_inside_ddp"]
-"""What is changed. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True``
+"""Kind of change. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True``
 stands for, in all calls of torch.compile that don't say otherwise; ``compile_inside_ddp``:
 torch.compile of a DistributedDataParallel compiles the module inside."""
 
@@ -286,9 +286,9 @@ class JobTrial(Fact):
     verdict: JobVerdict
     status: int
     reason: str | None = None
-    """Why it failed; None if it didn't."""
+    """Reason why it failed; None if it didn't."""
     agree: bool | None = None
-    """Whether all ranks compiled the same; None if the job failed."""
+    """True if all ranks compiled the same; None if the job failed."""
     gone: tuple[str, ...] = ()
     """Codes of findings, of any kind, that no rank has any more."""
     new: tuple[str, ...] = ()
@@ -311,16 +311,16 @@ class JobTrial(Fact):
 
     @property
     def notable(self) -> float:
-        """How many times faster or slower a step must be to say so: more than two runs of the
-        untouched job differ.
+        """Return how many times faster or slower a step must be to say so: more than two runs of
+        the untouched job differ.
         """
         around = self.step_us_around
         return _LEAST if around is None else max(_LEAST, max(around) / min(around))
 
     @property
     def speedup(self) -> tuple[float, float] | None:
-        """How many times faster a step is, compared with either run of the untouched job, the
-        smaller factor first.
+        """Return how many times faster a step is, compared with either run of the untouched job,
+        the smaller factor first.
         """
         if self.step_us is None or self.step_us_around is None:
             return None
@@ -336,7 +336,7 @@ class Job(Document):
     target: TargetInfo
     exit: ProbeExit
     environment: Environment
-    """Where the first rank ran."""
+    """Environment of the first rank."""
     ranks: tuple[Rank, ...]
     """Ascending."""
     absent: tuple[int, ...] = ()
@@ -352,9 +352,8 @@ class Job(Document):
     findings: tuple[JobFinding, ...]
     """Findings of all ranks, each once, worst first."""
     trials: tuple[JobTrial, ...] | None = None
-    """What the job did when it was run again, once for each suggestion; None if nothing was
-    tried."""
+    """Results of running the job again, once for each suggestion; None if nothing was tried."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``, the most of any rank."""
     gaps: tuple[CaptureGap, ...]
-    """What is missing, each once."""
+    """Missing facts, each once."""

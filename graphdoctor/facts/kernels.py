@@ -75,7 +75,7 @@ class CacheBypass(Fact):
     reason: str | None
     """In torch's words; None if they aren't in the log."""
     is_code_kept: bool
-    """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is
+    """True if Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is
     made again."""
 
 
@@ -153,7 +153,7 @@ class KernelShare(Fact):
 
     @property
     def is_own_python(self) -> bool:
-        """Whether most of the host's time is outside of compiled code."""
+        """Return whether most of the host's time is outside of compiled code."""
         return self.outside_us >= self.region_us
 
     @property
@@ -279,9 +279,9 @@ class Float32Precision(Fact):
     """
 
     matmul_tf32: bool
-    """Whether matrix products use TF32: ``torch.set_float32_matmul_precision``, off by default."""
+    """True if matrix products use TF32: ``torch.set_float32_matmul_precision``, off by default."""
     convolution_tf32: bool
-    """Whether cuDNN's convolutions do, on by default."""
+    """True if cuDNN's convolutions do, on by default."""
     capabilities: tuple[tuple[int, int], ...]
     """The compute capability of each CUDA device; from (8, 0) on, it has TF32."""
 

@@ -50,7 +50,7 @@ class StageNode(Fact):
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
     ``output``."""
     target: shared.OperationName
-    """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or
+    """Called operator, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or
     ``aten.mm.default``; for other opcodes, the name of the argument, attribute, method or module;
     empty for an output."""
     inputs: tuple[shared.Name, ...] = ()
@@ -62,8 +62,9 @@ class StageNode(Fact):
     line: int | None = None
     """1-based."""
     text: str | None = None
-    """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm,
-    0.5)``; None for other opcodes than calls, and for a statement that isn't an expression."""
+    """Expression that computes it, as torch prints it without ``torch.ops.``, such as
+    ``aten.mul.Tensor(addmm, 0.5)``; None for other opcodes than calls, and for a statement that
+    isn't an expression."""
     module: shared.Expression | None = None
     """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``;
     None outside any module or if unknown, as at every stage but Dynamo's."""
@@ -82,7 +83,7 @@ class StageGraph(Fact):
     nodes: tuple[StageNode, ...]
     """Nodes in order; the bodies of higher-order operators are only in ``code``."""
     unread_lines: int = 0
-    """How many lines of the printed graph have an unknown layout."""
+    """Number of lines of the printed graph with an unknown layout."""
     code: str | None = None
 
 
@@ -121,12 +122,12 @@ class GeneratedCode(Fact):
 
 
 class Autotuned(Fact):
-    """What Inductor measured to choose how to compute one operation (``max_autotune``), as torch
+    """Inductor's measurements to choose a way to compute one operation (``max_autotune``), as torch
     sums it up.
     """
 
     operation: str
-    """What it computes, such as ``mm``."""
+    """Operation it computes, such as ``mm``."""
     compile_id: str | None
     """The compile that it belongs to; None if unknown."""
     choices: int
@@ -163,7 +164,7 @@ class Phase(Fact):
     duration_us: float | None
     """Its duration; None if it never ended, or if the clock was set back meanwhile."""
     depth: int
-    """How many phases of the same thread contain it."""
+    """Number of phases of the same thread that contain it."""
     process: shared.ProcessName | None = None
     """The process that it ran in; None for the main process."""
     thread: int = 0
@@ -206,13 +207,13 @@ class Lane(Fact):
     duration_us: float
     """From its start to its end, in the pass that the segments are from."""
     is_profiled: bool
-    """Whether it was made under torch.profiler, which slows it down but shows eager operations and
+    """True if it was made under torch.profiler, which slows it down but shows eager operations and
     guard checks separately. A call that compiles isn't, because its profile would show Dynamo, and
     neither is one that couldn't be repeated unchanged."""
     segments: tuple[Segment, ...]
     """Segments in the order of their starts; none is inside another."""
     hidden_segments: int = 0
-    """How many segments were left out because there were too many, the shortest first."""
+    """Number of segments left out because there were too many, the shortest first."""
 
 
 class CompileArtifacts(Fact):
@@ -221,7 +222,7 @@ class CompileArtifacts(Fact):
     compile_id: shared.CompileId | None
     """The compile; None for records that belong to none."""
     counts: dict[str, int]
-    """How many records of each kind."""
+    """Number of records of each kind."""
     size_bytes: int
     """The size of their texts."""
 
@@ -250,7 +251,7 @@ class Picture(Fact):
     """Records that a report doesn't show, of at most 100 compiles of each process, in the order of
     the log."""
     hidden_artifacts: int = 0
-    """How many more compiles have such records."""
+    """Number of further compiles with such records."""
     config: dict[shared.ConfigName, str] | None = None
     """torch config values that differ from their defaults after the calls, or at the end of a
     script, by dotted name, as Python prints them, shortened; None if unknown. A value that torch
@@ -298,7 +299,7 @@ class SavedValue(Fact):
     value: str | None
     """Its dtype and shape, such as ``f32[8, 64]``."""
     is_input: bool
-    """Whether it's an input of the graph, such as a parameter, which is kept anyway."""
+    """True if it's an input of the graph, such as a parameter, which is kept anyway."""
 
 
 class StageKernel(Fact):

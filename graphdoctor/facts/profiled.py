@@ -315,7 +315,7 @@ class Profiled(Fact):
 
     @property
     def draws_random(self) -> bool:
-        """Whether one of these that has a backward graph draws random numbers."""
+        """Return whether one of these that has a backward graph draws random numbers."""
         return any(
             graph.partition is not None and graph.partition.draws_random
             for graph in self.partitioned

@@ -1,4 +1,4 @@
-"""What is reported while fixes are tried. Standard library only, so that watching costs nothing."""
+"""Reports while fixes are tried. Standard library only, so that watching costs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
 
 @dataclass(frozen=True)
 class DecidedTrial:
-    """What one trial of a fix showed: the verdict by ``file:line`` of each finding that it is for.
+    """Result of one trial of a fix: the verdict by ``file:line`` of each finding that it is for.
 
     Its backend is None if that is the user's.
     """
@@ -29,7 +29,7 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs with one backend showed: the times, or why there are none."""
+    """Times of two programs with one backend, or the reason why there are none."""
 
     number: int
     backend: str
@@ -39,7 +39,7 @@ class TimedPrograms:
 
 @dataclass(frozen=True)
 class DecidedStep:
-    """What one step of a search showed, and what a call takes in the best way so far and in eager
+    """Result of one step of a search, and the time of a call in the best way so far and in eager
     mode.
     """
 

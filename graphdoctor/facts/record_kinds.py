@@ -15,7 +15,7 @@ _KNOWN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="u
 _SHOWN = frozenset(_KNOWN["shown"].split())
 
 MEANINGS: dict[str, str] = _KNOWN["meanings"]
-"""What is in records of kinds that a report doesn't show, where the name alone doesn't tell."""
+"""Contents of records of kinds that a report doesn't show, where the name alone doesn't tell."""
 
 TORCH_KINDS = _SHOWN.union(MEANINGS, _KNOWN["named"].split())
 
@@ -32,5 +32,5 @@ def family_of(kind: str) -> str:
 
 
 def is_shown(kind: str) -> bool:
-    """Whether a report, its page or its JSON has what records of a kind say."""
+    """Return whether a report, its page or its JSON has what records of a kind say."""
     return kind in _SHOWN or kind.startswith(OWN_PREFIX)

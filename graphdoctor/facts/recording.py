@@ -58,15 +58,15 @@ GapKind = Literal[
     "missing_torch_name",
     "rank_unread",
 ]
-"""What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
+"""Kind of fact that a recording lacks, for programs; its ``message`` is for people alone."""
 
 SwitchKind = Literal["environment", "config", "stance", "replacement"]
-"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's
-``config.disable``; ``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile``
-itself isn't torch's own function."""
+"""Switch that can keep torch.compile from compiling. ``environment``: a variable; ``config``:
+Dynamo's ``config.disable``; ``stance``: ``torch.compiler.set_stance``; ``replacement``:
+``torch.compile`` itself isn't torch's own function."""
 
 BlockEntry = Literal["module", "forward"]
-"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing
+"""Way to compile a block by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing
 its ``forward``, since its class is torch's own and that method does nothing."""
 
 
@@ -76,17 +76,17 @@ class CaptureGap(Fact):
     code: shared.RuleCode
     """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
-    """What is missing, for programs; None for what a recording of graphdoctor 0.1 reports
+    """Kind of missing fact, for programs; None for what a recording of graphdoctor 0.1 reports
     itself."""
     message: str
-    """What is missing and what it means for the numbers, one or two sentences."""
+    """Missing fact and its effect on the numbers, one or two sentences."""
 
 
 class CompileSwitch(Fact):
     """Something that can keep torch.compile from compiling."""
 
     kind: SwitchKind
-    """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``;
+    """Kind of switch. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``;
     ``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own
     function."""
     value: shared.SwitchText
@@ -97,8 +97,8 @@ class CompileSwitch(Fact):
 
     @property
     def is_off(self) -> bool:
-        """Whether torch.compile certainly does nothing under it; the others can compile some of the
-        calls.
+        """Return whether torch.compile certainly does nothing under it; the others can compile some
+        of the calls.
         """
         return self.kind in ("environment", "config") or (self.kind, self.value) == (
             "stance",
@@ -114,7 +114,7 @@ class Environment(Fact):
     torch: shared.Version | None = None
     """torch's version with its build tag, such as ``2.13.0+cpu``."""
     torch_build: shared.Build | None = None
-    """What torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
+    """Platform torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
     platform: shared.Platform | None = None
     """Operating system and machine, such as ``Linux-6.1-x86_64``."""
     executable: str | None = None
@@ -142,11 +142,11 @@ class RepeatedBlocks(Fact):
 
     class_name: shared.Name
     paths: tuple[shared.ModulePath, ...]
-    """Where they are, such as ``layers.0``, in order; at least three."""
+    """Paths of the blocks, such as ``layers.0``, in order; at least three."""
     kinds: int
-    """How many of them differ from one another in their parameters or submodules."""
+    """Number of them that differ from one another in their parameters or submodules."""
     compiled_as: BlockEntry
-    """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its
+    """Way to compile each. ``module``: by ``Module.compile()``; ``forward``: by replacing its
     ``forward``, since the class is torch's own and that method does nothing."""
 
     container: shared.ModulePath | None
@@ -155,12 +155,12 @@ class RepeatedBlocks(Fact):
 
     @property
     def name(self) -> str:
-        """What their class is called where it is defined."""
+        """Return the name of their class where it is defined."""
         return self.class_name.rpartition(".")[2]
 
     @property
     def text(self) -> str:
-        """How many there are of which class, such as ``12 Block``."""
+        """Return their number and class, such as ``12 Block``."""
         return f"{len(self.paths)} {self.name}"
 
 
@@ -168,21 +168,21 @@ class BatchedTensor(Fact):
     """A tensor in the calls that has a batch dim, its first."""
 
     expression: shared.Expression
-    """What a person would write for it, such as ``batch['mask']``."""
+    """Expression a person would write for it, such as ``batch['mask']``."""
     path: str
     """Steps to it from the positional and the keyword arguments, as Python writes them."""
 
 
 class TargetInfo(Fact):
-    """What was compiled, and with which arguments."""
+    """Compiled target and its arguments."""
 
     text: str | None = None
     """The target as given, such as ``model.py:Net``."""
     name: shared.Name | None = None
     """Its name in its module."""
     kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
-    """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a
-    program, recorded in its own process."""
+    """Kind of target. ``script``: a whole program, run unchanged; ``block``: a part of a program,
+    recorded in its own process."""
     class_name: shared.Name | None = None
     """Qualified name of the compiled object's class, or of the function."""
     file: shared.File | None = None
@@ -190,10 +190,10 @@ class TargetInfo(Fact):
     parameters: tuple[shared.Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     args_from: int = 0
-    """Which of these a decorator's ``*args`` begin with; -1 if ``self`` does, which isn't among
-    them."""
+    """Index of the parameter that a decorator's ``*args`` begin with; -1 if ``self`` does, which
+    isn't among them."""
     inputs_from: shared.InputsFrom | None = None
-    """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
+    """Source of the calls: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
     """The arguments of ``--input``; empty where the program brings its own."""
     own: tuple[str, ...] = ()
@@ -210,13 +210,13 @@ class TargetInfo(Fact):
     config: dict[shared.ConfigName, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
     call_options: dict[shared.OptionName, object] = field(default_factory=dict)
-    """How the calls were made: calls, backward, train, no_grad, seed, device, dtype, batch."""
+    """Options of the calls: calls, backward, train, no_grad, seed, device, dtype, batch."""
     batched: tuple[BatchedTensor, ...] = ()
     """The tensors that have the batch size of ``call_options``; empty if none was asked for."""
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """What was compiled by itself, such as ``12 Block``; empty where the whole was."""
+        """Return what was compiled by itself, such as ``12 Block``; empty where the whole was."""
         return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
 
     def argument(self, source: str | None) -> str | None:
@@ -225,12 +225,14 @@ class TargetInfo(Fact):
 
     @property
     def has_backward(self) -> bool:
-        """Whether the calls ran the backward pass."""
+        """Return whether the calls ran the backward pass."""
         return bool(self.call_options.get("backward"))
 
     @property
     def runs_itself(self) -> bool:
-        """Whether the program makes its own calls, which have no numbers and aren't repeated."""
+        """Return whether the program makes its own calls, which have no numbers and aren't
+        repeated.
+        """
         return self.kind in ("script", "block")
 
 
@@ -244,7 +246,7 @@ class CallError(Fact):
     traceback: shared.Traceback
     """As Python prints it, without graphdoctor's own lines."""
     eager: shared.OutcomeText | None = None
-    """What the same call did without torch.compile: ``ok`` or the type of the exception; None if
+    """Outcome of the same call without torch.compile: ``ok`` or the type of the exception; None if
     not tried."""
     eager_message: str | None = None
     """The text of that exception."""
@@ -263,7 +265,7 @@ class CompileCall(Fact):
     function: str
     """Name of the code object that the line is in."""
     compiled: shared.Name
-    """What was compiled: the qualified name of a class or function."""
+    """Qualified name of the compiled class or function."""
     arguments: dict[str, str] = field(default_factory=dict)
     """The arguments that differ from torch.compile's defaults, with shortened values."""
     process: shared.ProcessName | None = None
@@ -303,18 +305,18 @@ class BreakReason(Fact):
 
 
 BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
-"""What torch did at the break: continued in a resume function, ran the rest of the function
+"""Torch's action at the break: continued in a resume function, ran the rest of the function
 eagerly, skipped the whole frame, or raised an exception (``fullgraph``)."""
 
 
 BreakTopic = Literal[
     "symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"
 ]
-"""What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch
-needed the value of a number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or
-LSTM. Of torch.export alone, which raises what it raises: ``tensor_truth``: the program asked
-whether a tensor is true; ``export_type``: a type that torch can't take apart; ``export_error``:
-anything else."""
+"""Topic of the cause, if neither its id nor its name says so. ``symbolic_number``: torch needed the
+value of a number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM. Of
+torch.export alone, which raises what it raises: ``tensor_truth``: the program asked whether a
+tensor is true; ``export_type``: a type that torch can't take apart; ``export_error``: anything
+else."""
 
 
 TorchMechanism = Literal["ddp_forward", "fsdp_hook", "module_hook", "checkpoint"]
@@ -355,7 +357,7 @@ class BreakRecord(Fact):
     words: str
     """Everything torch printed as the reason, up to the user's stack."""
     topic: BreakTopic | None = None
-    """What the cause is about, read from ``words``; None for all other topics."""
+    """Topic of the cause, read from ``words``; None for all other topics."""
     mechanism: TorchMechanism | None = None
     """torch's own code in which it happened, below the innermost line of the program; None anywhere
     else."""
@@ -368,7 +370,7 @@ RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
 
 
 class FailedCompile(Fact):
-    """Why a compile ended without code."""
+    """Reason why a compile ended without code."""
 
     type: shared.ExceptionType
     """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
@@ -410,9 +412,9 @@ class Compile(Fact):
     recompile_reasons: tuple[str, ...] = ()
     """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
-    """How often torch started the analysis."""
+    """Number of times torch started the analysis."""
     restart_reasons: tuple[shared.GbType, ...] = ()
-    """Why torch restarted the analysis."""
+    """Reasons why torch restarted the analysis."""
     op_count: int | None = None
     """Operations in its graph, as torch counts them; None if there is no graph."""
     guard_count: int | None = None
@@ -426,7 +428,7 @@ class Compile(Fact):
     stack: tuple[StackEntry, ...] = ()
     """The call path to the frame, outermost first, including the frame itself."""
     cause: RecompileCause | None = None
-    """Why it recompiled; None for the first compile."""
+    """Cause of the recompile; None for the first compile."""
 
 
 class IgnoredCache(Fact):
@@ -436,7 +438,7 @@ class IgnoredCache(Fact):
 
     function: str
     entry: StackEntry
-    """Where it is called."""
+    """Place of its call."""
     compile_id: str | None = None
 
 
@@ -456,7 +458,7 @@ class Frame(Fact):
     """Of a decorator's function, the one module's ``forward`` that it stands for, such as
     ``BertModel.forward``; None if it isn't one, or stands for several."""
     wraps_at: StackEntry | None = None
-    """Where that is defined; None if the decorator doesn't tell."""
+    """Place of that definition; None if the decorator doesn't tell."""
     file: str
     """Path of the file that defines the function."""
     line: int
@@ -471,7 +473,7 @@ class Frame(Fact):
     code_name: str
     """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
     is_wrapper: bool = False
-    """Whether it is torch's own function around a module of torch's own class; it then stands where
+    """True if it is torch's own function around a module of torch's own class; it then stands where
     the program compiles or makes the module."""
     container: str | None = None
     """For such a wrapper, the class of torch's own in which the module inside has its ``forward``,
@@ -517,7 +519,7 @@ class GraphInput(Fact):
     device: shared.DeviceText | None = None
     """Such as ``cpu`` or ``cuda:0``."""
     is_parameter: bool | None = None
-    """Whether it is a parameter or buffer of a module; None if unknown."""
+    """True if it is a parameter or buffer of a module; None if unknown."""
 
 
 class GraphNode(Fact):
@@ -528,7 +530,7 @@ class GraphNode(Fact):
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or
     ``output``."""
     target: shared.OperationName
-    """What is called, as torch prints it."""
+    """Called operator, as torch prints it."""
     args: str
     """Positional arguments, cut at 500 characters."""
     kwargs: str
@@ -579,9 +581,7 @@ class Graph(Fact):
 
 
 class Settling(Fact):
-    """What torch compiled while the last call was repeated, with the same arguments, until it was
-    steady.
-    """
+    """Compiles while the last call was repeated, with the same arguments, until it was steady."""
 
     compiles: tuple[int, ...]
     """Compiles that began in each repetition; 0 in the last one if the call was steady by then."""
@@ -595,8 +595,8 @@ class Settling(Fact):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the call got steady: it compiled nothing, and no function hit its limit on the
-        way.
+        """Return whether the call got steady: it compiled nothing, and no function hit its limit on
+        the way.
         """
         return bool(self.compiles) and not self.compiles[-1] and not self.is_over_limit
 
@@ -656,8 +656,8 @@ class SourceContext(Fact):
     readable: tuple[str, ...] = ()
     """Names in the statement that certainly have a value just before it, without built-in ones."""
     torch: str | None = None
-    """What the torch package is called just before the statement, such as ``torch``; None if it
-    can't be read there, and if unknown."""
+    """Name of the torch package just before the statement, such as ``torch``; None if it can't be
+    read there, and if unknown."""
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
 
@@ -680,7 +680,7 @@ class ExportInput(Fact):
 
 
 class ExportFailure(Fact):
-    """Why torch.export made no program."""
+    """Reason why torch.export made no program."""
 
     type: str
     message: str
@@ -688,7 +688,7 @@ class ExportFailure(Fact):
 
 
 class ExportCalls(Fact):
-    """How the calls of an exported program differ."""
+    """Differences between the calls of an exported program."""
 
     total: int
     made: int
@@ -698,17 +698,17 @@ class ExportCalls(Fact):
 
 
 class Export(Fact):
-    """What torch.export made of a target."""
+    """Result of torch.export for a target."""
 
     is_strict: bool
-    """Whether Dynamo read the program's bytecode."""
+    """True if Dynamo read the program's bytecode."""
     is_wrapped: bool
-    """Whether the target was wrapped in a module."""
+    """True if the target was wrapped in a module."""
     seconds: float
     line: str
     """Python that makes the same program."""
     failure: ExportFailure | None = None
-    """Why there is no program; None if there is one."""
+    """Reason why there is no program; None if there is one."""
     op_count: int | None = None
     """Operations in its graph."""
     inputs: tuple[ExportInput, ...] = ()
@@ -716,7 +716,7 @@ class Export(Fact):
     constraints: tuple[str, ...] = ()
     """Conditions on sizes that it checks, in Python."""
     calls: ExportCalls | None = None
-    """How the calls differ; None if they weren't made."""
+    """Differences between the calls; None if they weren't made."""
 
 
 class Recording(Fact):
@@ -730,9 +730,9 @@ class Recording(Fact):
     calls: tuple[Call, ...]
     """The user's calls; empty for a script and for a log that graphdoctor didn't record."""
     compile_calls: tuple[CompileCall, ...] = ()
-    """Where a script called torch.compile, in order."""
+    """Places where a script called torch.compile, in order."""
     switches: tuple[CompileSwitch, ...] = ()
-    """What could keep torch.compile from compiling, in the order in which it was found."""
+    """Switches that could keep torch.compile from compiling, in the order in which it was found."""
     frames: tuple[Frame, ...]
     """Frames in the order of their first compiles."""
     compiles: tuple[Compile, ...]
@@ -753,21 +753,21 @@ class Recording(Fact):
     steps: Steps | None = None
     """The steps of its training loop; None unless it was run again under a change."""
     settling: Settling | None = None
-    """What the repetitions for coverage compiled; None if there were none."""
+    """Compiles of the repetitions for coverage; None if there were none."""
     export: Export | None = None
-    """What torch.export made of the target; None if the run wasn't one that exports."""
+    """Result of torch.export for the target; None if the run wasn't one that exports."""
     replay: Replay | None = None
-    """What a replay gave; None for a plain run."""
+    """Result of a replay; None for a plain run."""
     what_if: WhatIf | None = None
-    """What replays under remedies gave; None if there were none."""
+    """Results of replays under remedies; None if there were none."""
     treatment: Treatment | None = None
     """The fixes that were tried; None if there were none."""
     declined: DeclinedEdits = DeclinedEdits()
-    """Why no edits were written, before any trial; empty if nobody tried to write some."""
+    """Reasons why no edits were written, before any trial; empty if nobody tried to write some."""
     steady_call: SteadyCall | None = None
     """When each graph ran in a steady call; None if not measured."""
     kernels: KernelShare | None = None
-    """Where the time of a steady call goes; None if not measured."""
+    """Shares of a steady call's time; None if not measured."""
     eager_kernels: KernelShare | None = None
     """The same call in eager mode, in another process; None if nobody compares them."""
     memory: MeasuredMemory | None = None
@@ -775,26 +775,27 @@ class Recording(Fact):
     profiled: Profiled | None = None
     """A steady call kernel by kernel; None for a run that was no profile."""
     cuda_graphs: CudaGraphs | None = None
-    """What became of CUDA graphs; None if none were asked for, and if unknown."""
+    """Use of CUDA graphs; None if none were asked for, and if unknown."""
     float32_precision: Float32Precision | None = None
-    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
+    """Precision of float32 computations on CUDA; None if the program doesn't use CUDA, or if
+    unknown."""
     cache_bypasses: tuple[CacheBypass, ...] = ()
-    """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
+    """Reasons why torch's caches on disk leave graphs out, one for each reason of each graph."""
     ignored_caches: tuple[IgnoredCache, ...] = ()
     """Calls of functions with a ``functools.lru_cache`` whose tensors the compiled code computes
     itself."""
     caches: CacheUse | None = None
-    """What the caches on disk did; None if none was asked."""
+    """Use of the caches on disk; None if none was asked."""
     evidence: LogEvidence = field(default_factory=LogEvidence)
     guards: Guards | None = None
-    """What the guards check and cost; None if not requested."""
+    """Checks of the guards and their costs; None if not requested."""
     picture: Picture | None = None
-    """What the picture of the run needs; None if not requested."""
+    """Data for the picture of the run; None if not requested."""
     span: LogSpan | None = None
-    """What can be compared with other ranks; None if not requested."""
+    """Data to compare with other ranks; None if not requested."""
     variations: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does; None if not requested, or if the
-    first call can't be repeated."""
+    """Results of changing one property of the first call at a time; None if not requested, or if
+    the first call can't be repeated."""
     gaps: tuple[CaptureGap, ...]
 
     def frames_by_compile(self) -> dict[str, Frame]:
@@ -808,7 +809,7 @@ class Recording(Fact):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether graphdoctor didn't record the log."""
+        """Return whether graphdoctor didn't record the log."""
         return self.gap("foreign_log") is not None
 
     def gap(self, *kinds: GapKind) -> CaptureGap | None:
@@ -825,7 +826,7 @@ class DdpBucket(Fact):
     """The parameters in it, such as ``self.first.weight``; torch's names of the graph's inputs
     where their sources aren't recorded."""
     parameter_bytes: int | None
-    """What they take; None if a size isn't a number."""
+    """Size of the parameters; None if a size isn't a number."""
     op_count: int
     """Operations in it."""
 
@@ -841,9 +842,9 @@ class DdpSplit(Fact):
     crossing_count: int
     """Tensors that one part computes and a later one reads."""
     crossing_bytes: int | None
-    """What they take; None if a size isn't a number."""
+    """Size of the crossing values; None if a size isn't a number."""
 
     @property
     def parameter_bytes(self) -> int | None:
-        """What the parameters of all parts take."""
+        """Return the bytes of the parameters of all parts."""
         return whole_sum(bucket.parameter_bytes for bucket in self.buckets)

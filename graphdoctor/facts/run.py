@@ -1,4 +1,4 @@
-"""How a run ended, and a torch setting as data. What a run is asked to do is in ``spec``."""
+"""The end of a run, and a torch setting as data. Requests for runs are in ``spec``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ HintCode = Literal[
     "no_torch",
     "unusable_python",
 ]
-"""What ended a run, where its words name options: ``views/exit_words.py`` has those of each surface."""
+"""Cause of the end of a run, where its words name options: ``views/exit_words.py`` has those of
+each surface."""
 
 HintValue = str | int | float | bool | list[str] | None
 
@@ -56,7 +57,7 @@ Phase = Literal[
     "comparing results",
     "trying other inputs",
 ]
-"""What the probe can be doing, other than with a call of its number."""
+"""Activity of the probe, other than with a call of its number."""
 
 CallPhase = Literal[
     "call {index}",
@@ -64,10 +65,10 @@ CallPhase = Literal[
     "profiling call {index}",
     "trying call {index} without torch.compile",
 ]
-"""What the probe can be doing with a call."""
+"""Activity of the probe in a call."""
 
 PhaseKind = Phase | CallPhase | Literal["variation"]
-"""Which phase it is, whatever its number and its step."""
+"""Kind of phase, whatever its number and its step."""
 
 _PUBLIC = frozenset(
     {
@@ -100,7 +101,7 @@ class Setting(Fact):
 
     @property
     def drops_output(self) -> bool:
-        """Whether the compiled program prints or logs less with it."""
+        """Return whether the compiled program prints or logs less with it."""
         return self.name == "torch._dynamo.config.ignore_logging_functions"
 
     @property
@@ -120,12 +121,12 @@ class Setting(Fact):
 
 
 class ProbeExit(Fact):
-    """How the child process ended."""
+    """End of the child process."""
 
     status: int | None
     """Exit status; negative for a signal; None when unknown."""
     phase: shared.PhaseText | None = None
-    """What it was doing last, such as ``call 2``."""
+    """Its last activity, such as ``call 2``."""
     reason: (
         Literal[
             "finished", "error", "exited", "timeout", "killed", "interrupted", "running", "lost"
@@ -136,15 +137,15 @@ class ProbeExit(Fact):
     it hasn't ended; ``lost``: graphdoctor was stopped before it could write how it ended. None for
     a log of others."""
     phase_kind: PhaseKind | None = None
-    """Which phase that is, whatever its number; None if it is unknown, and in recordings of 0.1."""
+    """Kind of that phase, whatever its number; None if it is unknown, and in recordings of 0.1."""
     stopped_for: Literal["timeout", "memory"] | None = None
     """The limit at which graphdoctor stopped it; None if it ended otherwise."""
     message: str | None = None
     """One sentence for people, with options named as on the command line."""
     hint: str | None = None
-    """What to do next, with options named as on the command line."""
+    """Next step, with options named as on the command line."""
     hint_code: HintCode | None = None
-    """What ``message`` and ``hint`` say, for another surface to word; None where they are the same
+    """Code for ``message`` and ``hint``, for another surface to word; None where they are the same
     on every surface."""
     hint_values: dict[shared.HintName, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""

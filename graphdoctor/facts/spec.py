@@ -35,8 +35,8 @@ DTYPES: Mapping[str, str] = {
 
 
 Timing = Literal["final", "each", "none"]
-"""What is timed of the fixes that work. ``final``: the program with all of them; single ones only
-where a verdict depends on it. ``each``: each of them, too. ``none``: nothing."""
+"""Timing of the fixes that work. ``final``: the program with all of them; single ones only where a
+verdict depends on it. ``each``: each of them, too. ``none``: nothing."""
 
 FailOn = Literal["error", "warning", "info", "never"]
 """The lowest severity of what is new or worse that fails; ``never``: only budgets fail."""

@@ -61,7 +61,7 @@ class StackEntry(Fact):
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
     note: str | None = None
-    """What the line has to do with a finding; None if it isn't a related line of one."""
+    """Relation of the line to a finding; None if it isn't a related line of one."""
 
     @property
     def at(self) -> tuple[str, int]:

@@ -28,8 +28,8 @@ SurveyStatus = Literal[
     "lost",
     "skipped",
 ]
-"""How a piece came out. ``ok``: it compiled and ran; ``wrong``: its results differ from eager
-mode's by more than rounding; ``not_compiled``: it ran, but torch compiled nothing of it;
+"""Outcome of a piece. ``ok``: it compiled and ran; ``wrong``: its results differ from eager mode's
+by more than rounding; ``not_compiled``: it ran, but torch compiled nothing of it;
 ``compile_failed``: it works in eager mode, but not with torch.compile; ``eager_failed``: it doesn't
 work in eager mode either; ``no_inputs``: no arguments were found for it; ``load_failed``: it can't
 be imported or made; ``crashed``: its process was ended by a signal, or ended itself; ``timeout``
@@ -53,11 +53,11 @@ SurveyStage = Literal[
     "export",
     "fix",
 ]
-"""What was going on when a piece failed. ``prepare``: a catalog wrote its program; ``load``: the
-target was imported and made; ``eager``: a call without torch.compile; ``dynamo``, ``aot``,
-``inductor``, ``backend``: that part of the compiler, ``backend`` being one that isn't Inductor;
-``call``: a compiled call, or what is measured after it; ``bench``, ``export``, ``fix``: what was
-asked for beyond it."""
+"""Activity when a piece failed. ``prepare``: a catalog wrote its program; ``load``: the target was
+imported and made; ``eager``: a call without torch.compile; ``dynamo``, ``aot``, ``inductor``,
+``backend``: that part of the compiler, ``backend`` being one that isn't Inductor; ``call``: a
+compiled call, or what is measured after it; ``bench``, ``export``, ``fix``: what was asked for
+beyond it."""
 
 RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
 """Statuses of pieces that made all of their calls. What is counted of others is what came until the
@@ -95,7 +95,7 @@ class SurveyCause(Fact):
     package: str | None = None
     """Owning package; None for the user's own code."""
     count: int = 1
-    """How often it happened."""
+    """Number of times it happened."""
     call_us: float | None = None
     """Microseconds that it costs each steady call; None if unknown."""
     compile_s: float | None = None
@@ -105,7 +105,7 @@ class SurveyCause(Fact):
     fix: str | None = None
     """Title of its first fix, of a verified one if there is one; None if there is none."""
     fix_verdict: Verdict | None = None
-    """What a trial of that fix found; None if there is no fix."""
+    """Verdict of a trial of that fix; None if there is no fix."""
     diff: str | None = None
     """The verified fix as a diff; None if there is none, or it is no edit."""
     fingerprint: str
@@ -121,7 +121,7 @@ class SurveyRow(Fact):
     """One target with one variant."""
 
     name: str
-    """What the target is called; no two targets of a survey share one."""
+    """Name of the target; no two targets of a survey share one."""
     target: str
     """The target's text, such as ``models/net.py:Net``."""
     family: str | None = None
@@ -129,11 +129,11 @@ class SurveyRow(Fact):
     variant: str
     """The variant's name; no two variants of a survey share one."""
     status: SurveyStatus
-    """How it came out: ``ok``, or what went wrong."""
+    """Outcome: ``ok``, or what went wrong."""
     stage: SurveyStage | None = None
-    """What was going on when it failed; None where nothing did."""
+    """Activity when it failed; None where nothing did."""
     error: str | None = None
-    """Why it failed, a sentence or the exception's own words; None where nothing did."""
+    """Reason of the failure, a sentence or the exception's own words; None where nothing did."""
     error_type: str | None = None
     """Qualified type of the exception; None if it was none."""
     traceback: str | None = None
@@ -145,7 +145,7 @@ class SurveyRow(Fact):
     python: str | None = None
     """Version of Python."""
     device: str | None = None
-    """What it ran on: ``cpu``, or the name of the CUDA device."""
+    """Device it ran on: ``cpu``, or the name of the CUDA device."""
     host: str | None = None
     """Name of the machine."""
     dtype: str | None = None
@@ -179,7 +179,7 @@ class SurveyRow(Fact):
     eager_us: float | None = None
     """Median of the same call in eager mode, in microseconds; of a bench."""
     speedup: float | None = None
-    """How many times as fast as eager mode; of a bench."""
+    """Speedup over eager mode; of a bench."""
     speedup_low: float | None = None
     """Lower end of the speed-up's 95% confidence interval."""
     speedup_high: float | None = None
@@ -197,10 +197,10 @@ class SurveyRow(Fact):
     exports: bool | None = None
     """``torch.export`` exports it and the program computes the same; None if it wasn't tried."""
     export_error: str | None = None
-    """Why it doesn't export; None where it does or wasn't tried."""
+    """Reason why it doesn't export; None where it does or wasn't tried."""
     export_causes: tuple[SurveyCause, ...] = ()
-    """What ``torch.export`` stops at, strict or not; empty where it exports, wasn't tried, or torch
-    named no cause."""
+    """Problems that ``torch.export`` stops at, strict or not; empty where it exports, wasn't tried,
+    or torch named no cause."""
     is_steady: bool | None = None
     """It stops compiling when its calls are repeated; None if unknown."""
     causes: tuple[SurveyCause, ...] = ()
@@ -208,9 +208,9 @@ class SurveyRow(Fact):
     seconds: float
     """Wall time of the piece, all attempts."""
     attempts: int = 1
-    """How often it was run."""
+    """Number of runs."""
     earlier: tuple[SurveyStatus, ...] = ()
-    """How the attempts before the last one came out."""
+    """Outcomes of the attempts before the last one."""
     started: str | None = None
     """When the last attempt began, in UTC, as ``2026-11-23T01:20:00Z``."""
     fingerprint: str
@@ -220,29 +220,29 @@ class SurveyRow(Fact):
     report: str | None = None
     """Path of its own page, relative to the survey's folder; None if there is none."""
     gaps: tuple[str, ...] = ()
-    """What could not be measured, in sentences."""
+    """Measurements that failed, in sentences."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What rows of two surveys are matched by."""
+        """Return the key that matches rows of two surveys."""
         return self.name, self.variant
 
     @property
     def is_judged(self) -> bool:
-        """Whether it says anything about torch.compile: what fails before torch compiles, or
+        """Return whether it says anything about torch.compile: what fails before torch compiles, or
         elsewhere, doesn't.
         """
         return self.status not in _NEVER_JUDGED and self.stage not in _BEFORE_TORCH
 
     @property
     def is_passed(self) -> bool:
-        """Whether it compiles, runs, and is right as far as that was compared."""
+        """Return whether it compiles, runs, and is right as far as that was compared."""
         return self.status == "ok"
 
     @property
     def is_whole(self) -> bool | None:
-        """Whether it compiles without breaks, skipped frames and functions over their limit; None
-        if it didn't pass.
+        """Return whether it compiles without breaks, skipped frames and functions over their limit;
+        None if it didn't pass.
         """
         if not self.is_passed or self.break_sites is None:
             return None
@@ -258,7 +258,7 @@ class SurveyRow(Fact):
 
     @property
     def is_flaky(self) -> bool:
-        """Whether its attempts came out differently."""
+        """Return whether its attempts came out differently."""
         return any(status != self.status for status in self.earlier)
 
     @property
@@ -268,7 +268,7 @@ class SurveyRow(Fact):
 
     @property
     def export_top(self) -> SurveyCause | None:
-        """What ``torch.export`` stops at first."""
+        """Return what ``torch.export`` stops at first."""
         return self.export_causes[0] if self.export_causes else None
 
     @property
@@ -282,8 +282,8 @@ class SurveyVariant(Fact):
 
     name: str
     settings: dict[str, object] = field(default_factory=dict)
-    """What it changes: fields of a run, such as ``mode`` and ``dtype``; empty for torch.compile
-    without arguments."""
+    """Changes: fields of a run, such as ``mode`` and ``dtype``; empty for torch.compile without
+    arguments."""
     python: str | None = None
     """The interpreter that it runs with; None for that of the survey."""
     torch: str | None = None
@@ -301,7 +301,7 @@ class GeometricMean(Fact):
     high: float
     """Upper end."""
     count: int
-    """How many speed-ups it is made of."""
+    """Number of speed-ups it is made of."""
 
 
 class SurveyGroup(Fact):
@@ -353,7 +353,7 @@ class SharedCause(SurveyCause):
     lines: tuple[int, ...]
     """Distinct lines in that function, in order."""
     functions: int = 1
-    """How many functions have it: more than one only if each is of one target."""
+    """Number of functions that have it: more than one only if each is of one target."""
     places: tuple[str, ...] = ()
     """File and line of all of them, as ``model.py:12``, those of one function together."""
     targets: tuple[str, ...]
@@ -369,20 +369,20 @@ class SurveySummary(Fact):
     groups: tuple[SurveyGroup, ...]
     """For each variant, all rows first, then each family that has a name."""
     causes: tuple[SharedCause, ...]
-    """What costs most over all targets, the most costly first; at most ten."""
+    """Causes that cost most over all targets, the most costly first; at most ten."""
     cause_count: int
-    """How many shared causes there are in all."""
+    """Number of all shared causes."""
     export_causes: tuple[SharedCause, ...] = ()
-    """What ``torch.export`` stops at, what most targets have first; at most ten. One is of one rule
-    and one message."""
+    """Problems that ``torch.export`` stops at, those of most targets first; at most ten. One is of
+    one rule and one message."""
     export_cause_count: int = 0
-    """How many of these there are in all."""
+    """Number of these in all."""
     pieces_per_hour: float | None = None
     """Rows by the wall time of the survey; None if that is unknown."""
 
 
 class SurveyReport(Document):
-    """What ``graphdoctor survey`` found."""
+    """Result of ``graphdoctor survey``."""
 
     name: str
     """The survey's name: that of its file, pattern or library."""
@@ -392,18 +392,18 @@ class SurveyReport(Document):
     """Wall time of this run, without rows that were kept from an earlier one; None if it was
     interrupted by force."""
     options: dict[str, object] = field(default_factory=dict)
-    """What was measured and with which limits, such as ``bench`` and ``timeout_s``."""
+    """Measurements and limits, such as ``bench`` and ``timeout_s``."""
     shard: str | None = None
-    """Which part of the pieces it has, as ``3/8``; None for all."""
+    """Part of the pieces it has, as ``3/8``; None for all."""
     engine: str | None = None
-    """What it ran on, such as ``2 processes``; None if that is unknown."""
+    """Executor it ran on, such as ``2 processes``; None if that is unknown."""
     variants: tuple[SurveyVariant, ...]
     """The ways to compile, in order."""
     rows: tuple[SurveyRow, ...]
     """One for each finished piece, in the order of the list."""
     planned: int
-    """How many pieces the survey has; more than there are rows if it was interrupted."""
+    """Number of pieces of the survey; more than there are rows if it was interrupted."""
     kept: int = 0
-    """How many rows an earlier run made."""
+    """Number of rows that an earlier run made."""
     summary: SurveySummary
     notes: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ SurveyAspect = Literal[
     "planned",
     "measured",
 ]
-"""How two surveys can differ. ``torch`` to ``calls``: of pieces that both have; ``options`` and
+"""Difference between two surveys. ``torch`` to ``calls``: of pieces that both have; ``options`` and
 ``variant``: what was asked for; ``shard``: one of them is a part; ``planned``: one was interrupted;
 ``measured``: only one has any such value."""
 
@@ -61,19 +61,19 @@ COUNTS_OF_RECORDS: tuple[SurveyMeasure, ...] = (
 """Counts of torch's records: too low where it left one out."""
 
 SurveyChangeKind = Literal[SurveyMeasure, "status", "cause"]
-"""What changed: a field, how the piece came out, or a finding."""
+"""Changed thing: a field, the piece's outcome, or a finding."""
 
 ChangeDirection = Literal["worse", "better", "noted"]
-"""Whether a change is a regression, an improvement, or neither."""
+"""True if a change is a regression, an improvement, or neither."""
 
 SurveyVerdict = Literal[
     "unknown", "failing", "worse", "flaky", "fixed", "better", "changed", "unchanged"
 ]
-"""What a piece is, the first that applies. ``unknown``: it can't be judged now, or lacks what was
-measured before; ``failing``: it passed before, or has wrong results only now; ``worse``: something
-else got worse; ``flaky``: its attempts came out differently, and nothing else got worse; ``fixed``:
-it passes now; ``better``: something got better; ``changed``: single measurements differ, or it
-fails in another way."""
+"""Verdict on a piece, the first that applies. ``unknown``: it can't be judged now, or lacks what
+was measured before; ``failing``: it passed before, or has wrong results only now; ``worse``:
+something else got worse; ``flaky``: its attempts came out differently, and nothing else got worse;
+``fixed``: it passes now; ``better``: something got better; ``changed``: single measurements differ,
+or it fails in another way."""
 
 SURVEY_VERDICTS: tuple[SurveyVerdict, ...] = get_args(SurveyVerdict)
 """In the order in which they are shown."""
@@ -83,7 +83,7 @@ class SurveySide(Fact):
     """One of the two surveys."""
 
     path: str | None = None
-    """What the user named; None if it has no name."""
+    """Path given by the user; None if it has no name."""
     name: str
     started: str
     """When it began, in UTC."""
@@ -93,13 +93,13 @@ class SurveySide(Fact):
     devices: tuple[str, ...]
     rows: int
     planned: int
-    """How many it would have if nothing had interrupted it."""
+    """Number it would have if nothing had interrupted it."""
     shard: str | None = None
-    """Which part of the pieces it has; None for all."""
+    """Part of the pieces it has; None for all."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all of its pieces."""
+        """Return whether it has all of its pieces."""
         return self.shard is None and self.rows >= self.planned
 
 
@@ -108,12 +108,12 @@ class SurveyMismatch(Fact):
 
     aspect: SurveyAspect
     name: str | None = None
-    """Which of several: the option, the variant or the measure; None otherwise."""
+    """Name among several: the option, the variant or the measure; None otherwise."""
     before: str | None = None
     """The value before; None if there is none."""
     after: str | None = None
     pieces: int | None = None
-    """How many of the pieces that both have differ in this way; None for what is of the whole
+    """Number of the pieces of both that differ in this way; None for what is of the whole
     survey."""
 
 
@@ -122,17 +122,17 @@ class SurveyChange(Fact):
 
     kind: SurveyChangeKind
     severity: Severity = "info"
-    """How bad it is where it got worse."""
+    """Severity where it got worse."""
     before: float | bool | str | None = None
     """The value before: a number, whether, or a status; None for a finding."""
     after: float | bool | str | None = None
     cause: SurveyCause | None = None
     """The finding that is new or gone; None for other changes."""
     is_flaky: bool = False
-    """Whether the piece is unstable, so that this is no regression by itself."""
+    """True if the piece is unstable, so that this is no regression by itself."""
 
     def fails(self, fail_on: FailOn) -> bool:
-        """Whether what got worse fails the comparison."""
+        """Return whether what got worse fails the comparison."""
         return not self.is_flaky and fails(self.severity, fail_on)
 
 
@@ -143,21 +143,21 @@ class ComparedPiece(Fact):
     after: SurveyRow
     verdict: SurveyVerdict
     worse: tuple[SurveyChange, ...] = ()
-    """What got worse, the worst first."""
+    """Changes for the worse, the worst first."""
     better: tuple[SurveyChange, ...] = ()
     noted: tuple[SurveyChange, ...] = ()
-    """What differs and is neither: single measurements, and a failure that is another one now."""
+    """Changes that are neither: single measurements, and a failure that is another one now."""
     unknown: tuple[SurveyMeasure, ...] = ()
-    """What was measured before and isn't now."""
+    """Measures that were known before and aren't now."""
     is_unjudged: bool = False
-    """Whether it said something about torch.compile before and doesn't now, such as one that the
+    """True if it said something about torch.compile before and doesn't now, such as one that the
     cluster lost."""
     is_noisy: bool = False
-    """Whether speed-ups weren't compared, because the machine was too busy in one of the two."""
+    """True if speed-ups weren't compared, because the machine was too busy in one of the two."""
 
     @property
     def name(self) -> str:
-        """What the target is called."""
+        """Return the target's name."""
         return self.after.name
 
     @property
@@ -167,11 +167,11 @@ class ComparedPiece(Fact):
 
     @property
     def counting(self) -> tuple[SurveyChange, ...]:
-        """What got worse, but for what an unstable piece may do."""
+        """Return what got worse, but for what an unstable piece may do."""
         return tuple(change for change in self.worse if not change.is_flaky)
 
     def fails(self, fail_on: FailOn) -> bool:
-        """Whether something that got worse is at or above the severity that fails."""
+        """Return whether something that got worse is at or above the severity that fails."""
         return any(change.fails(fail_on) for change in self.worse)
 
 
@@ -216,8 +216,8 @@ class SurveyComparison(Document):
     unchanged: int = 0
     still_failing: int = 0
     noisy: int = 0
-    """How many pieces have speed-ups that weren't compared, because the machine was too busy in one
-    of the two."""
+    """Number of pieces with speed-ups that weren't compared, because the machine was too busy in
+    one of the two."""
     added: tuple[SurveyRow, ...] = ()
     """Rows that only the second has."""
     gone: tuple[SurveyRow, ...] = ()
@@ -236,7 +236,7 @@ class SurveyComparison(Document):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether something that could be judged before can't be now."""
+        """Return whether something that could be judged before can't be now."""
         return bool(self.gone) or self.after.rows < self.after.planned or bool(self.of("unknown"))
 
     @property
@@ -245,12 +245,12 @@ class SurveyComparison(Document):
         return 2 if self.is_unknown else 1 if self.failing else 0
 
     def changes(self) -> Iterator[tuple[ComparedPiece, SurveyChange]]:
-        """What got worse, with its piece."""
+        """Return what got worse, with its piece."""
         return ((piece, change) for piece in self.pieces for change in piece.worse)
 
 
 def side_of(report: SurveyReport, path: str | None) -> SurveySide:
-    """What a comparison says of one survey."""
+    """Return what a comparison says of one survey."""
     return SurveySide(
         path=path,
         **values_of(report, "name", "started", "graphdoctor_version", "planned", "shard"),

@@ -13,7 +13,7 @@ CompilerPartKind = Literal["decomposition", "pass", "lowering"]
 ``lowering``, or a ``pass`` over graphs."""
 
 TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
-"""How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
+"""Difference of a text: in numbers only, by missing lines only, by both, or otherwise."""
 
 Judged = Literal["changed", "untouched", "variant"]
 """Whose results are judged beside the untouched program's: one with a change, itself as it was run
@@ -32,21 +32,21 @@ TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
 
 
 Reference = Literal["eager", "untouched", "earlier"]
-"""What results are compared with: eager mode's, the untouched program's, those of an earlier run of
-the same trial."""
+"""Reference that results are compared with: eager mode's, the untouched program's, those of an
+earlier run of the same trial."""
 
 
 THE_CALL = "the call"
-"""Where a difference is that is the end of a call itself, such as an exception."""
+"""Place of a difference that is the end of a call itself, such as an exception."""
 
 
 class MissingLines(Fact):
     """Lines that a program no longer writes."""
 
     count: int
-    """How many it writes."""
+    """Number it writes."""
     reference_count: int
-    """How many it should write."""
+    """Number it should write."""
     first: str
     """The first one that is missing, as Python writes it, shortened."""
 
@@ -56,24 +56,24 @@ class Difference(Fact):
 
     kind: ResultKind
     where: str
-    """Which value, such as ``call 2, output['logits']``."""
+    """Name of the value, such as ``call 2, output['logits']``."""
     largest: float | None = None
     """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or
     missing."""
     presence: Literal["missing", "new"] | None = None
-    """Whether only one of the two has the value."""
+    """True if only one of the two has the value."""
     value: str | None = None
     """The value as text, if the two differ in more than numbers; for ``THE_CALL`` the exception."""
     reference: str | None = None
-    """What it should be."""
+    """Expected value."""
     is_finite: bool = True
-    """Whether NaN or infinity isn't what differs."""
+    """True if NaN or infinity isn't what differs."""
     lines: MissingLines | None = None
     """The lines that a text lacks; None if it has as many."""
     change: TextChange | None = None
-    """How a text differs, or Python numbers that modules keep; None for other values."""
+    """Difference of a text, or of Python numbers that modules keep; None for other values."""
     may_be_rounding: bool = False
-    """Whether it is too large to be called rounding, and too small to be called wrong."""
+    """True if it is too large to be called rounding, and too small to be called wrong."""
 
 
 class Comparison(Fact):
@@ -86,12 +86,12 @@ class Comparison(Fact):
     rounding: a value may be twice as far from a float64 run as runs of the unmodified program
         are."""
     is_bitwise_equal: bool | None = None
-    """Whether every computed value is the same, bit by bit; None in recordings that don't say."""
+    """True if every computed value is the same, bit by bit; None in recordings that don't say."""
     zero_gradients: tuple[str, ...] = ()
     """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes
     one."""
     note: str | None = None
-    """What couldn't be compared, and why."""
+    """Values that couldn't be compared, and the reason."""
 
     @property
     def results(self) -> tuple[Difference, ...]:
@@ -103,11 +103,11 @@ class AttackFailure(Fact):
     """An input on which a changed program gives something else."""
 
     text: str
-    """What is changed in the first call, as a clause, such as ``x is all zero``."""
+    """Change of the first call, as a clause, such as ``x is all zero``."""
     code: str
     """Python that changes the call's arguments so, by the names of the function's parameters."""
     is_compiled: bool
-    """Whether it shows with torch.compile only."""
+    """True if it shows with torch.compile only."""
     difference: Difference
     raised: tuple[str, str] | None = None
     """The exceptions that the unmodified program and the changed one raise; None unless both raise
@@ -115,19 +115,19 @@ class AttackFailure(Fact):
 
 
 class Attacked(Fact):
-    """What a program does on inputs made to break an edit, beside the unmodified program."""
+    """Results of a program on inputs made to break an edit, beside the unmodified program."""
 
     count: int
     """Inputs that were tried, without those that the program refuses."""
     refused_count: int = 0
     """Inputs that the unmodified program refuses, other than by its own ``raise`` or ``assert``."""
     is_edited: bool = False
-    """Whether the program's source was changed, so that they were tried without torch.compile
+    """True if the program's source was changed, so that they were tried without torch.compile
     too."""
     failure: AttackFailure | None = None
     """The first input with other results; None if there is none."""
     dropped: tuple[Difference, ...] = ()
-    """What the program doesn't write on some of them while it is compiled."""
+    """Outputs that the program lacks on some of them while it is compiled."""
     exceptions: tuple[AttackFailure, ...] = ()
     """The first input on which another exception is raised, and the first with torch.compile."""
     torch_kinds: tuple[ResultKind, ...] = ()
@@ -140,7 +140,7 @@ class Attacked(Fact):
 
 
 class ResultError(Fact):
-    """How far the results of one kind are from those of the program in float64."""
+    """Distance of the results of one kind from those of the program in float64."""
 
     kind: ResultKind
     """Outputs, gradients or state."""
@@ -161,19 +161,19 @@ class CompilerPart(Fact):
 
 
 class Replay(Fact):
-    """What one replay gave, besides its compiles."""
+    """Result of one replay, besides its compiles."""
 
     compared: dict[Reference, Comparison] = field(default_factory=dict)
     """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``)
     and with it; ``earlier``: how an earlier run of the same trial compares with ``eager``."""
     errors: tuple[ResultError, ...] = ()
-    """How far results are from a float64 run of the unmodified program, without values that it
+    """Distances of results from a float64 run of the unmodified program, without values that it
     computed in another way."""
     kinds_apart: tuple[ResultKind, ...] = ()
     """Kinds of results of which the float64 run computed a value in another way, such as from other
     random numbers."""
     draws_random: bool = False
-    """Whether a call drew from Python's, torch's or NumPy's own random generator."""
+    """True if a call drew from Python's, torch's or NumPy's own random generator."""
     lost: tuple[str, ...] = ()
     """Attributes of modules that the calls change, and that an exported program leaves as they
     are."""
@@ -183,14 +183,14 @@ class Replay(Fact):
     """Parts of the compiler that were used, or would have been if they weren't left out, in that
     order; empty if nobody asked."""
     attacked: Attacked | None = None
-    """What other inputs showed; None if none were tried."""
+    """Results with other inputs; None if none were tried."""
     warm_up_frames_over_limit: int = 0
     """Functions that hit their limit in calls that don't count: during warm-up or while repeating
     the last call."""
 
     @property
     def outputs(self) -> OutputsVerdict:
-        """Whether the calls computed the same as without torch.compile."""
+        """Return whether the calls computed the same as without torch.compile."""
         eager = self.compared.get("eager")
         if eager is None:
             return "not_compared"
@@ -206,11 +206,11 @@ class Remedy(Fact):
     snippet: str | None
     """Code or configuration to write; None if ``title`` has to do."""
     kind: Literal["config", "call"]
-    """What it changes: a torch setting, or how the target is compiled and called."""
+    """Object of the change: a torch setting, or how the target is compiled and called."""
     addresses: tuple[str, ...]
     """The changed values that it is for, in the user's words; empty if it is for all of them."""
     keeps_results: bool
-    """Whether it only changes how torch compiles, not what the program computes."""
+    """True if it only changes how torch compiles, not what the program computes."""
 
 
 class TrialResult(Fact):
@@ -229,11 +229,11 @@ class TrialResult(Fact):
     """Only in older recordings: replays run beside each other, so that their times can't be
     compared."""
     outputs: OutputsVerdict
-    """How the outputs compare with eager mode."""
+    """Comparison of the outputs with eager mode."""
     largest_difference: float | None = None
     """The largest absolute difference."""
     where: str | None = None
-    """Where they differ most, or why they weren't compared."""
+    """Place of the largest difference, or the reason why they weren't compared."""
     error: str | None = None
 
 
@@ -246,7 +246,7 @@ class UntriedChange(Fact):
 
 
 class WhatIf(Fact):
-    """What the same calls do with each remedy."""
+    """Results of the same calls with each remedy."""
 
     results: tuple[TrialResult, ...]
     """Best first, including the unmodified program; remedies for causes come before a warm-up,
@@ -257,7 +257,7 @@ class WhatIf(Fact):
     """One or two sentences: which change to fix, with the counts that show it."""
     untried: tuple[UntriedChange, ...] = ()
     skipped_count: int = 0
-    """How many combinations weren't tried because there were too many."""
+    """Number of combinations that weren't tried because there were too many."""
 
 
 TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fails_eager"]
@@ -278,7 +278,7 @@ class TriedValue(Fact):
     value: str
     """The value, such as ``8`` or ``f64``."""
     is_special: bool = False
-    """Whether torch tends to compile separately for it: sizes 0 and 1, numbers 0, 1 and below 0."""
+    """True if torch tends to compile separately for it: sizes 0 and 1, numbers 0, 1 and below 0."""
     outcome: TriedOutcome
     compiles: int | None = None
     """Compiles that got code in this call; None if it wasn't made under torch.compile."""
@@ -312,4 +312,4 @@ class Variation(Fact):
     compile_s: float | None = None
     """Seconds spent compiling for the values, as torch measured them."""
     reason: str | None = None
-    """Why it wasn't varied; None if it was."""
+    """Reason why it wasn't varied; None if it was."""

@@ -51,7 +51,7 @@ _WHAT: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class _Branch:
-    """What branches, on which condition, and the statement without the branch; None if the source
+    """Kind of branch, its condition, and the statement without the branch; None if the source
     doesn't show it.
     """
 

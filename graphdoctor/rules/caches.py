@@ -41,12 +41,12 @@ _TORCHS: Mapping[str, str] = {
     "torch.amp.autocast_mode._enter_autocast": "`torch.autocast`",
     "torch.nn.attention._backend_from_string": "`sdpa_kernel`",
 }
-"""What has torch put these functions into a graph."""
+"""Calls that have torch put these functions into a graph."""
 _TARGETS: Mapping[CacheBypassKind, str] = {
     "autograd_function": "autograd_function_apply",
     "checkpoint_policy": "tag_activation_checkpoint",
 }
-"""What the node that keeps a graph out calls, where torch doesn't name it."""
+"""Target of the node that keeps a graph out, where torch doesn't name it."""
 _TITLES: Mapping[CacheBypassKind, str] = {
     "checkpoint_policy": "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes",
     "custom_pass": "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes "

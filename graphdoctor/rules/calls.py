@@ -30,7 +30,7 @@ _QUERY = re.compile(r"is|has|get|set|add|remove")
 """Logger methods that query or configure: dropping such a call would change what the program
 does."""
 _REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVariable"})
-"""What torch can print later; it can't print a size or a list later
+"""Variables that torch can print later; it can't print a size or a list later
 (``torch/_dynamo/variables/misc.py``, 2.13)."""
 _WRITERS = (
     "sys.stdout.write",
@@ -627,7 +627,7 @@ _SUPPORTED = (
     "nullcontext",
     "suppress",
 )
-"""What torch enters in the graph."""
+"""Contexts that torch enters in the graph."""
 
 
 class UnsupportedContextManager(BreakRule, code="GD110"):

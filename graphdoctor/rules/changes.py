@@ -50,7 +50,7 @@ _HOW: dict[ChangeKind, tuple[str, str]] = {
     "tensor_class": (_EACH, "Pass a tensor of the same class each time"),
     "dispatch_keys": (_EACH, "Pass a tensor of the same kind each time"),
 }
-"""Which calls warm it up, and what keeps it the same."""
+"""Calls that warm it up, and a way to keep it the same."""
 
 
 class ModeFlip(RecompileRule, code="GD212"):
@@ -356,7 +356,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
 
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[(?!['\d])[^]]*\]\s*=(?!=))"
-"""What makes a container longer; a key that stays the same does so once."""
+"""Statements that make a container longer; a key that stays the same does so once."""
 
 
 class GrowingContainer(RecompileRule, code="GD218"):

@@ -36,7 +36,7 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be read of a recording beyond what every diagnosis holds.
+    """Data to read of a recording beyond what every diagnosis holds.
 
     Args:
         guards: The guards of each compile, which can be most of a log.

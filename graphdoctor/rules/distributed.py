@@ -34,8 +34,8 @@ _AROUND = {
     "fsdp_hook": ("a hook of FSDP", (BEFORE_SHARDING,)),
     "module_hook": ("a hook", ()),
 }
-"""What breaks, and what helps; the break has its own finding, and what helps against a hook is
-there."""
+"""Cause of the break, and its remedy; the break has its own finding, and what helps against a hook
+is there."""
 _UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
 """In what ranks differ if they saw other sizes or values."""

@@ -23,7 +23,7 @@ from graphdoctor.rules.toolkit import (
 _AROUND = re.compile(
     r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE
 )
-"""What torch puts around the exception of a backend (``torch/_dynamo/exc.py``, 2.13)."""
+"""Text that torch puts around the exception of a backend (``torch/_dynamo/exc.py``, 2.13)."""
 _MOST_CHARACTERS = 200
 _STAGES = (None, "eager", "inductor", "cudagraphs", "aot_eager", "aot_eager_decomp_partition")
 """Torch's own backends; None for one without a name."""
@@ -36,7 +36,7 @@ _OTHERS = re.compile(
     "Unsupported|UserError|TorchRuntimeError|BackendCompilerFailed|InvalidBackend|SkipFrame|RecompileError"
     "|RecompileLimitExceeded|FailOnRecompileLimitHit|ResetRequired|unknown|KeyboardInterrupt|SystemExit|GeneratorExit"
 )
-"""What torch raises for a reason of its own, and what ends a program."""
+"""Exceptions that torch raises for reasons of its own, and those that end a program."""
 _NOT_THE_PROGRAM_S = re.compile(
     r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)"
 )

@@ -1,4 +1,4 @@
-"""What a recording lacks: a page for each kind of gap, GD900 to GD907."""
+"""Gaps of a recording: a page for each kind of gap, GD900 to GD907."""
 
 from __future__ import annotations
 

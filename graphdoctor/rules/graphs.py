@@ -30,7 +30,7 @@ _FEWEST_SHARE = 0.5
 """Smallest share of these in the graph's operations."""
 _WORD = re.compile(r"[^\W\d]\w*")
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
-"""What torch's path of a module begins with."""
+"""Beginning of torch's path of a module."""
 _MIN_OVERHEAD_SHARE = 0.5
 
 

@@ -150,8 +150,8 @@ by."""
 _MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
 """Smaller differences also show between two runs of one program."""
 _FAST_PATH = "::_native_multi_head_attention"
-"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``,
-2.13)."""
+"""Operator that ``nn.MultiheadAttention`` calls only outside of tracing
+(``torch/nn/modules/activation.py``, 2.13)."""
 _ONLY_LAYOUT = re.compile(
     r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
 )

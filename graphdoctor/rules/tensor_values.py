@@ -25,7 +25,7 @@ _INSTEAD = {
     "allclose": "Compare in the graph: `torch.isclose(a, b).all()`",
     "one_hot": "Pass `num_classes` to `one_hot`, as a number",
 }
-"""What to write in place of a call that reads a tensor."""
+"""Replacement of a call that reads a tensor."""
 _NO_TORCH = (
     "cbrt",
     "comb",

@@ -1,5 +1,5 @@
-"""What rules are written with: their classes, what these are shown, and the words and suggestions
-of their findings.
+"""Toolkit of rules: their classes, what these are shown, and the words and suggestions of their
+findings.
 
 Code for a statement is shown if it parses, if every name in it can be read at the place that it
 goes to, and if the statement was read in whole; otherwise the title has to do. Settings go to the

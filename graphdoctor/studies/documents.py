@@ -31,7 +31,7 @@ def _from(module: str, name: str, *asked: str) -> Callable[[Any, RenderOptions],
 CURE: Document[CureReport] = document("a cure", _from("views.cure", "cure_view", "is_written"))
 EXPORT: Document[ExportReport] = document("an export", _from("studies.export.view", "export_view"))
 JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.view", "job_view"))
-"""What the ranks of a job did: ``report`` and ``run`` of several ranks."""
+"""Report on the ranks of a job: ``report`` and ``run`` of several ranks."""
 SURVEY: Document[SurveyReport] = document(
     "a survey",
     _from("views.survey", "survey_view", "pages"),

@@ -54,7 +54,7 @@ _REFUSALS = frozenset(
         "UnknownPropertiesDuringBackwardTrace",
     }
 )
-"""What Dynamo raises where it can't break the graph (``torch/_dynamo/exc.py``, 2.13)."""
+"""Exceptions that Dynamo raises where it can't break the graph (``torch/_dynamo/exc.py``, 2.13)."""
 
 
 class Assembler:

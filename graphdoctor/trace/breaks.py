@@ -48,7 +48,7 @@ _UNKNOWN_TYPES = (
     "which is not a known type",
     "Encountered unrecognized type",
 )
-"""What torch.export says of an input or an output of a type that it can't take apart
+"""Words of torch.export for an input or an output of a type that it can't take apart
 (``torch/export/_trace.py``, ``torch/_export/utils.py`` and ``torch/_dynamo/functional_export.py``,
 2.13)."""
 
@@ -187,7 +187,7 @@ def parse_chain(words: str) -> tuple[BreakReason, ...]:
 
 
 def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
-    """What a cause is about, by torch's words (2.13 and 2.15)."""
+    """Return what a cause is about, by torch's words (2.13 and 2.15)."""
     if any(text in words for text in _SYMBOLIC):
         return "symbolic_number"
     return "recurrent_module" if _RECURRENT in f"{cause.gb_type} {cause.explanation}" else None
@@ -202,7 +202,7 @@ def export_words(message: str) -> str:
 
 
 def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopic | None:
-    """What an exception of torch.export is about; None if Dynamo's own words name it."""
+    """Return what an exception of torch.export is about; None if Dynamo's own words name it."""
     if is_truth:
         return "tensor_truth"
     topic = topic_of(words, cause)
@@ -212,7 +212,7 @@ def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopi
 
 
 def limit_of(words: str) -> RecompileLimit:
-    """Which of torch's two limits a frame hit (``exceeds_recompile_limit``,
+    """Return which of torch's two limits a frame hit (``exceeds_recompile_limit``,
     ``torch/_dynamo/cache_size.py``, 2.13).
     """
     return (

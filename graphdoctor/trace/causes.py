@@ -48,7 +48,7 @@ _FOLLOWING = frozenset({("stride", "size"), ("stride", "rank"), ("size", "rank")
 
 @dataclass(frozen=True)
 class ComparedEntry:
-    """What differs from one cache entry; ``changes`` lacks what follows from another change."""
+    """Differences from one cache entry; ``changes`` lacks what follows from another change."""
 
     compile_id: str | None
     differing: tuple[GuardChange, ...]
@@ -109,8 +109,8 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry) -> tuple[
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
-    """What else changed since the last call: to the values that the nearest entry was compiled
-    for.
+    """Return what else changed since the last call: to the values that the nearest entry was
+    compiled for.
     """
     named = {change.expression for change in nearest.differing}
     return tuple(

@@ -61,7 +61,7 @@ class Events:
 
     @property
     def guard_cost(self) -> Mapping[str, Any] | None:
-        """What guard checks cost; None if that was not measured."""
+        """Return what guard checks cost; None if that was not measured."""
         return self._last.get("guard_cost")
 
 

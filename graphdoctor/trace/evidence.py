@@ -127,7 +127,7 @@ def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
 
 
 def _triton(record: Record) -> Iterator[TritonKernel]:
-    """What torch says of kernels (``torch/_inductor/async_compile.py``, 2.13)."""
+    """Yield what torch says of kernels (``torch/_inductor/async_compile.py``, 2.13)."""
     for name, notes in record.json().items():
         us = notes.get("compile_time_us")
         yield TritonKernel(
@@ -178,7 +178,7 @@ class Evidence:
             self._found.setdefault(name, []).extend([*read(record)])
 
     def finish(self) -> LogEvidence:
-        """What was collected, without counts of records."""
+        """Return what was collected, without counts of records."""
         facts: dict[str, Any] = {name: tuple(items) for name, items in self._found.items()}
         return LogEvidence(
             shapes=tuple(self._shapes.values()),

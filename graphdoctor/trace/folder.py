@@ -59,7 +59,7 @@ class RecordingFolder:
 
     @property
     def ended(self) -> ProbeExit:
-        """How the run ended; unknown for a log of others."""
+        """Return how the run ended; unknown for a log of others."""
         if not self.meta or self.meta.get("exit"):
             return read_fact(ProbeExit, self.meta.get("exit") or {"status": None})
         phase = self.events.fields("phase").get("phase")
@@ -71,7 +71,7 @@ class RecordingFolder:
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks the job has, as its processes reported; None if none did."""
+        """Return the number of ranks of the job, as its processes reported; None if none did."""
         size: int | None = self.events.fields("rank").get("world_size")
         return size
 
@@ -128,7 +128,9 @@ class RankFolder:
 
 
 def is_in_use(recording: Path) -> bool:
-    """Whether a process that makes the recording lives: its lock goes with it, however it ended."""
+    """Return whether a process that makes the recording lives: its lock goes with it, however it
+    ended.
+    """
     try:
         # Not blocking: anything can have the name, a pipe included.
         descriptor = os.open(

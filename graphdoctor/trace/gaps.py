@@ -58,7 +58,7 @@ def gap(kind: GapKind, message: str) -> CaptureGap:
 
 
 def reported_gaps(events: Events) -> Iterator[CaptureGap]:
-    """What the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
+    """Yield what the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
     for event in events.of("gap"):
         kind = event.get("kind")
         code = "GD902" if kind == "log_removed" else "GD900"
@@ -66,14 +66,14 @@ def reported_gaps(events: Events) -> Iterator[CaptureGap]:
 
 
 def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
-    """What kept torch.compile from compiling, or could have."""
+    """Yield what kept torch.compile from compiling, or could have."""
     for switch in switches:
         meaning = "torch.compile does nothing" if switch.is_off else "calls can run eagerly"
         yield gap("compile_disabled", f"{switch_text(switch)}, so {meaning}.")
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
-    """What the logs lost."""
+    """Yield the records that the logs lost."""
     if damage.broken_records:
         cut = "; the last one is cut off" if damage.is_last_broken else ""
         yield gap(
@@ -112,7 +112,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
-    """What the prefixes of compile ids mean."""
+    """Yield the gaps that prefixes of compile ids mean."""
     names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
     if len(names) > 1:
         others = ", ".join(f"{name}:" for name in names if name is not None)
@@ -132,7 +132,7 @@ def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
 def run_gaps(
     run: Recording, unfinished: Sequence[str], *, is_ours: bool, is_unfinished: bool
 ) -> Iterator[CaptureGap]:
-    """What one process lacks, until a reset or its end."""
+    """Yield what one process lacks, until a reset or its end."""
     if not is_ours:
         yield gap(
             "foreign_log",
@@ -149,8 +149,8 @@ def run_gaps(
 
 
 def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
-    """What a log by an old torch lacks, and what one holds in which torch.compile compiled nothing,
-    such as one of torch.export or AOTInductor.
+    """Yield what a log by an old torch lacks, and what one holds in which torch.compile compiled
+    nothing, such as one of torch.export or AOTInductor.
     """
     if not recording.compiles and not recording.graphs and not recording.breaks:
         yield _without_compiles(recording, is_rest=is_rest)
@@ -200,7 +200,7 @@ def _without_compiles(recording: Recording, *, is_rest: bool) -> CaptureGap:
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
-    """What the recording of a script or a block lacks, and why it can be empty."""
+    """Yield what the recording of a script or a block lacks, and why it can be empty."""
     if not is_hooked:
         yield gap(
             "recorder_not_loaded",
@@ -262,7 +262,7 @@ def _not_covered(function: WatchedFunction) -> str:
 
 
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
-    """What the log lacks where the probe made all calls and the log has none."""
+    """Yield what the log lacks where the probe made all calls and the log has none."""
     if recording.exit.reason == "finished" and not recording.calls:
         yield gap(
             "log_removed",
@@ -273,7 +273,7 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
 def guard_gaps(
     guards: Guards, gaps: Iterable[CaptureGap], *, is_measured: bool
 ) -> Iterator[CaptureGap]:
-    """What the guards lack."""
+    """Yield the gaps of the guards."""
     if not is_measured and not any(gap.kind == "guard_cost" for gap in gaps):
         yield gap("guard_cost", "The cost of guard checks was not measured during this run.")
     unread = sum(len(guard_set.unread_lines) for guard_set in guards.sets)
@@ -309,7 +309,7 @@ _MAX_RECORDS = 2000
 
 @dataclass
 class Beginning:
-    """What the records of one process refer to."""
+    """Numbers that the records of one process refer to."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset({"str", "dynamo_start"})
 
@@ -330,7 +330,7 @@ class Beginning:
 
 
 def has_lost_event(log: LogFile) -> bool:
-    """Whether something ends, up to a log's second compile, that doesn't begin in it."""
+    """Return whether something ends, up to a log's second compile, that doesn't begin in it."""
     begun: Counter[tuple[str, str]] = Counter()
     starts = 0
     with log.open() as lines:
@@ -361,8 +361,8 @@ def beginning_gaps(
     *,
     is_ours: bool,
 ) -> Iterator[CaptureGap]:
-    """Whether the logs begin in the middle, from what each process, by name, refers to that isn't
-    in its logs.
+    """Yield whether the logs begin in the middle, from what each process, by name, refers to that
+    isn't in its logs.
 
     A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """

@@ -48,7 +48,7 @@ class Record:
     is_extra: bool = False
 
     def json(self) -> Any:  # noqa: ANN401
-        """What its payload holds; an empty object if it has none."""
+        """Return what its payload holds; an empty object if it has none."""
         return orjson.loads(self.payload or "{}")
 
     @cached_property
@@ -71,7 +71,7 @@ class Record:
 
 @dataclass
 class LogDamage:
-    """What could not be read."""
+    """Parts of logs that can't be read."""
 
     broken_records: int = 0
     """Headers whose JSON doesn't parse, plus a last record whose payload is cut off."""
@@ -85,7 +85,7 @@ class LogDamage:
     is_last_broken: bool = False
     headless_logs: int = 0
     cut_logs: dict[str, str] = field(default_factory=dict)
-    """Why logs can't be read to their ends, a clause, by name."""
+    """Reasons why logs can't be read to their ends, a clause, by name."""
 
     def add(self, later: LogDamage) -> None:
         """Add the damage of what follows, up to the end of the log or to a header."""
@@ -185,8 +185,8 @@ def read_records(
 
 
 def is_rest_of_record(line: bytes) -> bool:
-    """Whether a log that begins with this line begins in the middle of a record: its payload or its
-    header's end.
+    """Return whether a log that begins with this line begins in the middle of a record: its payload
+    or its header's end.
     """
     text = line.rstrip()
     # A program can print a whole object, and a bracket of one that it prints line by line.

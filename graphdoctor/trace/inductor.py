@@ -54,7 +54,7 @@ _KINDS: Mapping[CudaGraphSkipKind, tuple[str, ...]] = {
     "rerecording": ("re-recording limit",),
     "disabled": ("custom partition op", "override_cudagraphs", "cpp-wrapper", "uncached"),
 }
-"""What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``,
+"""Kinds of torch's reasons, by words that they contain (``torch/_inductor/cudagraph_utils.py``,
 ``output_code.py``, ``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``,
 2.11 to 2.15)."""
 
@@ -89,13 +89,13 @@ _BYPASSES: Mapping[str, CacheBypassKind] = {
     r"pickle non-standard op: (?P<name>[\w.:]+)": "unpicklable",
     r"Failed to pickle|mkldnn tensors|torchbind objects": "unpicklable",
 }
-"""What torch's reasons contain, and what they mean
+"""Kinds of torch's reasons, by patterns that they match
 (``torch/_functorch/_aot_autograd/autograd_cache.py``, ``torch/_inductor/codecache.py`` and
 ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
-    """What became of CUDA graphs; None if none were asked for."""
+    """Return what became of CUDA graphs; None if none were asked for."""
     if "cuda_graphs" not in events:
         return None
     event = events.fields("cuda_graphs")
@@ -186,15 +186,15 @@ def plain_reason(reason: str) -> str | None:
 
 
 def skip_kind(reason: str) -> CudaGraphSkipKind:
-    """What a reason of torch's means."""
+    """Return the meaning of a reason of torch's."""
     return next(
         (kind for kind, texts in _KINDS.items() if any(text in reason for text in texts)), "other"
     )
 
 
 def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
-    """What the caches did in several processes, each graph counted once; None if no cache was
-    asked.
+    """Return what the caches did in several processes, each graph counted once; None if no cache
+    was asked.
 
     A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has
     none.
@@ -219,7 +219,7 @@ def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
 
 
 def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
-    """Why the caches leave graphs out, one for each reason of each graph."""
+    """Return why the caches leave graphs out, one for each reason of each graph."""
     bypasses: list[CacheBypass] = []
     for graph in _by_graph(records):
         of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
@@ -239,7 +239,7 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
 
 
 def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
-    """What a reason of torch's for leaving a graph out of a cache means, and whom it names."""
+    """Return what a reason of torch's for leaving a graph out of a cache means, and whom it names."""
     for pattern, kind in _BYPASSES.items():
         if (match := re.search(pattern, reason, re.DOTALL)) is not None:
             parts = match.groupdict()
@@ -276,8 +276,8 @@ def _state(graph: Sequence[CacheAnswer]) -> CacheState:
 _Fact = TypeVar("_Fact", bound=Fact)
 
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-"""What the profiler puts before the name of a kernel in C++ (``torch/_inductor/codegen/cpp.py``,
-2.13)."""
+"""Prefix that the profiler puts before the name of a kernel in C++
+(``torch/_inductor/codegen/cpp.py``, 2.13)."""
 
 _OVERLOAD = re.compile(r"\.(default|out|\w+_out)$")
 _GENERATED: tuple[InductorKernelKind, ...] = ("pointwise", "reduction", "template")
@@ -402,7 +402,7 @@ def inductor_graph(
 
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
-    """What a profile recorded; None for any other run, and if the call wasn't profiled."""
+    """Return what a profile recorded; None for any other run, and if the call wasn't profiled."""
     call, inductor_graphs = events.fact("profiled_call", ProfiledCall), tuple(graphs)
     if call is None:
         return None

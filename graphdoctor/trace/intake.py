@@ -67,7 +67,7 @@ class CompileMetrics(Fact):
     co_filename: str | None = None
     co_firstlineno: int | None = None
     has_guarded_code: bool = False
-    """Whether torch has code for the frame."""
+    """True if torch has code for the frame."""
     guard_count: int | None = None
     graph_op_count: int | None = None
     fail_type: str | None = None
@@ -115,7 +115,7 @@ _DTENSOR = re.compile(r'\bL_(\w+): "DTensor\(\w+(?:\[[^\]"]*\])+[\w:]+, ([^"]*)\
 
 @dataclass
 class SeenCompile:
-    """What is known about a compile so far."""
+    """Facts known about a compile so far."""
 
     compile_id: str
     frame_id: int
@@ -138,8 +138,8 @@ class SeenCompile:
 
     @property
     def is_declined(self) -> bool:
-        """Whether the backend got the graph and raised ``SkipFrame``, so that torch skipped the
-        frame.
+        """Return whether the backend got the graph and raised ``SkipFrame``, so that torch skipped
+        the frame.
 
         torch then claims guarded code without counts, as it does for a frame without operations
         (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes
@@ -154,7 +154,7 @@ class SeenCompile:
 
     @property
     def outcome(self) -> CompileOutcome:
-        """How it ended."""
+        """Return its outcome."""
         metrics = self.metrics
         if metrics is None:
             return "unfinished" if self.error is None else "failed"
@@ -186,8 +186,8 @@ class SeenGraph:
     is_ours: bool = False
 
     def is_taken_back_by(self, record: Record) -> bool:
-        """Whether another graph is of a later attempt at the same compile, so that torch dropped
-        this one.
+        """Return whether another graph is of a later attempt at the same compile, so that torch
+        dropped this one.
         """
         attempts = (self.attempt, record.attempt)
         is_later = None not in attempts and attempts[0] < attempts[1]  # type: ignore[operator]
@@ -231,8 +231,8 @@ class Intake:
         self.evidence = Evidence(self._logged_entries)
 
     def after_reset(self) -> Intake:
-        """What takes the records of the same process from here on, when its compile ids count from
-        0 again.
+        """Return the collector that takes the records of the same process from here on, when its
+        compile ids count from 0 again.
         """
         later = copy(self)
         later._begin()
@@ -444,7 +444,7 @@ class Intake:
         self._wrapped[compile_.frame_id].add(Wrapped(qualname, arguments, entry))
 
     def wrapped(self, frame_id: int) -> Wrapped | None:
-        """What a frame of a decorator's function stands for; None if it isn't one, or if two
+        """Return what a frame of a decorator's function stands for; None if it isn't one, or if two
         modules share it.
         """
         modules = self._wrapped.get(frame_id, set())

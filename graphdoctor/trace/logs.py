@@ -63,7 +63,7 @@ def logs_in(folder: Folder) -> list[LogFile]:
 
 
 def has_linked_logs(folder: Path) -> bool:
-    """Whether the trace logs of a folder are links, or lie in a folder that is one."""
+    """Return whether the trace logs of a folder are links, or lie in a folder that is one."""
     trace = folder / TRACE_FOLDER
     return trace.is_symlink() or any(
         path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
@@ -125,7 +125,7 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
 
 
 def hindrance(log: LogFile) -> str | None:
-    """Why a file with records isn't a log that can be read, as a hint; None if it has none."""
+    """Return why a file with records isn't a log that can be read, as a hint; None if it has none."""
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"

@@ -89,7 +89,7 @@ def merge(parts: Sequence[Part]) -> Recording:
 
 
 def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
-    """What the logs of several processes have."""
+    """Join the evidence of several processes' logs."""
     joined: dict[str, Any] = {}
     for part in parts:
         for name, value in vars(part.recording.evidence).items():

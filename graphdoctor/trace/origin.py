@@ -94,7 +94,7 @@ def _is_below(file: str, root: str) -> bool:
 
 
 def is_probe(file: str) -> bool:
-    """Whether a file is part of graphdoctor's own probe, which no report shows."""
+    """Return whether a file is part of graphdoctor's own probe, which no report shows."""
     return _PROBE.search(file) is not None
 
 
@@ -125,7 +125,7 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
 
 
 def _leads_to(kept: list[StackEntry], entry: StackEntry, function: str) -> bool:
-    """Whether only torch's wrappers are between the function and its resume function."""
+    """Return whether only torch's wrappers are between the function and its resume function."""
     below = next((item for item in reversed(kept) if item.origin != "torch"), None)
     return below is not None and (below.file, below.function) == (entry.file, function)
 

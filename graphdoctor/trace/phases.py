@@ -26,7 +26,7 @@ _DUMP = 2000
 """A value this long is a dump, such as the whole config or the parts of a cache key, and isn't
 shown."""
 _AUTOTUNING = "_template_autotuning"
-"""How the phase ends in which Inductor times ways to compute an operation
+"""Ending of the name of the phase in which Inductor times ways to compute an operation
 (``torch/_inductor/select_algorithm.py``, 2.13)."""
 
 
@@ -132,7 +132,7 @@ class Phases(Collector):
         ]
 
     def autotuned(self) -> list[Autotuned]:
-        """What Inductor timed."""
+        """Return Inductor's timings."""
         return [
             phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra
         ]

@@ -48,11 +48,11 @@ class Artifacts(Collector):
 
     @property
     def hidden(self) -> int:
-        """How many compiles were left out."""
+        """Return the number of compiles left out."""
         return len(self._hidden)
 
     def finish(self) -> Iterator[CompileArtifacts]:
-        """What was collected."""
+        """Yield the collected records."""
         for compile_id, kinds in self._kinds.items():
             yield CompileArtifacts(
                 compile_id=compile_id, counts=dict(kinds), size_bytes=self._sizes[compile_id]
@@ -94,7 +94,7 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
 
 
 def picture_collectors(details: Details | None = None) -> tuple[Collector, ...]:
-    """What collects the records; only of some compiles in detail if ``details`` says so."""
+    """Return collectors of the records; only of some compiles in detail if ``details`` says so."""
     return Artifacts(details), Stages(details), Phases(details), Files(details)
 
 

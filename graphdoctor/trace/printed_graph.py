@@ -65,7 +65,7 @@ _OPERATORS = {
     },
     **{"UAdd": "pos", "USub": "neg", "NotEq": "ne", "LtE": "le", "GtE": "ge"},
 }
-"""What ``operator`` calls those of Python's that ``ast`` doesn't call the same."""
+"""Names in ``operator`` of those of Python's operators that ``ast`` doesn't call the same."""
 _NO_NODES = (ast.Not, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _MEANT = frozenset({"torch", "device"})

@@ -40,7 +40,7 @@ class Details:
         self._sizes: dict[str, int] = {}
 
     def keeps(self, compile_id: str | None) -> bool:
-        """Whether texts of a compile are kept."""
+        """Return whether texts of a compile are kept."""
         return compile_id is not None and unprefixed(compile_id) in self._places
 
     def hold(self, compile_id: str | None, text: Text) -> None:
@@ -78,8 +78,8 @@ class Collector:
         raise NotImplementedError
 
     def after_reset(self) -> Self:
-        """What takes the records of the same process from here on, when compile ids count from 0
-        again.
+        """Return the section that takes the records of the same process from here on, when compile
+        ids count from 0 again.
         """
         later = copy(self)
         later._clear()
@@ -99,7 +99,7 @@ _Collector = TypeVar("_Collector", bound=Collector)
 
 @dataclass
 class Section:
-    """What one process did until a reset of Dynamo or its end."""
+    """Records of one process until a reset of Dynamo or its end."""
 
     intake: Intake
     collectors: tuple[Collector, ...] = ()
@@ -142,7 +142,7 @@ class ProcessSections:
 
     @property
     def has_compiled(self) -> bool:
-        """Whether anything was compiled or broke."""
+        """Return whether anything was compiled or broke."""
         return any(section.intake.compiles or section.intake.breaks for section in self.sections)
 
     def takes(self, record: Record) -> bool:
@@ -166,7 +166,7 @@ class ProcessSections:
 
 @dataclass
 class LogContents:
-    """What was read of a recording's logs."""
+    """Contents of a recording's logs."""
 
     processes: list[ProcessSections] = field(default_factory=list)
     damage: LogDamage = field(default_factory=LogDamage)
@@ -187,7 +187,7 @@ class LogContents:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read beside what every recording needs."""
+    """Data to read beside that of every recording."""
 
     guards: bool = False
     picture: bool = False
@@ -250,7 +250,9 @@ class Lanes:
 
 
 def is_first_string(record: Record) -> bool:
-    """Whether a record defines the string numbered 0, which a process does before all others."""
+    """Return whether a record defines the string numbered 0, which a process does before all
+    others.
+    """
     return record.kind == "str" and isinstance(record.value, list) and record.value[-1:] == [0]
 
 

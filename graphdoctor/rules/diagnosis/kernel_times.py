@@ -50,7 +50,7 @@ class TimedKernel:
 
     @property
     def operations(self) -> tuple[InductorOperation, ...]:
-        """What it computes."""
+        """Return the operations that it computes."""
         return tuple(self.graph.operations[number] for number in self.kernel.operations)
 
     @property

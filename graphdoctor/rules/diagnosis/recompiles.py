@@ -41,7 +41,7 @@ _UNEXPLAINED = GuardChange(kind="unknown", expression="a guard that torch did no
 
 @dataclass(frozen=True)
 class RecompileEvent:
-    """What torch recompiled in one call because of one change.
+    """Recompiles in one call because of one change.
 
     Args:
         frame: The function that recompiled first.
@@ -131,7 +131,7 @@ class RecompileGroup:
 
     @property
     def compile_count(self) -> int:
-        """How many compiles got code; those over the limit didn't."""
+        """Return how many compiles got code; those over the limit didn't."""
         return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
     def values(self, name: str) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class RecompileGroup:
 
     @property
     def changed(self) -> str:
-        """What changed, with its values: ``x.shape[0]`` changed: 4 → 6 → 7."""
+        """Describe the change with its values: ``x.shape[0]`` changed: 4 → 6 → 7."""
         steps = {name: self.steps(name) for name in self.expressions}
         if len(set(steps.values())) == 1:
             common = steps[self.expressions[0]]

@@ -1,6 +1,4 @@
-"""What happened to each frame, graph and recompile, and what findings cost: a recording and its
-findings in.
-"""
+"""Reports on frames, graphs and recompiles, and costs of findings: a recording and its findings in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is: documentation, a match, a message, fixes.
+"""A rule: documentation, a match, a message, fixes.
 
 The docstring of a rule's class is the page that ``graphdoctor rule CODE`` prints;
 ``tests/rules/test_documentation.py`` says which sections it has.
@@ -27,7 +27,7 @@ from graphdoctor.wording import times
 Fixes = Iterable[Fix]
 """Suggestions, best first."""
 Findings = Iterable[Finding]
-"""What a rule finds, in the order of the log."""
+"""Findings of a rule, in the order of the log."""
 
 _GUIDES = {
     "GD1": "PyTorch user guide: torch.compile, common graph breaks",
@@ -70,7 +70,7 @@ def digest(*parts: str) -> str:
 
 
 class OfCompile(Protocol):
-    """What belongs to a compile."""
+    """Record that belongs to a compile."""
 
     @property
     def compile_id(self) -> str | None:
@@ -85,7 +85,7 @@ class Page(ABC):
     name: ClassVar[str]
     """The class's name in kebab case, such as ``print-or-log``."""
     severity: ClassVar[Severity]
-    """How bad it is. A break that torch can't resume after is always an ``error``."""
+    """Severity of its findings. A break that torch can't resume after is always an ``error``."""
 
     def __init_subclass__(cls, *, code: str = "", severity: Severity = "warning") -> None:
         super().__init_subclass__()
@@ -120,7 +120,7 @@ class Rule(Page):
     """A page on one kind of finding, and what finds it."""
 
     guide: ClassVar[str | None] = None
-    """Where its suggestions are recommended, unless one says so itself; by default the guide for
+    """Page that recommends its suggestions, unless one says so itself; by default the guide for
     codes like its own."""
     remedies: ClassVar[tuple[Fix, ...]] = ()
     """Suggestions, best first, if they are the same for all that it finds."""
@@ -265,7 +265,7 @@ class RecompileRule(Rule):
     kinds: ClassVar[tuple[ChangeKind, ...]] = ()
     """Kinds of changes that always belong to this rule."""
     is_about_calls: ClassVar[bool] = False
-    """Whether its suggestions are for what changes from call to call: none of them helps within
+    """True if its suggestions are for what changes from call to call: none of them helps within
     one."""
 
     def matches(self, change: GuardChange) -> bool:

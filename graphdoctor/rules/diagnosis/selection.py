@@ -1,4 +1,4 @@
-"""Which findings to show: code prefixes in, a yes or no for each finding out."""
+"""Selection of findings: code prefixes in, a yes or no for each finding out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphdoctor.facts.diagnosis import Finding
 
 @dataclass(frozen=True)
 class Selection:
-    """Which findings to show.
+    """Selection of findings to show.
 
     Args:
         select: Code prefixes to show; empty for all.

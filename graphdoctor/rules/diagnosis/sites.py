@@ -42,7 +42,7 @@ def shortened(text: str) -> str:
 
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-"""What Python calls their functions; from 3.12 on, only a generator expression has one."""
+"""Python's names of their functions; from 3.12 on, only a generator expression has one."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class BreakSite:
 
     @property
     def is_deeper(self) -> bool:
-        """Whether torch stopped in something that the line calls."""
+        """Return whether torch stopped in something that the line calls."""
         inner = self.stack[-1:]
         return any(entry.at != self.entry.at for entry in inner)
 
@@ -214,7 +214,9 @@ class BreakSite:
 
     @property
     def looped_over(self) -> str:
-        """What the ``for`` at the line iterates over, or the expression if there is no ``for``."""
+        """Return what the ``for`` at the line iterates over, or the expression if there is no
+        ``for``.
+        """
         statement = self.statement_node
         return (
             shortened(ast.unparse(statement.iter))
@@ -231,7 +233,7 @@ class BreakSite:
 
     @property
     def break_effects(self) -> tuple[BreakEffect, ...]:
-        """What torch did at the site, each kind once."""
+        """Return what torch did at the site, each kind once."""
         return tuple(dict.fromkeys(record.effect for record in self.records))
 
     @property

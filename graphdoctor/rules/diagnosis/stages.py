@@ -1,5 +1,4 @@
-"""What each stage of the compiler made of each graph: a recording with its picture in,
-``GraphStages`` out.
+"""Stages of the compiler for each graph: a recording with its picture in, ``GraphStages`` out.
 
 From Dynamo's graph to AOTAutograd's, torch's own mapping of nodes says what came of an operation;
 where torch notes none, operations of one line of the program belong together. From there on nodes

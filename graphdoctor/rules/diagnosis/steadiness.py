@@ -1,4 +1,4 @@
-"""Whether a program stops compiling: a recording with its recompile events in, a ``Steadiness``
+"""Steadiness of a program's compiles: a recording with its recompile events in, a ``Steadiness``
 out.
 """
 

@@ -33,7 +33,7 @@ _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
 _LINE = re.compile(r"(?<=\w):\d+\b")
 _EAGER: tuple[FrameState, ...] = ("skipped", "over_limit", "failed")
 EFFECTS: tuple[BreakEffect, ...] = ("resumed", "rest_eager", "frame_skipped", "raised")
-"""What torch can do at a break, the mildest first."""
+"""Torch's possible actions at a break, the mildest first."""
 
 _REWRITE = "Delete it and run graphdoctor baseline again, or restore an older version."
 
@@ -42,14 +42,13 @@ _Value = TypeVar("_Value")
 
 
 class Baseline(Fact):
-    """What is known."""
+    """Accepted findings and measurements."""
 
     targets: dict[str, dict[str, Entries]] = field(default_factory=dict)
     """Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was
     found."""
     runs: dict[str, dict[str, BaselineRun]] = field(default_factory=dict)
-    """What was measured, by target name and torch release; a file of schema version 1.0 has
-    none."""
+    """Measurements, by target name and torch release; a file of schema version 1.0 has none."""
 
     def run(self, target: str, torch: str) -> BaselineRun | None:
         """Return what a target's run measured under a release; None if the file doesn't say."""
@@ -78,7 +77,7 @@ class Baseline(Fact):
 
 @dataclass(frozen=True)
 class Found:
-    """What a target's run found, to be written down.
+    """Results of a target's run, to be written down.
 
     Args:
         torch: The release that ran.

@@ -42,7 +42,7 @@ Trouble = Literal[
 
 @dataclass(frozen=True)
 class Policy:
-    """What a target is judged by.
+    """Criteria of a target's verdict.
 
     Args:
         fail_on: The lowest severity of a new finding that fails the target.
@@ -292,7 +292,8 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
 
 
 _RISE = 10
-"""How many times as often a known finding happens that is no longer the one that was accepted."""
+"""Factor by which a known finding happens more often that is no longer the one that was
+accepted."""
 
 
 def _worse(

@@ -1,5 +1,5 @@
-"""What a test expects of a diagnosis. Each function returns how the expectation is broken, or None
-if it holds.
+"""Expectations of a test on a diagnosis. Each function returns how the expectation is broken, or
+None if it holds.
 
 An expectation doesn't hold if the recording has missing records or nothing was compiled: it can't
 have been tested.

@@ -1,4 +1,4 @@
-"""What a project ignores on purpose: comments on lines, and path patterns.
+"""Findings that a project ignores on purpose: comments on lines, and path patterns.
 
     y = x.item()  # graphdoctor: ignore[GD103] logged once per epoch
 

@@ -1,4 +1,4 @@
-"""Which configured targets can reach given files through imports. Nothing is imported or run.
+"""Configured targets that reach given files through imports. Nothing is imported or run.
 
 When in doubt, a target runs: if its imports can't be determined, it reaches every file, and every
 target reaches a file that isn't Python, because any of them could read it.
@@ -29,7 +29,7 @@ _AT_RUN_TIME = frozenset(
 
 @dataclass(frozen=True)
 class Reach:
-    """What a target can import.
+    """Modules that a target can import.
 
     Args:
         files: Python files that its imports lead to, as absolute paths.

@@ -76,8 +76,8 @@ class BenchPlan:
 
     @property
     def needs_recording(self) -> bool:
-        """Whether the program must have been recorded before: no process that makes the user's own
-        run is timed.
+        """Return whether the program must have been recorded before: no process that makes the
+        user's own run is timed.
         """
         return "cold" in self.parts or self.sweep is not None
 

@@ -64,7 +64,7 @@ class Turns:
 
     @property
     def is_best_known(self) -> bool:
-        """Whether these agree."""
+        """Return whether these agree."""
         return self.best_us[-1] <= (1 + PROCESSES_DIFFER) * self.best_us[0]
 
     def alone_times(self) -> CallTimes | None:
@@ -175,8 +175,8 @@ def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
 
 
 def needs_twin(ratio: Speedup | None) -> bool:
-    """Whether two processes that run the same may differ by as much, so that a second one in eager
-    mode must say.
+    """Return whether two processes that run the same may differ by as much, so that a second one in
+    eager mode must say.
     """
     return (
         judged(ratio, None) in ("faster", "slower")

@@ -89,18 +89,18 @@ class Way:
 
     @property
     def is_steady(self) -> bool:
-        """Whether its calls can be timed; a process that ended isn't steady."""
+        """Return whether its calls can be timed; a process that ended isn't steady."""
         return self.warm is not None and self.warm["is_steady"]
 
     @property
     def never_settles(self) -> bool:
-        """Whether it compiled something in every round of its calls."""
+        """Return whether it compiled something in every round of its calls."""
         start = self.warm or self.cold
         return start is not None and not start["is_steady"]
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it took too long or too much memory: running it once more would, too."""
+        """Return whether it took too long or too much memory: running it once more would, too."""
         return self.ended is not None and self.ended.reason in ("timeout", "killed")
 
     @property
@@ -137,12 +137,12 @@ class Way:
 
     @property
     def uses_cuda(self) -> bool:
-        """Whether its process uses a GPU."""
+        """Return whether its process uses a GPU."""
         return self.warm is not None and self.warm["uses_cuda"]
 
     @property
     def waits_for_host(self) -> bool:
-        """Whether a GPU clearly works for less time than its calls take."""
+        """Return whether a GPU clearly works for less time than its calls take."""
         return self.device_us is not None and self.device_us < HOST_BOUND * (self.call_us or 0.0)
 
 

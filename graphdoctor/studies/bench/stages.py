@@ -202,8 +202,8 @@ class Subject:
     name: str
 
     def shares_stages(self, other: Subject) -> bool:
-        """Whether the stages before the backend are those of another variant: they have no mode and
-        no options.
+        """Return whether the stages before the backend are those of another variant: they have no
+        mode and no options.
         """
         mine, others = (
             {**subject.changes, "mode": None, "options": None} for subject in (self, other)
@@ -411,7 +411,7 @@ class _Following:
         return Workaround(lines=lines, arguments=spec)
 
     def _is_right(self, *switches: Switch) -> bool:
-        """Whether the stage that fails is right without parts."""
+        """Return whether the stage that fails is right without parts."""
         return self._try(self.stage, switches).is_right
 
     def _try(self, stage: str, switches: tuple[Switch, ...] = ()) -> _Tried:

@@ -98,7 +98,7 @@ def _waiting(eager: Variant, others: Sequence[Variant]) -> tuple[str | None, str
 
 
 def _slows_calls(finding: Finding) -> bool:
-    """Whether it is about steady calls, and not about those of eager mode as well.
+    """Return whether it is about steady calls, and not about those of eager mode as well.
 
     A recompile takes time only while torch compiles, unless it ends in eager.
     """

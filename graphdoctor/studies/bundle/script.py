@@ -195,7 +195,9 @@ class _Sources:
         return beside if beside in self.recorded else files[0] if len(files) == 1 else None
 
     def _is_of_project(self, name: str) -> bool:
-        """Whether a file or folder of the project has this name, on disk or in the recording."""
+        """Return whether a file or folder of the project has this name, on disk or in the
+        recording.
+        """
         for folder in self.file.parents:
             if (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file():
                 return True
@@ -238,7 +240,7 @@ def _head_lines(tree: ast.Module) -> int:
 
 
 def _is_main_block(node: ast.stmt) -> bool:
-    """Whether it runs only when the file itself is run. The probe imported it."""
+    """Return whether it runs only when the file itself is run. The probe imported it."""
     names = ast.walk(node.test) if isinstance(node, ast.If) and not node.orelse else ()
     return any(isinstance(part, ast.Name) and part.id == "__name__" for part in names)
 

@@ -194,7 +194,7 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
 
 def _is_function(name: str, text: str | None) -> bool:
-    """Whether a file defines a function with a name, and no class."""
+    """Return whether a file defines a function with a name, and no class."""
     definitions = re.findall(
         rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE
     )

@@ -209,7 +209,7 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
 
 
 def _doubt(report: ProfileReport, seen: KernelShare | None) -> RegimeDoubt | None:
-    """What can't be if the machine had nothing else to do, or wasn't seen; None if there is
+    """Return what can't be if the machine had nothing else to do, or wasn't seen; None if there is
     nothing.
     """
     call_us, kernels_us = report.call_us, report.kernels_us
@@ -301,18 +301,18 @@ class _Call:
 
     @property
     def lacks_cuda_graphs(self) -> bool:
-        """Whether it could have CUDA graphs, and has none."""
+        """Return whether it could have CUDA graphs, and has none."""
         is_without = self.report.cuda_graphs is None and self.mode not in _WITH_CUDA_GRAPHS
         return self.report.device == "cuda" and is_without
 
     def is_mostly(self, bound: BoundBy, fits: Callable[[ProfiledKernel], bool]) -> bool:
-        """Whether most of the time that waits for this is in such kernels."""
+        """Return whether most of the time that waits for this is in such kernels."""
         kernels = [kernel for kernel in self.report.kernels if kernel.bound_by == bound]
         fitting_us = sum(kernel.time_us for kernel in kernels if fits(kernel))
         return fitting_us > sum(kernel.time_us for kernel in kernels) / 2
 
     def is_in_float32(self, bound: BoundBy) -> bool:
-        """Whether most of that time is in kernels with values in float32."""
+        """Return whether most of that time is in kernels with values in float32."""
         profiled = self.recording.profiled
         graphs = (
             {}

@@ -51,7 +51,7 @@ _DTYPES = """
 """
 """Each dtype's ``c10::ScalarType`` (2.13), as a number, with its name in Python and in C++."""
 _ABBREVIATED = re.compile(r"(?<=f)loat|(?<=u)int|(?<=i)nt|(?<=c)omplex|_")
-"""What ``torch.dtype.abbr`` leaves out of a name."""
+"""Letters that ``torch.dtype.abbr`` leaves out of a name."""
 _SHORT = {
     key: "b8" if names[1] == "bool" else _ABBREVIATED.sub("", names[1])
     for names in map(str.split, _DTYPES.strip().splitlines())
@@ -132,7 +132,7 @@ def state_words(state: Mapping[str, Any]) -> str:
 
 
 def state_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[GuardChange]:
-    """What differs between two states."""
+    """Yield what differs between two states."""
     for name, before in old.items():
         values = _value(name, before), _value(name, new.get(name))
         if values[0] != values[1]:
@@ -184,7 +184,7 @@ class TensorMatch(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What a guard expects, and what changed if it fails."""
+    """Expectation of a guard, and the change if it fails."""
 
     kind: str | None = None
     """torch's name for the kind of guard, such as ``TENSOR_MATCH``; None if unknown."""
@@ -192,12 +192,12 @@ class Form(NamedTuple):
     """torch's, such as ``L['x']`` (without the ``L[…]`` in recompile reasons); None if there is
     none or unknown."""
     expected: str | None = None
-    """What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None if unknown."""
+    """Expected value, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None if unknown."""
     change: ChangeKind = "unknown"
     old: str | None = None
     new: str | None = None
     subject: str | None = None
-    """What changed, as torch prints it; None if it is the source."""
+    """Changed thing, as torch prints it; None if it is the source."""
     parts: TensorMatch | Mapping[str, object] | str | Comparison | None = None
     hint: str | None = None
 
@@ -321,7 +321,9 @@ _MAX_EXPECTED = 120
 
 
 def meaning_of(guard: GuardText) -> Form:
-    """What a guard expects; its kind is the printed one, or the one that its form belongs to."""
+    """Return what a guard expects; its kind is the printed one, or the one that its form belongs
+    to.
+    """
     form = read_form(guard.expression)
     expected = form.expected
     if expected is not None and len(expected) > _MAX_EXPECTED:
@@ -545,7 +547,7 @@ def _dims_words(dims: Dims) -> str:
 
 
 def _is_contiguous(size: Dims, stride: Dims) -> bool:
-    """Whether the strides are those of a contiguous tensor, as far as sizes and strides are
+    """Return whether the strides are those of a contiguous tensor, as far as sizes and strides are
     numbers.
     """
     expected = 1
@@ -637,7 +639,7 @@ def _expected(comparison: Comparison) -> tuple[str | None, str | None, str | Non
 def _difference(
     comparison: Comparison, text: str
 ) -> tuple[ChangeKind, str | None, str | None, str]:
-    """What changed if it fails: its kind, old and new value, and its subject."""
+    """Return what changed if it fails: its kind, old and new value, and its subject."""
     left, operator, right = comparison
     if is_relation(text) or operator not in ("==", "is", "is not", "!="):
         return "relation", None, None, text
@@ -649,7 +651,7 @@ def _difference(
 
 
 def is_relation(text: str) -> bool:
-    """Whether a text is a condition on sizes, which can involve several values."""
+    """Return whether a text is a condition on sizes, which can involve several values."""
     return _ON_SIZES.search(text) is not None or text.startswith(_RELATIONS)
 
 

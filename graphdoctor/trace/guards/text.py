@@ -58,7 +58,7 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next token begins."""
+        """Return where the next token begins."""
         return self.start + len(self.text)
 
 
@@ -142,8 +142,8 @@ def read_comparison(text: str) -> Comparison | None:
 
 
 def is_source(text: str) -> bool:
-    """Whether a text is one value's source, such as ``L['x'].size()[0]``, without an operator
-    outside brackets.
+    """Return whether a text is one value's source, such as ``L['x'].size()[0]``, without an
+    operator outside brackets.
     """
     if _SOURCE_START.match(text) is None:
         return False
@@ -175,8 +175,7 @@ _CODE = re.compile(
        )*+""",
     re.DOTALL | re.VERBOSE,
 )
-"""What comes before a comment or a hint; both can be in a string. Strings end as ``tokens``
-says."""
+"""Text before a comment or a hint; both can be in a string. Strings end as ``tokens`` says."""
 _UNKNOWN_PLACE = "<unknown>"
 
 

@@ -1,1 +1,1 @@
-"""Where the bytes of trace logs lie: files, compressed or not; knows nothing of what is in them."""
+"""Storage of the bytes of trace logs: files, compressed or not; knows nothing of what is in them."""

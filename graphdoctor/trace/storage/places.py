@@ -68,12 +68,12 @@ class LogFile:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it isn't a file of this machine."""
+        """Return whether it isn't a file of this machine."""
         return "://" in self.location
 
     @property
     def is_seekable(self) -> bool:
-        """Whether ``open`` goes to a position without reading what comes before it."""
+        """Return whether ``open`` goes to a position without reading what comes before it."""
         return self.compression is None and not self.line_prefix and self.size_bytes is not None
 
     def seen(self) -> LogFile:
@@ -227,7 +227,9 @@ class _RemoteFolder(Folder):
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether a path is a regular file: a recording can contain links to anything, and pipes."""
+    """Return whether a path is a regular file: a recording can contain links to anything, and
+    pipes.
+    """
     return path.is_file() and not path.is_symlink()
 
 

@@ -83,7 +83,7 @@ def without_secrets(text: str) -> str:
 
 
 def look_at(url: Url) -> _Entry | None:
-    """What lies at an address; None if there is nothing."""
+    """Return what lies at an address; None if there is nothing."""
     with _explained(url):
         system, path = _in_time(lambda: _opened(url))
         system.invalidate_cache()
