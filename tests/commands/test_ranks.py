@@ -32,7 +32,6 @@ def logs(tmp_path: Path) -> Path:
     [
         ("report", "--stages"),
         ("report", "--html", "--compile", "0/0"),
-        ("report", "--format", "svg"),
         ("recompiles",),
         ("guards",),
         ("bundle",),

@@ -17,6 +17,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import detail_text, difference_text
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow
@@ -167,9 +168,7 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(
     failure = edited.worst
     assert failure is not None
     found = failure.difference
-    words = f"{found.where}{' ' if found.where == 'the call' else ': '}{found.detail}"
-    if found.largest is not None:
-        words = f"{found.where} differs by {found.largest}"
+    words = difference_text(found)
     assert words.startswith(case.differs)
     assert failure.text.startswith(case.when)
     assert failure.is_compiled == case.is_compiled
@@ -181,7 +180,7 @@ def test_omissions_while_compiling_and_torchs_changes_are_reported(
 ) -> None:
     case = CASES["a warning that is only left out while compiling is named"]
     _, edited = attacked(tmp_path, setup, case.before, case.after)
-    assert [(found.kind, found.detail) for found in edited.dropped] == [
+    assert [(found.kind, detail_text(found)) for found in edited.dropped] == [
         ("logs", "0 of 1 lines; the first missing one: 'UserWarning: NaN'")
     ]
     assert (edited.failure, edited.torch_kinds) == (None, ())

@@ -405,11 +405,8 @@ def _crash_report(recording: Path) -> str | None:
         text = (recording / CRASH_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    text = text.partition("\nExtension modules:")[0]
-    return (
-        "".join([line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line])
-        or None
-    )
+    lines = text.partition("\nExtension modules:")[0].splitlines(keepends=True)
+    return "".join([line for line in lines if str(_PROBE.parent.parent) not in line]) or None
 
 
 def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:
