@@ -206,8 +206,9 @@ def slots(
     owner: str,
     is_given: Callable[[inspect.Parameter], bool] = lambda _parameter: False,
 ) -> list[Slot]:
-    """What each parameter can be given; one with a default is first left out, and always without a
-    value.
+    """Return the values that each parameter can take.
+
+    One with a default is first left out, and always without a value.
     """
     result = []
     for parameter in parameters:

@@ -238,7 +238,7 @@ def _called_with(
 
 
 def _by_type(annotation: object) -> tuple[str, ...]:
-    """What fits a type that is a number, or can be one."""
+    """Return the candidates for a type that is a number, or can be one."""
     for kind in (annotation, *typing.get_args(annotation)):
         if kind in _BY_TYPE:
             return _BY_TYPE[kind]

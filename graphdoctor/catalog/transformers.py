@@ -109,9 +109,7 @@ def _classes(name: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _family(name: str) -> str:
-    """What a model type is about: by the tasks that it has heads for, its processors, or what it is
-    part of.
-    """
+    """Name a model type's field, from the tasks of its heads, its processors or its parent."""
     listed = _tables()
     kinds = {
         kind

@@ -30,7 +30,6 @@ _LEAST_WIDTH = 16
 
 
 def _is(kind: str, name: str) -> bool:
-    """Whether a setting of this name is of a kind of ``_NAMES``."""
     return re.search(_NAMES[kind], name.replace("_", " ")) is not None
 
 
@@ -95,7 +94,7 @@ STRENGTHS = tuple(Strength(**fields) for fields in _TABLES["strengths"])
 
 
 def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
-    """What changes."""
+    """Return the settings that change, with their new values."""
     return _Shrinking(settings, strength).changes(settings)
 
 
@@ -326,7 +325,7 @@ class _Depths:
 
 
 def _kept_layers(count: int, lists: list[Any]) -> list[int]:
-    """Which layers stay: one of each kind, and as many as others refer to."""
+    """Return the layers that stay: one of each kind, and as many as others refer to."""
     named = [
         value
         for value in lists
@@ -416,7 +415,10 @@ def _read(config: Any, *, declared: Any) -> Settings:
 
 
 def _chosen_stages(config: Any) -> list[int] | None:
-    """Which layers a backbone returns; a property, so that it's none of the declared values."""
+    """Return the layers that a backbone returns.
+
+    They are a property, so none of the declared values.
+    """
     try:
         return list(config.out_indices)
     except (AttributeError, TypeError, ValueError):

@@ -84,8 +84,9 @@ class CatalogRequest(TypedDict):
 
 
 def program_header(*, library: str, version: str, architecture: str, graphdoctor: str) -> str:
-    """How a catalog's program begins: what it was made of and by, so that it needn't be made
-    twice.
+    """Return the first lines of a catalog's program, which name its source and maker.
+
+    They show whether it must be made again.
     """
     made_of = f'"""{architecture} of {library} {version}, small and with random weights.'
     return f"{made_of}\n\nWritten by graphdoctor {graphdoctor}."

@@ -195,8 +195,9 @@ def time_runs(call: Callable[[], object], graphs: GraphGlobals) -> SteadyCall:
 
 
 def is_eager(event: Any) -> bool:
-    """Whether it's an outermost operation, outside every compiled graph, and neither autograd's nor
-    Dynamo's own.
+    """Return whether it's an outermost operation of the program, outside compiled graphs.
+
+    Autograd's and Dynamo's own operations don't count.
     """
     is_operation: bool = event.name.startswith(_OPERATION)
     return is_operation and _around(event, _NOT_EAGER) is None

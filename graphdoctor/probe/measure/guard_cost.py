@@ -126,7 +126,7 @@ class CheckTimer:
 
 
 def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[dict[str, Any]], int]:
-    """What each part of the tree costs, and how many parts were left unmeasured."""
+    """Return the cost of each part of the tree, and the number of parts left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = perf_counter() + budget_s
     # Leaving nothing out seems to make a difference too: clones differ by where in memory they lie.

@@ -146,19 +146,17 @@ class SeenCall:
 
     @property
     def us(self) -> float:
-        """How long it took."""
+        """Return its duration in microseconds."""
         return self.whole.duration_ns / 1e3
 
     @property
     def launches(self) -> int | None:
-        """How many kernels ran; None if the profiler can't see them: where it sees none at all on a
-        device.
-        """
+        """Count its kernels; None if the profiler sees none at all on a device."""
         return len(self.kernels) if self.kernels or not self.is_on_device else None
 
     @property
     def graph_launches(self) -> int:
-        """How often it launched a CUDA graph."""
+        """Count its launches of CUDA graphs."""
         return sum(node.event.name.startswith(GRAPH_LAUNCHES) for node in self.nodes)
 
     def share(self) -> KernelShare:
@@ -328,7 +326,7 @@ def _names(of_call: _Runs) -> list[object]:
 
 
 def is_disturbed(measured: KernelShare) -> bool:
-    """Whether other work on the machine made each profiled call longer than a profiler does."""
+    """Return whether other work made each profiled call longer than a profiler does."""
     return measured.call_us > _DISTURBED * (measured.unprofiled_us or 0.0) + _PROFILER_US
 
 
@@ -489,7 +487,6 @@ def _is_region(name: str) -> bool:
 
 
 def _on_device(events: Iterable[ProfiledEvent]) -> list[ProfiledEvent]:
-    """What ran there, without ranges."""
     return [event for event in events if event.is_on_device and not event.is_range]
 
 

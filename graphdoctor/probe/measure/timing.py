@@ -98,7 +98,7 @@ class Block:
 
     @property
     def number(self) -> int:
-        """How many calls it has."""
+        """Count its calls."""
         if self.restore is not None:
             return 1
         return min(max(1, math.ceil(self.least_s / max(self.seconds, 1e-9))), _MAX_NUMBER)

@@ -47,7 +47,7 @@ notebook."""
 
 @cache
 def is_user_file(file: str) -> bool:
-    """Whether a file isn't torch's, Python's own or the probe's."""
+    """Return whether a file isn't torch's, Python's own or the probe's."""
     stdlib = f"{Path(linecache.__file__).parent}{os.sep}"
     if file.startswith("<") or (file.startswith(stdlib) and "site-packages" not in file):
         return False
@@ -136,8 +136,9 @@ def _is_cell(file: str) -> bool:
 
 
 def _process_start() -> float:
-    """When this process began, in seconds since the epoch; when this module was imported where that
-    is unknown.
+    """Return when this process began, in seconds since the epoch.
+
+    If that's unknown, it's when this module was imported.
     """
     with suppress(OSError, ValueError, IndexError, AttributeError):
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
@@ -235,8 +236,9 @@ def _file_of(function: FunctionType | None) -> str | None:
 
 
 def _is_defined_in(kind: type, files: set[str]) -> bool:
-    """Whether a class was written there: a function of its body has the class's name, one put into
-    it later hasn't.
+    """Return whether a class was written there.
+
+    A function of its body has the class's name; one put into it later hasn't.
     """
     functions = ((name, _function(value)) for name, value in list(vars(kind).items()))
     return any(
@@ -330,7 +332,7 @@ class Reads:
         path.write_text(json.dumps(record), encoding="utf-8")
 
     def _was_there(self, file: str) -> bool:
-        """Whether it's a file, and was there before this process, which may have written it."""
+        """Return whether it's a file that hasn't changed since this process began."""
         try:
             status = Path(file).stat()
         except (OSError, ValueError):

@@ -291,9 +291,7 @@ def _definition(code: CodeType) -> dict[str, Any]:
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Whether a decorator's function hands on its arguments in order, wherever it hands on
-    ``*args``.
-    """
+    """Return whether a decorator's function passes on all arguments in order with ``*args``."""
     try:
         nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))))
     except (OSError, SyntaxError):

@@ -55,7 +55,7 @@ class SourceReader:
         self.context = cache(self._context)
 
     def _context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
-        """What surrounds a line; None when the source can't be read.
+        """Return the source around a line; None if it can't be read.
 
         ``file``: path, or a name that ``linecache`` has, such as a notebook cell. ``code_name`` of
         the code object that the line ran in says which of its lambdas and comprehensions is meant.

@@ -52,12 +52,12 @@ def resized(tensor: Tensor, dim: int, size: int) -> Tensor:
 
 
 def has_strides(tensor: Tensor) -> bool:
-    """Whether a tensor's values lie in memory by its strides."""
+    """Return whether a tensor's values lie in memory by its strides."""
     return tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a tensor of torch's own class that has strides."""
+    """Return whether a value is a tensor of torch's own class that has strides."""
     return type(value) in _PLAIN and has_strides(value)
 
 

@@ -321,15 +321,14 @@ class Rounding:
         return max((_largest(value) for value in numbers if value is not None), default=0.0)
 
     def decides(self, kind: str, name: str) -> bool:
-        """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong
-        gradients of 1e-6.
+        """Return whether only the distance from the float64 run counts.
+
+        ``assert_close`` allows wrong gradients of 1e-6.
         """
         return self._is_variant and self._pair(kind, name).is_alike
 
     def allows(self, kind: str, name: str, value: object) -> tuple[bool, bool]:
-        """Whether a value differs from the untouched program's by rounding only, and whether it may
-        do so.
-        """
+        """Return whether a value differs from eager mode's by rounding only, and whether it may."""
         pair, mine = self._pair(kind, name), _number(value)
         tolerance = None
         if pair.eager is not None and mine is not None and mine.dtype == pair.eager.dtype:
@@ -431,7 +430,7 @@ class Shaken:
 
 
 def _is_nearly(value: object, reference: object) -> bool:
-    """Whether a value is another to half of its digits."""
+    """Return whether two values agree to half of their digits."""
     mine, other = _number(value), _number(reference)
     if mine is None or other is None or mine.dtype != other.dtype:
         return False

@@ -87,7 +87,7 @@ class EqualSizes:
         self._waiting: list[tuple[_Key, int, dict[str, _Rank]]] = []
 
     def has_sites(self, code: CodeType) -> bool:
-        """Whether lines of a function are worth looking at."""
+        """Return whether lines of a function are worth looking at."""
         file = code.co_filename
         if file not in self._sites:
             self._sites[file] = _sites_in(file)

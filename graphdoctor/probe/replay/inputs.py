@@ -382,7 +382,7 @@ _LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
-    """What lays the same values out otherwise in memory, by name; one for each set of strides."""
+    """Return functions that lay out the same values otherwise, by name; one per set of strides."""
     layouts: dict[tuple[int, ...], str] = {}
     for name, lay_out in _LAYOUTS.items() if tensor.ndim and tensor.numel() > 1 else ():
         with suppress(RuntimeError):  # it's for tensors with more dims

@@ -176,7 +176,7 @@ class AlikeCalls:
         self._other: list[int] = []
 
     def keeps(self, call: Call) -> bool:
-        """Whether to make a call; called for each, in order."""
+        """Return whether to make a call; called for each, in order."""
         self._total += 1
         kind = tree_structure(call), list(map(_kind, tree_leaves(call)))
         self._first = self._first or kind

@@ -114,7 +114,7 @@ class RandomState:
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
 
     def is_current(self) -> bool:
-        """Whether nothing has drawn from a generator that was there then, or seeded it."""
+        """Return whether no generator that existed then was drawn from or seeded since."""
         now = RandomState()
         ours, theirs = ((state._torch, *(state._cuda or ())) for state in (self, now))
         if self._python != now._python or not all(map(torch.equal, ours, theirs)):
@@ -277,7 +277,7 @@ class State:
             events.gap("not_put_back", message)
 
     def is_changed(self) -> bool:
-        """Whether a container or a tensor is other than it was."""
+        """Return whether a container or a tensor differs from its copy."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
             kept.content is not None and not is_same(kept.tensor, kept.content)
             for kept in self._tensors
@@ -349,7 +349,7 @@ class _KeptTensor:
 
 
 def is_same(tensor: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same values; NaN is NaN."""
+    """Return whether two tensors have the same values; NaN is NaN."""
     try:
         if tensor.shape != other.shape or torch.equal(tensor, other):
             return tensor.shape == other.shape

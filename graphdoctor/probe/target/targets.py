@@ -392,7 +392,7 @@ def _one_call(value: Any, target: Target) -> Call | None:
 
 
 def _takes(target: Target, value: Any) -> bool:
-    """Whether the target can be called with a value as its only argument."""
+    """Return whether the target can be called with a value as its only argument."""
     signature = signature_of(target.function)
     return signature is not None and _binds(signature, value)
 
@@ -474,9 +474,7 @@ def items_in(call: Call, output: object) -> CallItems | None:
 
 
 def lacks_batch(output: object, size: int) -> bool:
-    """Whether what a call returned speaks against a batch size: it has sizes, and none is a
-    multiple of it.
-    """
+    """Return whether a call's result has sizes, none of which is a multiple of the batch size."""
     sizes = [extent for tensor in _with_dims(output) for extent in tensor.shape]
     return bool(sizes) and not any(extent and extent % size == 0 for extent in sizes)
 

@@ -286,8 +286,9 @@ def stack_of(frames: Iterable[FrameType]) -> list[FrameSummary]:
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """Whether torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the
-    program's operation raised.
+    """Return whether torch.compile raised it of its own accord.
+
+    ``TorchRuntimeError`` wraps what the program's operation raised.
     """
     exceptions = lookup("torch._dynamo.exc")
     if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
@@ -408,8 +409,9 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
 
 def has_conversions() -> bool:
-    """Whether some code that Dynamo generated can convert what a graph returns, as
-    ``marked_conversions`` marks it.
+    """Return whether code that Dynamo generated can convert graphs' results; True if unknown.
+
+    ``marked_conversions`` marks such code.
     """
     seen = getattr(lookup(_GENERATED_CODES), "seen", None)
     codes = (reference() for reference in seen or ())
@@ -419,8 +421,7 @@ def has_conversions() -> bool:
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:
-    """Whether the caller of our caller is an instruction that Dynamo generated, not one that it
-    copied from the program.
+    """Return whether our caller's caller is an instruction that Dynamo generated, not a copied one.
 
     Copied instructions keep their columns; generated ones have only a line.
     """
@@ -433,7 +434,7 @@ def _is_called_by_generated_code(generated: Any) -> bool:
 
 
 def is_profiling() -> bool:
-    """Whether a ``torch.profiler`` runs in this thread; a second one would end it."""
+    """Return whether a ``torch.profiler`` runs in this thread; a second one would end it."""
     return bool(getattr(torch._C._autograd, "_profiler_enabled", bool)())
 
 
@@ -502,11 +503,10 @@ def compiled_entry(
 
 
 def is_compiled_by_its_forward(module: Module) -> bool:
-    """Whether ``Module.compile()`` does nothing to it, up to 2.13: Dynamo skips frames of torch's
-    own ``forward``.
+    """Return whether ``Module.compile()`` has no effect on it, up to 2.13.
 
-    Given the function itself, torch.compile makes a frame around it. ``check``:
-    ``torch/_dynamo/trace_rules.py``, 2.13.
+    Dynamo skips frames of torch's own ``forward``. Given the function itself, torch.compile makes a
+    frame around it. ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
     function = inspect.getattr_static(type(module), "forward", None)
@@ -602,7 +602,7 @@ def node_module(node: Any) -> str | None:
 
 
 def is_number_made_tensor(node: Any) -> bool:
-    """Whether the node turns a number into a tensor for Dynamo's own use, not for the program.
+    """Return whether the node turns a number into a tensor for Dynamo's use, not the program's.
 
     ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it at the line
     that ends the graph.
@@ -624,7 +624,7 @@ def synchronize() -> None:
 
 
 def uses_cuda() -> bool:
-    """Whether the program has memory on a CUDA device."""
+    """Return whether the program has memory on a CUDA device."""
     cuda = torch.cuda
     return cuda.is_initialized() and any(map(cuda.memory_allocated, range(cuda.device_count())))
 

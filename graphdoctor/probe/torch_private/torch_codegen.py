@@ -103,7 +103,7 @@ class CodegenWatch:
 
     @contextmanager
     def _survived(self) -> Iterator[None]:
-        """What we look at is private: if it isn't as expected, the program must still compile."""
+        """Keep the program compiling when torch's private objects aren't as expected."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever another torch's objects raise
@@ -170,9 +170,7 @@ def _fused(scheduled: Sequence[Any]) -> _Kernel:
 
 
 def _readers(scheduled: Sequence[Any]) -> list[Node]:
-    """What reads what a kernel writes: one that only brings a tensor into another layout works for
-    that.
-    """
+    """Return the nodes that read a kernel's results, or bring them into another layout."""
     buffers = (buffer for part in scheduled for buffer in part.get_outputs())
     users = [user.node for buffer in buffers for user in buffer.users]
     nodes = [getattr(user, "node", None) for user in users if user not in scheduled]
@@ -265,9 +263,7 @@ def graph_runs_marked() -> Iterator[None]:
 
 
 def is_view(node: Node) -> bool:
-    """Whether the node computes nothing: it looks at another tensor in another way, or takes an
-    item of a tuple.
-    """
+    """Return whether the node only views another tensor, or takes an item of a tuple."""
     target: Any = node.target
     if node.op != "call_function":
         return True
@@ -517,9 +513,7 @@ def _memory_of(node: Node) -> Node:
 
 
 def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
-    """Whether it takes little to compute a value from others; None if an operation's cost is
-    unknown.
-    """
+    """Return whether a value is cheap to compute from others; None if a cost is unknown."""
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
     waiting, seen = [node], {node}
     is_certain = True
@@ -539,8 +533,9 @@ def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
 
 
 def _is_costly(node: Node) -> bool | None:
-    """Whether torch counts its floating-point operations, a library computes it, or it's random;
-    None if unknown.
+    """Return whether a value is costly to compute again; None if unknown.
+
+    It is if torch counts its floating-point operations, a library computes it, or it's random.
     """
     from torch._inductor.lowering import fallbacks, lowerings
     from torch.utils.flop_counter import flop_registry

@@ -126,9 +126,7 @@ def relation_guards(root: Any) -> list[str]:
 
 
 def is_dict_manager(manager: Any) -> bool:
-    """Whether it compares a dict's type, length and keys itself, without a guard that could be
-    checked.
-    """
+    """Return whether it compares a dict's type, length and keys itself, without a checkable guard."""
     return hasattr(manager, "get_key_value_managers")
 
 
@@ -227,7 +225,7 @@ def exported_guards(program: Any) -> list[str]:
 
 
 def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
-    """Whether an exception was raised because the program asked whether a tensor is true.
+    """Return whether an exception was raised because the program asked whether a tensor is true.
 
     Non-strict export sees ``if tensor:`` as ``Tensor.__bool__``
     (``torch/_export/non_strict_utils.py``, 2.13).

@@ -174,7 +174,7 @@ def compile_inside_ddp() -> Undo:
 
 
 def is_inside_compile() -> bool:
-    """Whether torch is compiling or tracing in this thread."""
+    """Return whether torch is compiling or tracing in this thread."""
     return import_module("torch._guards").TracingContext.try_get() is not None
 
 
@@ -280,5 +280,5 @@ def watch_profilers(callback: Callable[[], None]) -> None:
 
 
 def is_any_profiler_on() -> bool:
-    """Whether a ``torch.profiler`` runs in some thread."""
+    """Return whether a ``torch.profiler`` runs in some thread."""
     return bool(getattr(import_module("torch.autograd.profiler"), "_is_profiler_enabled", False))

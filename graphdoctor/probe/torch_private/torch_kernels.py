@@ -137,7 +137,7 @@ def _is_about_tensors(overload: Any) -> bool:
 
 
 def _only_looks(overload: Any) -> bool:
-    """Whether it returns a view, or something that isn't a tensor, and writes nothing."""
+    """Return whether it writes nothing, and returns a view or no tensor."""
     if overload.is_view or torch.Tag.inplace_view in overload.tags:
         return True
     schema = overload._schema
@@ -203,7 +203,7 @@ class ProfiledEvent(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        """When it ended."""
+        """Return its end in nanoseconds."""
         return self.start_ns + self.duration_ns
 
 
@@ -301,7 +301,7 @@ _TREES = "torch._inductor.cudagraph_trees"
 
 
 def asks_for_cuda_graphs(backend: str, mode: str | None, options: Mapping[str, object]) -> bool:
-    """Whether torch.compile with these arguments is to use CUDA graphs."""
+    """Return whether torch.compile with these arguments is to use CUDA graphs."""
     if backend != "inductor":
         return backend == "cudagraphs"
     name = "triton.cudagraphs"
@@ -413,8 +413,7 @@ def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
 
 
 def awaits_backward() -> bool:
-    """Whether torch can't launch what it recorded, because outputs of earlier calls await their
-    backward pass.
+    """Return whether outputs awaiting their backward pass keep torch from launching its recording.
 
     It records a function anew in each call then, and warns once:
     ``check_warn_on_unable_to_start_executing`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to

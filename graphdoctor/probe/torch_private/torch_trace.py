@@ -74,7 +74,7 @@ class TraceLooker(Handler):
         raise NotImplementedError
 
     def is_over_limit(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
+        """Return whether a ``compilation_metrics`` record's frame hit its recompile limit.
 
         It has no ``dynamo_start`` record, a name or guarded code
         (``torch/_dynamo/convert_frame.py``, 2.13).
@@ -431,8 +431,7 @@ def fresh_dynamo() -> Iterator[None]:
 
 
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
-    """What Dynamo put into the globals of modules and never removes, by the globals' identity and
-    name.
+    """Return what Dynamo left in modules' globals for good, by the globals' identity and name.
 
     ``OutputGraph.install_global`` of restarted compiles, and ``import_source``
     (``symbolic_convert.py``), 2.13.

@@ -175,5 +175,5 @@ def compiled(function: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def is_grad_enabled() -> bool:
-    """Whether a call made now would record for autograd."""
+    """Return whether a call made now would record for autograd."""
     return torch.is_grad_enabled()

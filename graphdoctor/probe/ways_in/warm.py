@@ -147,9 +147,7 @@ def _are_gpu_files(folder: Path) -> bool:
 
 
 def _can_fork() -> bool:
-    """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's
-    context.
-    """
+    """Return whether a fork is safe: other Python threads and a GPU's context don't survive it."""
     return threading.active_count() == 1 and not _are_gpu_files(Path("/proc/self/fd"))
 
 
