@@ -102,16 +102,16 @@ class Place:
         function = self.source.function_of(node)
         name = function.name.value if isinstance(function, cst.FunctionDef) else ""
         text = ast.unparse(ast.parse(f"({self.source.code(node)})"))
-        found = self.equal_sizes.get((str(self.source.path), name, text))
-        if found is not None and found.is_ambiguous:
+        equal = self.equal_sizes.get((str(self.source.path), name, text))
+        if equal is not None and equal.is_ambiguous:
             raise DeclinedError(
-                f"several sizes equal it, such as `{found.names[0]}`, and no input tells them apart"
+                f"several sizes equal it, such as `{equal.names[0]}`, and no input tells them apart"
             )
-        return found
+        return equal
 
-    def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
+    def edit(self, title: str, *changes: Change, **fields: Any) -> Edit:  # noqa: ANN401 - fields of an edit
         """Make the edit that replaces nodes of the file."""
-        return Edit(title, self.source.replaced(*changes), **known)
+        return Edit(title, self.source.replaced(*changes), **fields)
 
     def moved(self, source: SourceFile, line: int) -> Place:
         """Place the finding at a line of a changed file."""
@@ -156,10 +156,10 @@ class Place:
     @cached_property
     def statement(self) -> Statement:
         """The innermost statement at the finding's line."""
-        found = self.source.statement_at(self.finding.location.line)
-        if found is None:
+        statement = self.source.statement_at(self.finding.location.line)
+        if statement is None:
             raise DeclinedError(f"line {self.finding.location.line} holds no statement")
-        return found
+        return statement
 
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
@@ -222,36 +222,37 @@ class Place:
         """
         source, location = self.source, self.finding.location
         if self.expression is not None:
-            found = [self.expression]
+            candidates = [self.expression]
             if location.end_column is None:
                 # It ends on another line, so it may be any expression that begins there.
                 nodes = [
                     node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)
                 ]
-                found = [
+                candidates = [
                     node for node in nodes if source.start(node) == source.start(self.expression)
                 ]
             return only(
-                [node for node in found if is_wanted(node)],
+                [node for node in candidates if is_wanted(node)],
                 f"torch doesn't point to {what}",
                 "elsewhere",
             )
         nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
         lines = [(source.position(node), node) for node in nodes]
-        found = [
+        candidates = [
             node
             for at, node in lines
             if at.start.line <= location.line <= at.end.line and is_wanted(node)
         ]
-        decline_if(not found, f"the line doesn't contain {what}", "elsewhere")
+        decline_if(not candidates, f"the line doesn't contain {what}", "elsewhere")
         # The innermost of nested expressions runs first.
-        found = [
+        candidates = [
             node
-            for node in found
-            if not any(other is not node and other in walk(node) for other in found)
+            for node in candidates
+            if not any(other is not node and other in walk(node) for other in candidates)
         ]
         return only(
-            found, "the line has several such expressions and torch doesn't say which one it means"
+            candidates,
+            "the line has several such expressions and torch doesn't say which one it means",
         )
 
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
@@ -317,8 +318,8 @@ class Place:
         if isinstance(self.statement, cst.If):
             return self.statement
         nodes = walk(self.statement) if isinstance(self.statement, cst.SimpleStatementLine) else ()
-        found = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
-        return only(found, "the line doesn't say which condition is meant")
+        tests = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
+        return only(tests, "the line doesn't say which condition is meant")
 
     @cached_property
     def branch(self) -> cst.If:
@@ -354,9 +355,9 @@ def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
     its way.
     """
     reasons: list[str] = []
-    for one in recipes:
+    for recipe in recipes:
         try:
-            return one.edit(place)
+            return recipe.edit(place)
         except DeclinedError as error:
             reasons.append(error.reason)
     raise DeclinedError(f"without {what}, {reasons[0]}")

@@ -196,7 +196,7 @@ class Trials:
 
     # The untouched program.
 
-    def run_untouched(self, recorded: Observed, wanted: Collection[str]) -> State | None:
+    def run_untouched(self, recorded: Observed, expected: Collection[str]) -> State | None:
         """Run the untouched program twice without torch.compile and once with it; None if the run
         can't be repeated.
 
@@ -209,7 +209,7 @@ class Trials:
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
         self.on_phase("running without fixes")
         again, untouched = self._repeat(_EAGER_AGAIN, UNTOUCHED, coverage=True)
-        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, wanted):
+        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, expected):
             self.trial_backend = self.backend
             self._untouched_name = f"{UNTOUCHED}-{self.backend}"
             [untouched] = self._repeat(self._untouched_name, coverage=True)
@@ -230,13 +230,15 @@ class Trials:
             self.notes.append(because("unprovable", *sorted(kinds)))
         return State(Program(), self.observe(untouched, self._untouched_name))
 
-    def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
+    def _is_alike(
+        self, recorded: Observed, untouched: Recording, expected: Collection[str]
+    ) -> bool:
         if untouched.exit.reason != "finished":
             return False
         observed = self.observe(untouched)
         fingerprints = {finding.fingerprint for finding in observed.diagnosis.findings}
         return (
-            fingerprints.issuperset(wanted)
+            fingerprints.issuperset(expected)
             and observed.measures.torch_counts == recorded.measures.torch_counts
         )
 
@@ -543,9 +545,9 @@ class Trials:
         return next(pairs, None)
 
     def _pair(self, before: Program, after: Program, *, is_again: bool = False) -> _TimedPair:
-        known = None if is_again else self._known_pair(before, after)
-        if known is not None:
-            return known
+        kept = None if is_again else self._known_pair(before, after)
+        if kept is not None:
+            return kept
         name, times = f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends)
         self._timed.insert(0, _TimedPair(before, after, name, times))
         return self._timed[0]
@@ -607,8 +609,8 @@ class UserBackend:
         """Run a program there, and the untouched one if it hasn't been; if results differ, both
         once more.
         """
-        if (known := self.known(program)) is not None:
-            return known
+        if (outcome := self.known(program)) is not None:
+            return outcome
         self._trials.on_phase(f"comparing under {self.name}")
         if self._untouched is None:
             self._untouched = self._replay(Program(), self._untouched_name)

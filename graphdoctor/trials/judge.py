@@ -328,13 +328,13 @@ class Reference:
         )
         return Verdict(True, repeated, None)
 
-    def replay(self, program: Program, name: str, **given: Any) -> Recording:  # noqa: ANN401 - passed on
+    def replay(self, program: Program, name: str, **options: Any) -> Recording:  # noqa: ANN401 - passed on
         """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
         return self._replays.replay(
-            program, name, references={EAGER: self._name}, rounding=self._rounding, **given
+            program, name, references={EAGER: self._name}, rounding=self._rounding, **options
         )
 
-    def judge(self, recording: Recording, program: Program, name: str, **given: Any) -> Verdict:  # noqa: ANN401
+    def judge(self, recording: Recording, program: Program, name: str, **options: Any) -> Verdict:  # noqa: ANN401
         """Judge a variant that was replayed so."""
         if not self.is_judging:
             return Verdict(None, None, None)
@@ -350,7 +350,7 @@ class Reference:
                 EAGER_NUMBERS,
                 program.changed(EAGER_NUMBERS),
             )
-            repeated = recording if numbered == program else self.replay(numbered, name, **given)
+            repeated = recording if numbered == program else self.replay(numbered, name, **options)
             if (comparison := compared_with_eager(repeated)) is not None:
                 recording, differing = repeated, self._differing(comparison)
                 is_agreed = all(difference.may_be_rounding for difference in differing)

@@ -241,9 +241,11 @@ def reaching(
         if name not in seen and name in methods:
             seen.add(name)
             inside = touched(methods[name].body, owner)
-            own = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
-            waiting += own
-            touching = Touched(touching.read | own, touching.changed | (inside.changed & own))
+            attributes = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
+            waiting += attributes
+            touching = Touched(
+                touching.read | attributes, touching.changed | (inside.changed & attributes)
+            )
     return touching
 
 

@@ -205,11 +205,11 @@ def keyword_of(argument: Arg) -> str:
 
 
 def by_name(
-    given: Sequence[Arg], parameters: Sequence[str], reason: str
+    arguments: Sequence[Arg], parameters: Sequence[str], reason: str
 ) -> dict[str, BaseExpression]:
     """Return arguments by the parameter that they are passed for; decline if one isn't certain."""
     values: dict[str, BaseExpression] = {}
-    for number, argument in enumerate(given):
+    for number, argument in enumerate(arguments):
         name = keyword_of(argument) or "".join(parameters[number : number + 1])
         decline_if(argument.star or name not in parameters or name in values, reason)
         values[name] = argument.value
@@ -423,7 +423,7 @@ class Names:
     def is_changing_tensors(self) -> bool:
         """Whether the function, or one around it, visibly changes something in place."""
         around = [self._function, *self.source.parents(self._function)]
-        outermost = [one for one in around if isinstance(one, FunctionDef | Lambda)][-1]
+        outermost = [node for node in around if isinstance(node, FunctionDef | Lambda)][-1]
         stored = matchers.AugAssign() | matchers.AssignTarget(target=matchers.Subscript())
         return any(is_in_place(part) or matchers.matches(part, stored) for part in walk(outermost))
 

@@ -84,8 +84,8 @@ class Scope:
         if self.owner is None or isinstance(self.node, (ast.Module, ast.Lambda)):
             return None
         if any(
-            isinstance(one, ast.Name) and one.id in ("staticmethod", "classmethod")
-            for one in self.decorators
+            isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod")
+            for decorator in self.decorators
         ):
             return None
         arguments = [*self.node.args.posonlyargs, *self.node.args.args]
@@ -149,11 +149,13 @@ class Program:
             node = node.value
         if not isinstance(node, ast.Name):
             return None
-        found = scope.lookup(node.id)
-        if found is None:
+        resolved = scope.lookup(node.id)
+        if resolved is None:
             root = f"builtins.{node.id}" if hasattr(builtins, node.id) else None
         else:
-            names = {binding.dotted if binding.kind == "import" else None for binding in found[1]}
+            names = {
+                binding.dotted if binding.kind == "import" else None for binding in resolved[1]
+            }
             root = names.pop() if len(names) == 1 else None
         return None if root is None else ".".join((root, *reversed(parts)))
 
@@ -161,15 +163,17 @@ class Program:
         """The function or class that a name certainly refers to, unless a decorator may have
         replaced the class.
         """
-        found = scope.lookup(name)
-        if found is None or len(found[1]) != 1:
+        resolved = scope.lookup(name)
+        if resolved is None or len(resolved[1]) != 1:
             return None
-        node = found[1][0].node
+        node = resolved[1][0].node
         if isinstance(node, ast.ClassDef):
             info = self.classes[node]
             return info if self.is_certain(info) else None
         return (
-            self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
+            self.scopes.get(node)
+            if resolved[1][0].kind == "function" and node is not None
+            else None
         )
 
     def is_certain(self, info: ClassInfo) -> bool:
@@ -204,9 +208,9 @@ class Program:
         """The classes of the file that derive from a class, however indirectly."""
         if self._descendants is None:
             self._descendants = grouped(
-                (ancestor, one)
-                for one in self.classes.values()
-                for ancestor in list(self.ancestors(one))[1:]
+                (ancestor, info)
+                for info in self.classes.values()
+                for ancestor in list(self.ancestors(info))[1:]
             )
         return self._descendants.get(info, [])
 
@@ -215,21 +219,26 @@ class Program:
         seen: list[ClassInfo] = []
         waiting = [info]
         while waiting:
-            one = waiting.pop(0)
-            if one in seen:
+            ancestor = waiting.pop(0)
+            if ancestor in seen:
                 continue
-            seen.append(one)
-            yield one
+            seen.append(ancestor)
+            yield ancestor
             bases = [
-                self.definition(base.id, one.scope) if isinstance(base, ast.Name) else None
-                for base in one.node.bases
+                self.definition(base.id, ancestor.scope) if isinstance(base, ast.Name) else None
+                for base in ancestor.node.bases
             ]
             waiting += [base for base in bases if isinstance(base, ClassInfo)]
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
         """The method that a class's objects have, inherited or not."""
         return next(
-            (one.methods[name] for one in self.ancestors(info) if name in one.methods), None
+            (
+                ancestor.methods[name]
+                for ancestor in self.ancestors(info)
+                if name in ancestor.methods
+            ),
+            None,
         )
 
     def is_module_class(self, info: ClassInfo) -> bool:
@@ -241,9 +250,9 @@ class Program:
         text.
         """
         return any(
-            (self.dotted(base, one.scope) or "").startswith(start)
-            for one in self.ancestors(info)
-            for base in one.node.bases
+            (self.dotted(base, ancestor.scope) or "").startswith(start)
+            for ancestor in self.ancestors(info)
+            for base in ancestor.node.bases
         )
 
 
@@ -386,8 +395,8 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
             yield from _looped(target, iterated)
         case ast.comprehension(target=target, iter=iterated):
             yield from (
-                (name, replace(one, is_comprehension=True))
-                for name, one in _looped(target, iterated)
+                (name, replace(binding, is_comprehension=True))
+                for name, binding in _looped(target, iterated)
             )
         case ast.withitem(optional_vars=ast.expr() as target):
             yield from (
@@ -404,20 +413,20 @@ def _unpacked(
     if not isinstance(target, (ast.Tuple, ast.List)):
         yield target, Binding("value", value, end=end)
         return
-    is_plain = not any(isinstance(one, ast.Starred) for one in target.elts)
+    is_plain = not any(isinstance(element, ast.Starred) for element in target.elts)
     if (
         is_plain
         and isinstance(value, (ast.Tuple, ast.List))
         and len(value.elts) == len(target.elts)
     ):
-        for one, part in zip(target.elts, value.elts, strict=True):
-            yield from _unpacked(one, part, end)
+        for element, part in zip(target.elts, value.elts, strict=True):
+            yield from _unpacked(element, part, end)
         return
-    for index, one in enumerate(target.elts):
-        if is_plain and isinstance(one, (ast.Name, ast.Attribute)):
-            yield one, Binding("element", value, index=index, end=end)
+    for index, element in enumerate(target.elts):
+        if is_plain and isinstance(element, (ast.Name, ast.Attribute)):
+            yield element, Binding("element", value, index=index, end=end)
         else:
-            yield from _opaque(one)
+            yield from _opaque(element)
 
 
 def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Binding]]:
@@ -466,7 +475,8 @@ def _returns_its_argument(scope: Scope) -> bool:
     returns = [node for node in ast.walk(scope.node) if isinstance(node, ast.Return)]
     uses = [node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == name]
     is_returned = bool(returns) and all(
-        isinstance(one.value, ast.Name) and one.value.id == name for one in returns
+        isinstance(statement.value, ast.Name) and statement.value.id == name
+        for statement in returns
     )
     return (
         is_returned
@@ -497,9 +507,9 @@ def _returned_function(scope: Scope) -> ast.FunctionDef | None:
     if not isinstance(scope.node, ast.FunctionDef) or scope.decorators:
         return None
     body = [
-        one
-        for one in scope.node.body
-        if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        statement
+        for statement in scope.node.body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
     ]
     match body:
         case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if (
@@ -594,10 +604,12 @@ class Compilers:
             self._plain[scope] = (
                 not isinstance(scope.node, ast.AsyncFunctionDef)
                 and all(
-                    self.compiler(one, outer) is not None
-                    or self._program.dotted(one.func if isinstance(one, ast.Call) else one, outer)
+                    self.compiler(decorator, outer) is not None
+                    or self._program.dotted(
+                        decorator.func if isinstance(decorator, ast.Call) else decorator, outer
+                    )
                     in _HARMLESS
-                    for one in scope.decorators
+                    for decorator in scope.decorators
                 )
                 and not any(
                     isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node)
@@ -606,13 +618,13 @@ class Compilers:
         return self._plain[scope]
 
     def _named(self, name: str, scope: Scope) -> ast.expr | None:
-        found = scope.lookup(name)
-        if found is None or len(found[1]) != 1 or found[1][0].kind != "value":
+        resolved = scope.lookup(name)
+        if resolved is None or len(resolved[1]) != 1 or resolved[1][0].kind != "value":
             return None
-        node = found[1][0].node
+        node = resolved[1][0].node
         assert isinstance(node, ast.expr)
-        is_alias = self._program.dotted(node, found[0]) in _COMPILE
-        return node if is_alias or self._partial(node, found[0]) is not None else None
+        is_alias = self._program.dotted(node, resolved[0]) in _COMPILE
+        return node if is_alias or self._partial(node, resolved[0]) is not None else None
 
     def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
         """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""

@@ -283,13 +283,13 @@ class SourceFile:
         """Return the file with nodes of the tree replaced, parsed again."""
         return SourceFile.parse(self.path, self.replaced(*changes))
 
-    def free_name(self, wanted: str, taken: Iterable[str] = ()) -> str:
+    def free_name(self, base: str, taken: Iterable[str] = ()) -> str:
         """Return ``wanted``, or ``wanted_2`` and so on if the file or ``taken`` has that."""
         used = {*re.findall(r"\w+", self.tree.code), *taken}
-        name, number = wanted, 1
+        name, number = base, 1
         while name in used:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{base}_{number}"
         return name
 
     def part_name(self, function: FunctionDef, part: str) -> str:
@@ -472,7 +472,9 @@ class SourceFile:
     def is_local(self, name: CSTNode) -> bool:
         """Whether a variable belongs to the function around the name, and to no other one."""
         bindings = self.assignments(name)
-        return bool(bindings) and all(one.scope is self.scopes.get(name) for one in bindings)
+        return bool(bindings) and all(
+            binding.scope is self.scopes.get(name) for binding in bindings
+        )
 
     def reads(self, name: Name) -> list[Name]:
         """Return where the variable that a name stands for is read, in file order."""
@@ -502,8 +504,10 @@ class SourceFile:
         it.
         """
         holders = list(map(self._setting, self.assignments(name)))
-        plain = [one for one in holders if isinstance(one, Assign) and len(one.targets) == 1]
-        return [one.value for one in plain] if len(plain) == len(holders) else []
+        plain = [
+            holder for holder in holders if isinstance(holder, Assign) and len(holder.targets) == 1
+        ]
+        return [holder.value for holder in plain] if len(plain) == len(holders) else []
 
     def parameter(self, name: CSTNode) -> Param | None:
         """Return the parameter that a name stands for, if it is never reassigned."""
@@ -517,7 +521,7 @@ class SourceFile:
         """
         scope = self.scopes.get(node)
         bindings = scope[name] if scope is not None else ()
-        return bool(bindings) and all(self._is_set_before(one, node) for one in bindings)
+        return bool(bindings) and all(self._is_set_before(binding, node) for binding in bindings)
 
     def _is_set_before(self, assignment: BaseAssignment, node: CSTNode) -> bool:
         target = assignment.node if isinstance(assignment, Assignment) else None
@@ -556,7 +560,7 @@ class SourceFile:
                 return self.method_name(node) in _TENSOR_METHODS
             case Name() | Attribute() if depth < 4:
                 values = self.bound_to(node)
-                return bool(values) and all(self.is_tensor(one, depth + 1) for one in values)
+                return bool(values) and all(self.is_tensor(value, depth + 1) for value in values)
         return False
 
     def is_without_grad(self, node: CSTNode) -> bool:
@@ -587,7 +591,9 @@ def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
         values += [value] if is_own else []
     for line in owner.body.body:
         for small in line.body if isinstance(line, SimpleStatementLine) else ():
-            if isinstance(small, Assign) and name in [dotted(one.target) for one in small.targets]:
+            if isinstance(small, Assign) and name in [
+                dotted(target.target) for target in small.targets
+            ]:
                 values.append(small.value)
     return values
 

@@ -224,7 +224,7 @@ def probe_command(python: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def starting(python: str, wanted: str) -> Iterator[None]:
+def starting(python: str, program: str) -> Iterator[None]:
     """Say in a sentence why an interpreter can't be started; ``wanted``: which one to name
     instead.
     """
@@ -235,7 +235,7 @@ def starting(python: str, wanted: str) -> Iterator[None]:
             f"The interpreter {python} can't be started: {error.strerror}.",
             hint=None
             if error.errno in _OF_THE_SYSTEM
-            else f"Set --python to the path of {wanted}.",
+            else f"Set --python to the path of {program}.",
         ) from error
 
 
@@ -420,9 +420,9 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
     temporary.replace(recording / META_FILE)
 
 
-def check_interpreter(python: str, wanted: str = "an interpreter") -> None:
+def check_interpreter(python: str, program: str = "an interpreter") -> None:
     """Refuse an interpreter that can't be started, before anything is written for it."""
-    with starting(python, wanted):
+    with starting(python, program):
         if shutil.which(python) is None:
             raise OSError(
                 errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT)

@@ -162,7 +162,7 @@ class Request:
         """
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name != "target"} | {
-            "calibrations": [vars(found) for found in self.measured.calibrations],
+            "calibrations": [vars(calibration) for calibration in self.measured.calibrations],
             "inputs": self.inputs,
             "vary": None if self.vary is None else vars(self.vary),
             "trial": self.trial,

@@ -133,14 +133,14 @@ def _start(
     apart: Path | None,
     lifeline: Lifeline,
     change: RunChange | None,
-    own: Sequence[str],
+    packages: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
-        OWN_VARIABLE: " ".join(own),
+        OWN_VARIABLE: " ".join(packages),
     }
     if change is not None:
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
