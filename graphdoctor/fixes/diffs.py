@@ -32,7 +32,7 @@ _LONGEST_SHOWN = 60
 
 
 class DiffError(Exception):
-    """Why a diff can't be tried, as a clause."""
+    """The reason why a diff can't be tried, as a clause."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,9 +41,7 @@ class DiffError(Exception):
 
 @dataclass(frozen=True)
 class _Hunk:
-    """What a hunk says: ``start``: its first line before, 1-based, None if its header doesn't
-    say.
-    """
+    """A hunk; ``start``: its first line before, 1-based, None if its header doesn't say."""
 
     start: int | None
     lines: tuple[tuple[str, str], ...]

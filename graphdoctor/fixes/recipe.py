@@ -35,7 +35,7 @@ from graphdoctor.trials.replays import Equal, EqualSizes
 
 
 class UnlearnedError(Exception):
-    """What an edit depends on is learned in trials, and there were none."""
+    """Raised where an edit depends on what trials measure, and there were none."""
 
 
 def traced_path(finding: Finding) -> list[StackEntry]:
@@ -62,9 +62,7 @@ _NEAR = 3
 
 @dataclass(frozen=True)
 class Edit:
-    """What a recipe would write: a title worded for the line, and the bytes of the whole edited
-    file.
-    """
+    """A recipe's edit: a title worded for the line, and the bytes of the whole edited file."""
 
     title: str
     content: bytes
@@ -82,7 +80,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a finding is in a file's tree: its nodes, or ``DeclinedError``."""
+    """A finding's position in a file's tree: its nodes, or ``DeclinedError``."""
 
     source: SourceFile
     finding: Finding
@@ -121,8 +119,8 @@ class Place:
 
     @property
     def is_outermost(self) -> bool:
-        """Whether the finding's function is the one that torch.compile was given; False if the path
-        isn't known.
+        """Check whether torch.compile was given the finding's function; False if the path isn't
+        known.
         """
         return len(traced_path(self.finding)) == 1
 
@@ -210,7 +208,7 @@ class Place:
 
     @property
     def context(self) -> str:
-        """What torch adds to the cause for developers, or an empty string."""
+        """Return what torch adds to the cause for developers, or an empty string."""
         reasons = self.finding.reasons
         return (reasons[0].context if reasons else None) or ""
 
@@ -290,7 +288,7 @@ class Place:
 
     @cached_property
     def tested(self) -> Test:
-        """What asks for a tensor's truth value."""
+        """Find the statement or expression that needs a tensor's truth value."""
         child: cst.CSTNode | None = self.expression
         if child is None:
             return self._only_test

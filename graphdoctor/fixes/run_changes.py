@@ -78,7 +78,7 @@ def joined_change(fixes: Together) -> RunChange:
 
 @dataclass
 class RecompileFixes:
-    """What can be tried for recompiles."""
+    """The fixes that can be tried for recompiles."""
 
     singles: list[Candidate] = field(default_factory=list)
     dynamic: Candidate | None = None

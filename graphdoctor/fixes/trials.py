@@ -95,14 +95,14 @@ class State:
 
     @property
     def score(self) -> Score:
-        """How good the program is."""
+        """Rank the program."""
         return score(
             self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed
         )
 
     @property
     def drops_output(self) -> bool:
-        """Whether one of its fixes makes the program print less on purpose."""
+        """Check whether one of its fixes makes the program print less on purpose."""
         return any(fix.drops_output for fix in self.fixes)
 
     def joined(
@@ -248,7 +248,9 @@ class Trials:
 
     @property
     def equal_sizes(self) -> EqualSizes:
-        """What equaled numbers that the host needs; empty before the untouched program ran."""
+        """Return the sizes equal to numbers that the host needs; empty before the untouched program
+        ran.
+        """
         return self.replays.equal_sizes(self._untouched_name)
 
     def reference_beside(self, untouched: Recording) -> Untouched:
@@ -568,7 +570,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Check:
-    """What a program does under the user's backend."""
+    """A program's counts and results under the user's backend."""
 
     verdict: Verdict
     reasons: Reasons = ()
@@ -593,7 +595,7 @@ class UserBackend:
 
     @property
     def is_another(self) -> bool:
-        """Whether trials compile with another one."""
+        """Check whether trials compile with another backend."""
         return self._trials.trial_backend != self.name
 
     @property
@@ -628,8 +630,8 @@ class UserBackend:
 
     @property
     def _may_round(self) -> bool:
-        """Whether the untouched program's results differ there, and nobody knows yet whether by
-        rounding alone.
+        """Check whether the untouched program's results differ there, and nobody knows yet whether
+        by rounding alone.
         """
         untouched, rounding = self._untouched, self._trials.rounding
         return untouched is not None and rounding is None and bool(differences_of(untouched))

@@ -317,7 +317,7 @@ def _judge_whole(
         return Judgment("failed", (after.failure,))
     differences = differences_of(before.recording)
     verdict, reasons = reference.judge(
-        after.recording, drops_output=drops_output, known=differences
+        after.recording, drops_output=drops_output, expected=differences
     )
     gone = tuple(finding.site for key, finding in sites.before.items() if key not in sites.after)
     new = tuple(finding.site for finding in sites.new.values())

@@ -56,8 +56,8 @@ def seen(facts: Recording, root: Path) -> Observed:
 def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
 ) -> list[Options]:
-    known = facts or recording(breaks=(record(*stack),))
-    return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
+    recorded = facts or recording(breaks=(record(*stack),))
+    return options_for(seen(recorded, root), Sources(program or Program(), root, {}), Selection())
 
 
 @pytest.fixture
@@ -68,16 +68,20 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
-    [found] = options(model.parent, entry(LINE, file=str(model)))
-    [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
+    [offered] = options(model.parent, entry(LINE, file=str(model)))
+    [proposal] = [
+        proposal for proposal in offered.fixes if proposal.edits and proposal.drops_output
+    ]
     assert proposal.is_safe
-    assert proposal.targets == (found.finding.fingerprint,)
+    assert proposal.targets == (offered.finding.fingerprint,)
     [edit] = proposal.edits
     assert (edit.path, edit.before) == (model, TEXT.encode())
     assert b"is_compiling" in edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
-    [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    [edit] = [edit for proposal in found.fixes if proposal.drops_output for edit in proposal.edits]
+    [offered] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
+    [edit] = [
+        edit for proposal in offered.fixes if proposal.drops_output for edit in proposal.edits
+    ]
     assert edit.before == edited.content[model]
     assert edit.after.startswith(b"# one line more\n")
 
@@ -85,7 +89,7 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
 def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    found = options_for(
+    offered = options_for(
         seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
     )
     model.write_text("changed")
@@ -93,7 +97,7 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
         seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
     )
     assert originals == {model: TEXT.encode()}
-    assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in found[0].fixes]
+    assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in offered[0].fixes]
     assert any(proposal.edits for proposal in again[0].fixes)
 
 
@@ -105,8 +109,8 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
     )
     monkeypatch.setattr("graphdoctor.fixes.options.recipes_for", lambda _code: (recipe,))
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
-    [found] = options(model.parent, entry(LINE + 1, file=str(model)))
-    assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
+    [offered] = options(model.parent, entry(LINE + 1, file=str(model)))
+    assert offered.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
 
 
 @pytest.mark.parametrize(
@@ -124,10 +128,10 @@ def test_before_any_trial_it_is_known_why_there_is_no_edit(
     line = 'y = print("x")' if "y = " in text else 'print("x")'
     facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
     model.write_text(text)
-    found = with_declined(
+    offered = with_declined(
         seen(facts, model.parent).diagnosis, model.parent, model.parent
     ).recording.declined
-    assert list(found.reasons.values()) == ([reason] if reason else [])
+    assert list(offered.reasons.values()) == ([reason] if reason else [])
 
 
 def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
@@ -147,12 +151,12 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
 
     def proposals(**update: object) -> tuple[Fix, ...]:
         diagnosis = facts.diagnosis.replace(findings=(finding.replace(**update),))
-        [found] = options_for(
+        [offered] = options_for(
             replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection()
         )
-        return found.fixes
+        return offered.fixes
 
-    assert [one.title for one in proposals(message="")] == ["Pass `scale` as a tensor"]
+    assert [fix.title for fix in proposals(message="")] == ["Pass `scale` as a tensor"]
     assert proposals(changes=()) == ()
 
 
@@ -170,10 +174,10 @@ def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Pat
         ((main, wrapper, broken), False),
         ((broken,), False),
     ):
-        [found] = options(model.parent, *stack)
-        assert (title in [fix.title for fix in found.fixes]) == is_called
-    [found] = options(model.parent, main, wrapper, main, broken)
-    assert title in [fix.title for fix in found.fixes]
+        [offered] = options(model.parent, *stack)
+        assert (title in [fix.title for fix in offered.fixes]) == is_called
+    [offered] = options(model.parent, main, wrapper, main, broken)
+    assert title in [fix.title for fix in offered.fixes]
 
 
 def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
@@ -210,7 +214,7 @@ def not_recorded(
     return facts.replace(
         cuda_graphs=CudaGraphs(captured=0, functions=(function,), **skips),
         target=facts.target.replace(parameters=("x", "seen", "scale")),
-        graphs=tuple(each.replace(inputs=inputs) for each in facts.graphs),
+        graphs=tuple(graph.replace(inputs=inputs) for graph in facts.graphs),
     )
 
 
@@ -232,7 +236,7 @@ def at(
     text: str | bytes | None = TEXT,
     **more: Any,
 ) -> Offer:
-    """What can be tried for a break at a line of a file."""
+    """Offer fixes for a break at a line of a file."""
 
     def offered(folder: Path) -> list[Options]:
         path = folder / name
@@ -253,14 +257,14 @@ def in_package(name: str, text: str = OPERATION, **more: Any) -> Offer:
 
 
 def suggesting(*fixes: Fix) -> Offer:
-    """What can be tried for a finding whose rule suggests some fixes."""
+    """Offer fixes for a finding whose rule suggests some."""
 
     def offered(folder: Path) -> list[Options]:
-        found = seen(recording(breaks=(record(entry(LINE)),)), folder)
-        [finding] = found.diagnosis.findings
-        diagnosis = found.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
+        observed = seen(recording(breaks=(record(entry(LINE)),)), folder)
+        [finding] = observed.diagnosis.findings
+        diagnosis = observed.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
         return options_for(
-            replace(found, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection()
+            replace(observed, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection()
         )
 
     return offered
@@ -369,30 +373,30 @@ OFFERS: dict[str, Offer] = {
 def test_what_can_be_tried_and_why_no_edit_is_made(
     snapshot: SnapshotAssertion, tmp_path: Path
 ) -> None:
-    told = []
+    lines = []
     for number, (name, offer) in enumerate(OFFERS.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        told.append(f"{name}:")
-        for found in offer(folder):
-            told += [
-                f"  {found.finding.code}",
-                *(f"    declined: {reason}" for reason in found.declined),
+        lines.append(f"{name}:")
+        for offered in offer(folder):
+            lines += [
+                f"  {offered.finding.code}",
+                *(f"    declined: {reason}" for reason in offered.declined),
             ]
-            told += [line for one in found.fixes for line in lines_of(one)]
-        told = [line.replace(str(folder), "…") for line in told]
-    assert told == snapshot
+            lines += [line for fix in offered.fixes for line in lines_of(fix)]
+        lines = [line.replace(str(folder), "…") for line in lines]
+    assert lines == snapshot
 
 
-def lines_of(found: Candidate) -> list[str]:
+def lines_of(candidate: Candidate) -> list[str]:
     traits = {
-        "safe": found.is_safe,
-        "drops output": found.drops_output,
-        "keeps the break": found.contains,
+        "safe": candidate.is_safe,
+        "drops output": candidate.drops_output,
+        "keeps the break": candidate.contains,
     }
-    place = found.place.where if found.place else None
+    place = candidate.place.where if candidate.place else None
     return [
-        f"    {', '.join([found.title, found.kind, *(name for name, value in traits.items() if value)])}",
-        f"      {found.snippet!r} {place} {said_of(found.change)}",
-        *(f"      edits {edit.path}" for edit in found.edits),
+        f"    {', '.join([candidate.title, candidate.kind, *(name for name, value in traits.items() if value)])}",
+        f"      {candidate.snippet!r} {place} {said_of(candidate.change)}",
+        *(f"      edits {edit.path}" for edit in candidate.edits),
     ]

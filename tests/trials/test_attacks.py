@@ -132,7 +132,7 @@ def setup() -> Iterator[Setup]:
 
 
 def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attacked, Attacked]:
-    """What attacks show of a program, and of one with another body."""
+    """Attack a program, and one with another body."""
     model = folder / "model.py"
     bodies = (
         "".join(f"        {line}\n" for line in body.splitlines()) for body in (before, after)
@@ -141,7 +141,7 @@ def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attac
     model.write_text(texts[0])
     request = Request.of(RunSpec(target=f"{model}:Net", backend="eager"))
     with Replays(request, folder / "replays", setup) as replays:
-        found: list[Any] = []
+        attacks: list[Any] = []
         for name, program in (
             ("untouched", Program()),
             ("edited", Program({model: texts[1].encode()})),
@@ -149,8 +149,8 @@ def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attac
             recording = replays.replay(program, name, attacks="untouched", backend="eager")
             assert recording.exit.reason == "finished", recording.exit.message
             assert recording.replay is not None
-            found.append(recording.replay.attacked)
-    return found[0], found[1]
+            attacks.append(recording.replay.attacked)
+    return attacks[0], attacks[1]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -166,10 +166,12 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(
         return
     failure = edited.worst
     assert failure is not None
-    found = failure.difference
-    words = f"{found.where}{' ' if found.where == 'the call' else ': '}{found.detail}"
-    if found.largest is not None:
-        words = f"{found.where} differs by {found.largest}"
+    difference = failure.difference
+    words = (
+        f"{difference.where}{' ' if difference.where == 'the call' else ': '}{difference.detail}"
+    )
+    if difference.largest is not None:
+        words = f"{difference.where} differs by {difference.largest}"
     assert words.startswith(case.differs)
     assert failure.text.startswith(case.when)
     assert failure.is_compiled == case.is_compiled
@@ -181,7 +183,7 @@ def test_what_is_left_out_while_compiling_and_what_torch_changes_itself_is_told(
 ) -> None:
     case = CASES["a warning that is only left out while compiling is named"]
     _, edited = attacked(tmp_path, setup, case.before, case.after)
-    assert [(found.kind, found.detail) for found in edited.dropped] == [
+    assert [(dropped.kind, dropped.detail) for dropped in edited.dropped] == [
         ("logs", "0 of 1 lines; the first missing one: 'UserWarning: NaN'")
     ]
     assert (edited.failure, edited.torch_kinds) == (None, ())
@@ -194,7 +196,9 @@ def test_refused_inputs_are_counted(tmp_path: Path, setup: Setup) -> None:
 
 
 def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str, ...], bool]]:
-    """What equals the numbers that a body reads, on all inputs, and whether each number varies."""
+    """Return the sizes equal to numbers that a body reads, on all inputs, and whether each number
+    varies.
+    """
     model = folder / "model.py"
     model.write_text(
         PROGRAM.format(body="".join(f"        {line}\n" for line in body.splitlines()))
@@ -203,9 +207,9 @@ def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str
         Request.of(RunSpec(target=f"{model}:Net", backend="eager")), folder / "replays", setup
     ) as replays:
         replays.replay(Program(), "untouched", attacks="untouched", backend="eager")
-        found = replays.equal_sizes("untouched")
-    assert all((file, function) == (str(model), "forward") for file, function, _ in found)
-    return {text: (equal.names, equal.is_varied) for (_, _, text), equal in found.items()}
+        sizes = replays.equal_sizes("untouched")
+    assert all((file, function) == (str(model), "forward") for file, function, _ in sizes)
+    return {text: (equal.names, equal.is_varied) for (_, _, text), equal in sizes.items()}
 
 
 def test_a_size_that_equals_a_number_in_the_own_call_alone_is_left(
@@ -220,7 +224,7 @@ def test_a_size_that_equals_a_length_wherever_the_program_goes_on_is_found(
     # Rows and counts are as many, or the program refuses the call: one count for all rows leaves
     # too many for the sum.
     body = "counts = torch.bincount(index)\nreturn torch.repeat_interleave(x, counts, dim=0) + x"
-    found = equal_in(tmp_path, setup, body)
-    given = ("x.shape[0]", "mask.shape[0]", "index.shape[0]")
-    assert found["torch.bincount(index)"] == (given, True)
-    assert found["torch.repeat_interleave(x, counts, dim=0)"] == ((*given, "counts.shape[0]"), True)
+    sizes = equal_in(tmp_path, setup, body)
+    names = ("x.shape[0]", "mask.shape[0]", "index.shape[0]")
+    assert sizes["torch.bincount(index)"] == (names, True)
+    assert sizes["torch.repeat_interleave(x, counts, dim=0)"] == ((*names, "counts.shape[0]"), True)

@@ -296,7 +296,7 @@ def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What lint takes from a recording."""
+    """The facts of a recording that lint uses."""
 
     functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     settings: frozenset[str] = frozenset()

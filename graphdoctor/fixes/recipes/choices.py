@@ -378,7 +378,7 @@ def _is_same(values: _Values) -> bool:
 
 
 def _is_repeated(values: _Values) -> bool:
-    """Whether the condition stands more than once in what is chosen."""
+    """Check whether the chosen values contain the condition more than once."""
     is_each = _rows_of(values) is not None or (len(values) > 1 and len(_columns(values)) > 1)
     return is_each or any(
         not guarded(value, Name("condition"), is_if=True).deep_equals(value) for value in values

@@ -260,7 +260,7 @@ def _depends_on(value: BaseExpression, loop: For) -> bool:
 
 
 def _is_about_objects(test: BaseExpression) -> bool:
-    """Whether it only asks if something is there: ``p.grad is not None``, ``p.requires_grad``."""
+    """Check whether a test only asks for presence: ``p.grad is not None``, ``p.requires_grad``."""
     match test:
         case Comparison(comparisons=[ComparisonTarget(operator=Is() | IsNot())]):
             return True

@@ -794,8 +794,8 @@ class _Hoist:
         return made, origins
 
     def _is_movable(self, top: BaseStatement) -> bool:
-        """Whether a whole line may run outside: it sets a value or keeps one, or is an `if` that
-        does so or leaves.
+        """Check whether a whole line may run outside: it sets a value or keeps one, or is an `if`
+        that does so or leaves.
         """
         match top:
             case SimpleStatementLine(body=[Assign(value=value) | AugAssign(value=value)]):
@@ -821,7 +821,7 @@ class _Hoist:
         return False
 
     def _is_own(self, call: Call) -> bool:
-        """Whether it calls something of the object, such as a layer."""
+        """Check whether a call is of something of the object, such as a layer."""
         func: BaseExpression = call.func
         if self.owner is None:
             return False
@@ -923,7 +923,7 @@ class _Hoist:
         return self.source.dotted_name(call).startswith(_DRAWS)
 
     def _is_bool(self, value: BaseExpression) -> bool:
-        """Whether a condition is one of Python's bools already."""
+        """Check whether a condition is a Python bool already."""
         if not isinstance(value, Comparison):
             return isinstance(value, UnaryOperation) and isinstance(value.operator, Not)
         sides = [value.left, *(part.comparator for part in value.comparisons)]

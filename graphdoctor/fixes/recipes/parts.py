@@ -184,7 +184,7 @@ def _keyword(block: _Block) -> str:
 
 
 def _is_worth_compiling(suite: BaseSuite) -> bool:
-    """Whether the body contains more than what breaks.
+    """Check whether the body contains more than what breaks.
 
     With a counter on an object, torch would recompile the new function at every call.
     """
@@ -616,7 +616,7 @@ def _in_python(place: Place, line: BaseStatement) -> tuple[list[BaseStatement], 
 
 
 def _is_tensor(source: SourceFile, value: BaseExpression) -> bool:
-    """Whether a condition is a tensor, so that naming it doesn't read it."""
+    """Check whether a condition is a tensor, so that naming it doesn't read it."""
     match value:
         case Comparison(comparisons=[ComparisonTarget(operator=operator)]):
             return isinstance(operator, ORDERS) and not reads_tensor(source, value)

@@ -780,7 +780,7 @@ def _selection(source: SourceFile, node: CSTNode) -> _Selection | None:
 
 
 def _is_masked(source: SourceFile, node: BaseExpression) -> bool:
-    """Whether it selects by what may be a mask: neither a number nor a string nor a slice."""
+    """Check whether the index may be a mask: neither a number nor a string nor a slice."""
     selection = _selection(source, node)
     match selection and selection.index:
         case UnaryOperation(operator=operator) | BinaryOperation(operator=operator):

@@ -436,7 +436,7 @@ def _is_kept(line: CSTNode) -> bool:
 
 
 def _is_duration(source: SourceFile, value: BaseExpression) -> bool:
-    """Whether a value is a difference of times, or made of names that are.
+    """Check whether a value is a difference of times, or made of names that are.
 
     A time by itself is more than a measurement: something may compare it later.
     """

@@ -349,7 +349,7 @@ class _Number:
             below = outer
 
     def _counts(self, function: BaseExpression) -> bool:
-        """Whether a function needs a number: a built-in, or one that creates or reshapes
+        """Check whether a function needs a number: a built-in, or one that creates or reshapes
         tensors.
         """
         name = self.source.code(function)

@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def flow(self) -> Flow:
-        """What it does with names."""
+        """Return the names that the run reads and sets."""
         return flow(self.parsed)
 
     @cached_property
@@ -126,7 +126,7 @@ class Run:
 
     @cached_property
     def _around(self) -> list[_Level]:
-        """What is around the run, innermost first: its body on the way there, and what is before
+        """The code around the run, innermost first: its body on the way there, and what is before
         and after in it.
         """
         parents = {
@@ -362,14 +362,14 @@ _NOT_TRACED = ("disable(recursive=False)", "decorators.skip")
 
 
 def is_not_traced(source: SourceFile, function: CSTNode | None) -> bool:
-    """Whether a function is one that Dynamo doesn't trace, such as ``shell`` makes."""
+    """Check for a decorator that keeps Dynamo from tracing a function, such as ``shell`` writes."""
     decorators = function.decorators if isinstance(function, FunctionDef) else ()
     code = " ".join(source.code(decorator.decorator) for decorator in decorators)
     return any(marker in code for marker in _NOT_TRACED)
 
 
 def splits(before: bytes, after: bytes) -> bool:
-    """Whether an edit makes a function one that Dynamo doesn't trace."""
+    """Check whether an edit keeps Dynamo from tracing one more function."""
     return any(after.count(mark.encode()) > before.count(mark.encode()) for mark in _NOT_TRACED)
 
 
@@ -395,7 +395,7 @@ def call_of_part(source: SourceFile, function: FunctionDef) -> SimpleStatementLi
 
 
 def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
-    """Whether a line returns what a part of its function gives, as it is."""
+    """Check whether a line returns the result of a function's part unchanged."""
     match line.body:
         case [Return(value=call)]:
             return called(call) == part.name.value
@@ -403,7 +403,9 @@ def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
 
 
 def leaves(line: CSTNode) -> bool:
-    """Whether a line leaves a loop, a turn of it, or its function, other than by an exception."""
+    """Check whether a line leaves a loop, an iteration, or its function, other than by an
+    exception.
+    """
     return isinstance(line, BaseStatement) and any(True for _ in jumps(parsed([line])))
 
 
@@ -455,7 +457,7 @@ def operations_in(lines: Iterable[CSTNode]) -> int:
 
 
 def computes(line: CSTNode) -> bool:
-    """Whether a line does more than pass values on."""
+    """Check whether a line does more than pass values on."""
     return holds(line, Call, BinaryOperation)
 
 

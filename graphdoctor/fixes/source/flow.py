@@ -35,7 +35,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Surrounding:
-    """What surrounds a node within its function."""
+    """The code around a node within its function."""
 
     statement: ast.stmt
     around: tuple[ast.stmt, ...] = ()
@@ -197,7 +197,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass
 class Flow:
-    """What a run of statements does with names.
+    """The names that a run of statements reads and sets.
 
     Args:
         read_first: Names that may be read before the run binds them.
@@ -210,11 +210,11 @@ class Flow:
 
     @property
     def ends(self) -> bool:
-        """Whether the code after the run can be reached."""
+        """Check whether the run can end normally."""
         return self.bound is not None
 
     def has(self, name: str) -> bool:
-        """Whether a name is bound after the run."""
+        """Check whether a name is bound after the run."""
         return self.bound is None or name in self.bound
 
     def then(self, other: Flow) -> Flow:
@@ -241,7 +241,7 @@ class Flow:
 
 
 def flow(statements: Sequence[ast.stmt]) -> Flow:
-    """What a run of statements does with names."""
+    """Return the names that a run of statements reads and sets."""
     whole = Flow()
     for statement in statements:
         whole = whole.then(_statement(statement))
@@ -249,7 +249,7 @@ def flow(statements: Sequence[ast.stmt]) -> Flow:
 
 
 def flow_of(node: ast.expr | None) -> Flow:
-    """What an expression does with names."""
+    """Return the names that an expression reads and sets."""
     return _reading(node) if node is not None else Flow()
 
 
@@ -299,7 +299,7 @@ def parameter_names(parameters: ast.arguments) -> set[str]:
 
 
 def swallows(item: ast.withitem) -> bool:
-    """Whether a context manager suppresses exceptions, judging by its name."""
+    """Guess from its name whether a context manager suppresses exceptions."""
     return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
 
 
@@ -321,7 +321,7 @@ def jumps(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.AS
 
 
 def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
-    """Whether a generator expression is the only argument of a call, which reads it at once:
+    """Check whether a generator expression is the only argument of a call, which reads it at once:
     ``sum(x for x in xs)``.
     """
     return isinstance(scope, ast.GeneratorExp) and any(

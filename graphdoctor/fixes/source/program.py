@@ -177,9 +177,7 @@ class Program:
         )
 
     def is_certain(self, info: ClassInfo) -> bool:
-        """Whether a class does what its source says: no decorator or metaclass can have replaced it
-        or its methods.
-        """
+        """Check that no decorator or metaclass can have replaced a class or its methods."""
         if info not in self._certain:
             self._certain[info] = False  # while it depends on itself
             are_plain = all(
@@ -242,12 +240,12 @@ class Program:
         )
 
     def is_module_class(self, info: ClassInfo) -> bool:
-        """Whether a class certainly derives from a class of ``torch.nn``."""
+        """Check whether a class certainly derives from a class of ``torch.nn``."""
         return self.derives(info, "torch.nn.")
 
     def derives(self, info: ClassInfo, start: str) -> bool:
-        """Whether a class certainly derives from an imported one whose full name begins with a
-        text.
+        """Check whether a class certainly derives from an imported one whose full name begins with
+        a text.
         """
         return any(
             (self.dotted(base, ancestor.scope) or "").startswith(start)
@@ -461,7 +459,7 @@ def _end(node: ast.AST) -> tuple[int, int]:
 
 
 def _returns_its_argument(scope: Scope) -> bool:
-    """Whether a class decorator certainly hands back the class as it got it: ``def register(cls):
+    """Check whether a class decorator certainly returns its class unchanged: ``def register(cls):
     …; return cls``.
     """
     if (
@@ -486,8 +484,8 @@ def _returns_its_argument(scope: Scope) -> bool:
 
 
 def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a use of a class can't change it: it's returned, stored in a container, or its name
-    is read.
+    """Check that a use of a class can't change it: it's returned, stored in a container, or its
+    name is read.
     """
     match parents[use]:
         case ast.Return():
@@ -548,7 +546,7 @@ class Compilers:
         self._plain: dict[Scope, bool] = {}
 
     def is_compile(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is torch.compile, or another name for it in the file."""
+        """Check whether an expression is torch.compile, or another name for it in the file."""
         if self._program.dotted(node, scope) in _COMPILE:
             return True
         return isinstance(node, ast.Name) and self._named(node.id, scope) is not None
@@ -567,7 +565,9 @@ class Compilers:
         return ast.Call(node, [], []) if self.is_compile(node, scope) else None
 
     def compiled(self, node: ast.Call, scope: Scope) -> tuple[ast.expr, ast.Call] | None:
-        """What a call compiles, and the call with the arguments; None if it compiles nothing."""
+        """Return the compiled expression, and the call with the arguments; None if a call compiles
+        nothing.
+        """
         if self.is_compile(node.func, scope) and not is_off(node):
             handed = node.args[0] if node.args else keyword_value(node, "model")
             return None if handed is None else (handed, node)
@@ -578,7 +578,7 @@ class Compilers:
         return None
 
     def is_wrapping(self, value: ast.AST | None, target: ast.expr, scope: Scope) -> bool:
-        """Whether a target's new value is its old one, compiled or moved: ``model =
+        """Check whether a target's new value is its old one, compiled or moved: ``model =
         torch.compile(model.cuda())``.
         """
         is_wrapped = False
@@ -596,8 +596,8 @@ class Compilers:
         )
 
     def is_plain(self, scope: Scope) -> bool:
-        """Whether calling a function runs its body: only torch.compile and harmless decorators, no
-        generator.
+        """Check whether calling a function runs its body: only torch.compile and harmless
+        decorators, no generator.
         """
         if scope not in self._plain:
             outer = scope.parent or scope
@@ -642,13 +642,13 @@ class Compilers:
 
 
 def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
-    """What a call passes under a name; None if nothing, as far as it's written out."""
+    """Return a call's argument of a name; None if nothing, as far as it's written out."""
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def is_off(call: ast.Call) -> bool:
-    """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before
-    it.
+    """Check whether ``disable=`` is passed as anything but False; False if arguments are unpacked
+    before it.
     """
     for keyword in call.keywords:
         if keyword.arg is None:
@@ -659,7 +659,7 @@ def is_off(call: ast.Call) -> bool:
 
 
 def is_fullgraph(call: ast.Call) -> bool:
-    """Whether a break in what a call compiles is an error."""
+    """Check whether a break in what a call compiles is an error."""
     return any(
         keyword.arg in ("fullgraph", "nopython")
         and isinstance(keyword.value, ast.Constant)

@@ -149,7 +149,7 @@ def find(node: CSTNode, *kinds: type[_Node]) -> list[_Node]:
 
 
 def holds(node: CSTNode, *kinds: type[CSTNode]) -> bool:
-    """Whether a node is or contains one of some kinds."""
+    """Check whether a node is or contains one of some kinds."""
     return any(isinstance(part, kinds) for part in walk(node))
 
 
@@ -297,7 +297,7 @@ class SourceFile:
         return self.free_name(f"_{function.name.value.strip('_')}_{part}")
 
     def imports(self, name: str) -> bool:
-        """Whether the file imports a top-level module under its own name at the top level."""
+        """Check whether the file imports a top-level module under its own name at the top level."""
         return any(
             alias.asname is None and self.code(alias.name).partition(".")[0] == name
             for line in self.tree.body
@@ -332,7 +332,7 @@ class SourceFile:
         return start.line, start.column
 
     def spans_lines(self, node: CSTNode) -> bool:
-        """Whether a node begins on one line and ends on another."""
+        """Check whether a node takes several lines."""
         return self._positions[node].start.line != self._positions[node].end.line
 
     def parent(self, node: CSTNode) -> CSTNode:
@@ -359,7 +359,7 @@ class SourceFile:
         return cast("FunctionDef | Lambda | None", self.around(node, FunctionDef, Lambda))
 
     def is_method(self, function: CSTNode) -> bool:
-        """Whether a function is defined in the body of a class."""
+        """Check whether a function is defined in the body of a class."""
         return isinstance(self._parents.get(self.parent(function)), ClassDef)
 
     def code(self, node: CSTNode) -> str:
@@ -470,7 +470,7 @@ class SourceFile:
         return list(scope[name.value]) if scope is not None and isinstance(name, Name) else []
 
     def is_local(self, name: CSTNode) -> bool:
-        """Whether a variable belongs to the function around the name, and to no other one."""
+        """Check whether a variable belongs to the function around the name, and to no other one."""
         bindings = self.assignments(name)
         return bool(bindings) and all(
             binding.scope is self.scopes.get(name) for binding in bindings
@@ -516,8 +516,8 @@ class SourceFile:
         return node if isinstance(node, Param) else None
 
     def is_in_scope(self, node: CSTNode, name: str) -> bool:
-        """Whether a name can be read at a node: a parameter, or a variable that was set to a single
-        value before.
+        """Check whether a name can be read at a node: a parameter, or a variable that was set to a
+        single value before.
         """
         scope = self.scopes.get(node)
         bindings = scope[name] if scope is not None else ()
@@ -545,14 +545,14 @@ class SourceFile:
         }
 
     def is_target(self, name: CSTNode) -> bool:
-        """Whether the name is set, by ``=`` or ``+=``, rather than read."""
+        """Check whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
         return isinstance(parent, AssignTarget) or (
             isinstance(parent, AugAssign) and parent.target is name
         )
 
     def is_tensor(self, node: BaseExpression | None, depth: int = 0) -> bool:
-        """Whether it is certainly one tensor, or a parameter of a module."""
+        """Check whether it is certainly one tensor, or a parameter of a module."""
         match node:
             case Call() if name := self.dotted_name(node):
                 return name in _TENSOR_FUNCTIONS
@@ -564,12 +564,12 @@ class SourceFile:
         return False
 
     def is_without_grad(self, node: CSTNode) -> bool:
-        """Whether it is ``torch.no_grad()`` or ``torch.inference_mode()``."""
+        """Check for ``torch.no_grad()`` or ``torch.inference_mode()``."""
         return self.dotted_name(node) in ("torch.no_grad", "torch.inference_mode")
 
 
 def _is_one(value: BaseExpression | None) -> bool:
-    """Whether it is a single value: neither None nor a literal with several values."""
+    """Check for a single value: neither None nor a literal with several values."""
     several = List | Tuple | Dict | Set | BaseComp | BaseString | Lambda | None
     return not isinstance(value, several) and dotted(value) != "None"
 
@@ -599,7 +599,7 @@ def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
 
 
 def _is_too_deep(content: bytes) -> bool:
-    """Whether libcst would run out of stack for a text, or end the process."""
+    """Check whether libcst would run out of stack for a text, or end the process."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

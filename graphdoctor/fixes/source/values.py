@@ -87,7 +87,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Value:
-    """What is known about a value.
+    """The facts known about a value.
 
     Args:
         kind: What it certainly is. ``bottom`` only while names that depend on each other are being
@@ -152,12 +152,12 @@ class Values:
         self._index_calls()
 
     def of(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression certainly is."""
+        """Return what an expression certainly is."""
         value = self._of(node, scope)
         return UNKNOWN if value == _BOTTOM else value
 
     def is_tensor(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is certainly a tensor."""
+        """Check whether an expression is certainly a tensor."""
         return self.of(node, scope).kind == "tensor"
 
     def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
@@ -169,7 +169,9 @@ class Values:
         return info if info is not None and self._program.is_certain(info) else None
 
     def attribute(self, info: ClassInfo, name: str) -> Value:
-        """What an attribute of an object of a class, or of one derived from it, certainly is."""
+        """Return what an attribute of an object of a class, or of one derived from it, certainly
+        is.
+        """
         return self._value((info, name), lambda: self._attribute(info, name))
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
@@ -192,11 +194,11 @@ class Values:
         return list(methods.items())
 
     def returned(self, scope: Scope) -> Value:
-        """What calling a function certainly returns."""
+        """Return what calling a function certainly returns."""
         return self._value(("returned", scope), lambda: self._returned(scope))
 
     def passed(self, name: str, scope: Scope) -> list[Value]:
-        """What each call of a function in the file passes for a parameter."""
+        """Return what each call of a function in the file passes for a parameter."""
         if not isinstance(scope.node, ast.FunctionDef):
             return []
         values: list[Value] = []
@@ -289,7 +291,7 @@ class Values:
         return [*self._program.ancestors(info), *self._program.descendants(info)]
 
     def _assigned(self, info: ClassInfo, name: str) -> list[tuple[Binding, Scope]]:
-        """What is assigned to an attribute of a class's objects in the file, but for its own
+        """Return what is assigned to an attribute of a class's objects in the file, but for its own
         compiled value.
         """
         family = self._family(info)
@@ -435,7 +437,9 @@ class Values:
         return TENSOR if name in self._tensors_demanded(scope) else self._argument(name, scope)
 
     def _argument(self, name: str, scope: Scope) -> Value:
-        """What all calls in the file pass; an object or a function only if there is one call."""
+        """Return what all calls in the file pass; an object or a function only if there is one
+        call.
+        """
         passed = self.passed(name, scope)
         value = _joined(passed)
         return UNKNOWN if value.kind in _FOLLOWED and len(passed) > 1 else value
@@ -465,7 +469,7 @@ class Values:
         return UNKNOWN
 
     def _rest(self, scope: Scope) -> Value:
-        """What the only call in the file passes for ``*args``."""
+        """Return what the only call in the file passes for ``*args``."""
         calls = self._calls.get(scope, ())
         if len(calls) != 1 or not isinstance(scope.node, ast.FunctionDef):
             return UNKNOWN
@@ -532,8 +536,8 @@ class Values:
             yield first
 
     def _has_dim(self, call: ast.Call) -> bool:
-        """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``;
-        NumPy calls it axis.
+        """Check for a method call with a dimension as only torch has it: ``x.sum(dim=-1)``; NumPy
+        calls it axis.
         """
         assert isinstance(call.func, ast.Attribute)
         dim = keyword_value(call, "dim")
@@ -720,7 +724,7 @@ def _held(value: Value) -> Value:
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:
-    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its
+    """Check whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its
     annotation.
     """
     default = _default(name, scope)
@@ -728,8 +732,8 @@ def _may_be_none(name: str, scope: Scope) -> bool:
 
 
 def _is_dim(node: ast.Call) -> bool:
-    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices;
-    ``x.max(other)`` doesn't.
+    """Check for ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)``
+    doesn't.
     """
     if node.args:
         return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
@@ -737,8 +741,8 @@ def _is_dim(node: ast.Call) -> bool:
 
 
 def _joined(values: Sequence[Value]) -> Value:
-    """What all of them are; unknown if they differ in more than a tensor's dtype or an instance's
-    class.
+    """Return what all values are; unknown if they differ in more than a tensor's dtype or an
+    instance's class.
     """
     settled = [value for value in values if value != _BOTTOM]
     if len(settled) <= 1:

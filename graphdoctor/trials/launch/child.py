@@ -73,7 +73,7 @@ def _ignore(_what: object) -> None: ...
 
 @dataclass(frozen=True)
 class Setup:
-    """How processes are run, and what is done meanwhile.
+    """Settings for running processes, and what is done meanwhile.
 
     None for our interpreter, no limits (of resident memory on Linux), no warm start, our working
     directory.
@@ -135,7 +135,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended; ``crash`` is what Python's faulthandler wrote of a signal."""
+    """The end of a child; ``crash`` is what Python's faulthandler wrote of a signal."""
 
     status: int
     stopped_for: StoppedFor | None

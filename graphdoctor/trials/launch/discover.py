@@ -42,7 +42,7 @@ class PossibleTarget(NamedTuple):
 
 
 class Discovered(NamedTuple):
-    """What was found."""
+    """Targets found in a folder."""
 
     ready: tuple[PossibleTarget, ...]
     compiled: tuple[PossibleTarget, ...]

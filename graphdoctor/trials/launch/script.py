@@ -60,7 +60,7 @@ class Script:
 
     @property
     def label(self) -> str:
-        """What the recording's folder is named after."""
+        """Return the name for the recording's folder."""
         return self.name if self.is_module else Path(self.name).stem
 
     def described(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """How a program ended: why it failed and why the recording isn't complete, None where that
+    """The end of a program: why it failed and why the recording isn't complete, None where that
     isn't so.
     """
 

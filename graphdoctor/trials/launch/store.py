@@ -189,7 +189,7 @@ class Store:
 
     @property
     def programs(self) -> Path:
-        """Where programs go that catalogs write."""
+        """Return the folder for programs that catalogs write."""
         return next(iter(self._folders()), self._folder) / _PROGRAMS
 
     def find(self, name: str) -> Path | None:

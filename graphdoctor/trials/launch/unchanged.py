@@ -40,8 +40,8 @@ ChangeKind = Literal[
 
 @dataclass(frozen=True)
 class Change:
-    """Why a run may find something else; ``name``: of the file, folder, variable, or fields of what
-    was asked for.
+    """A reason why a run may differ; ``name``: of the file, folder, variable, or fields of what was
+    asked for.
     """
 
     kind: ChangeKind
@@ -50,7 +50,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What runs found; None by path where nothing is.
+    """The state of everything that runs read; None by path where nothing is.
 
     Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of
     modules' names.

@@ -29,7 +29,7 @@ _INDUCTOR = "inductor"
 
 
 class _Imports(NamedTuple):
-    """What a warm process has imported beside torch: the program's packages, Inductor."""
+    """The imports of a warm process beside torch: the program's packages, Inductor."""
 
     has_packages: bool
     has_inductor: bool

@@ -21,8 +21,8 @@ def source_of(text: str | bytes) -> SourceFile:
 def statement(text: str, line: int) -> str | None:
     """The statement at a line as text, without the newline and comments around it."""
     source = source_of(text)
-    found = source.statement_at(line)
-    return None if found is None else source.code(found).strip(" \n")
+    node = source.statement_at(line)
+    return None if node is None else source.code(node).strip(" \n")
 
 
 def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str | None:
@@ -31,22 +31,22 @@ def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str 
     source = source_of(text)
     words = text.splitlines()[line - 1]
     column = words.index(start) + 1
-    found = source.expression_at(
+    node = source.expression_at(
         line, column, None if end is None else words.rindex(end) + len(end) + 1
     )
-    return None if found is None else source.code(found)
+    return None if node is None else source.code(node)
 
 
 (BODY,) = texts_beside(__file__)
 
 
 def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotAssertion) -> None:
-    found = {line: statement(BODY, line) for line in (*range(-1, 28), 1000)}
-    assert "\n".join(f"{line}: {text!r}" for line, text in found.items()) == snapshot
+    statements = {line: statement(BODY, line) for line in (*range(-1, 28), 1000)}
+    assert "\n".join(f"{line}: {text!r}" for line, text in statements.items()) == snapshot
 
 
 @for_each(
-    "text, line, found",
+    "text, line, expected",
     [
         ('a = """\nif b:\n    c\n"""\n', 3, 'a = """\nif b:\n    c\n"""'),
         ("a = 1\n\x0c\nb = 2\n", 3, "\x0c\nb = 2"),
@@ -54,9 +54,9 @@ def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotA
     ],
 )
 def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(
-    text: str, line: int, found: str
+    text: str, line: int, expected: str
 ) -> None:
-    assert statement(text, line) == found
+    assert statement(text, line) == expected
 
 
 SUM, SEVERAL = "a = x.sum().item() + 1\n", "a = f(\n    x,\n)\n"
@@ -64,7 +64,7 @@ COMPREHENSION = "a = [f(x) for x in g(y) if h(x)]\n"
 
 
 @for_each(
-    "text, start, end, line, found",
+    "text, start, end, line, expected",
     [
         (SUM, "x", "1", 1, "x.sum().item() + 1"),
         (SUM, "x", "item()", 1, "x.sum().item()"),
@@ -88,9 +88,9 @@ COMPREHENSION = "a = [f(x) for x in g(y) if h(x)]\n"
     ],
 )
 def test_an_expression_is_found_by_where_it_begins_and_ends(
-    text: str, start: str, end: str | None, line: int, found: str | None
+    text: str, start: str, end: str | None, line: int, expected: str | None
 ) -> None:
-    assert expression(text, start, end, line=line) == found
+    assert expression(text, start, end, line=line) == expected
 
 
 def test_of_expressions_with_the_same_ends_the_outermost_is_found() -> None:
@@ -285,10 +285,12 @@ class TestUnreadable:
     )
     def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
         source = source_of(f"def f():\n    {text}\n")
-        found = source.statement_at(2)
-        assert found is not None
-        assert source.function_of(found) is not None
-        assert source.replaced((found, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
+        innermost = source.statement_at(2)
+        assert innermost is not None
+        assert source.function_of(innermost) is not None
+        assert (
+            source.replaced((innermost, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
+        )
 
 
 @for_each(

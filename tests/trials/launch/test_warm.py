@@ -53,33 +53,34 @@ def run(
     python: str | None = None,
     backend: str = "eager",
 ) -> tuple[ProbeExit, str]:
-    """How a function's probe ends, and what it prints."""
+    """Run a function's probe; return its end and output."""
     folder.mkdir()
     target = f"{program}:{name}"
     output: list[bytes] = []
     request = Request(spec=RunSpec(target=target, backend=backend), target=parse_target(target))
-    found = record(
+    exit_ = record(
         request,
         folder,
         Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm),
     )
-    return found, b"".join(output).decode()
+    return exit_, b"".join(output).decode()
 
 
-def counts(found: Recording) -> list[object]:
-    """What a recording counts, without times."""
+def counts(recording: Recording) -> list[object]:
+    """Return a recording's counts, without times."""
     compiles = [
-        (made.compile_id, made.outcome, made.op_count, made.guard_count) for made in found.compiles
+        (made.compile_id, made.outcome, made.op_count, made.guard_count)
+        for made in recording.compiles
     ]
     breaks = [
-        (made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in found.breaks
+        (made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in recording.breaks
     ]
     return [
         compiles,
         breaks,
-        [graph.code for graph in found.graphs],
-        found.coverage,
-        found.environment,
+        [graph.code for graph in recording.graphs],
+        recording.coverage,
+        recording.environment,
     ]
 
 
@@ -167,7 +168,7 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
 
 @pytest.mark.slow
 def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_path: Path) -> None:
-    found = []
+    outcomes = []
     for number, line in enumerate(
         ("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")
     ):
@@ -183,10 +184,10 @@ def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_pa
         assert (
             record(request, tmp_path / str(number), Setup(str(probe_python()))).reason == "finished"
         )
-        found.append(
+        outcomes.append(
             "yaml" in json.loads((tmp_path / str(number) / "reads.json").read_text())["modules"]
         )
-    assert found == [True, False]
+    assert outcomes == [True, False]
 
 
 @pytest.mark.slow
@@ -216,15 +217,15 @@ def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path)
         while not events.exists() or "call 1" not in events.read_text():
             time.sleep(0.05)
         probes.close()
-        found, _ = end.result()
-    assert found.reason == "killed"
-    assert found.status == -signal.SIGKILL
+        exit_, _ = end.result()
+    assert exit_.reason == "killed"
+    assert exit_.status == -signal.SIGKILL
 
 
 def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
-    """What comes of asking twice."""
+    """Start the same request twice."""
     probes, request = WarmProbes(command), folder / "request.json"
-    given = {
+    options = {
         "backend": "eager",
         "environment": dict(os.environ),
         "descriptors": (),
@@ -232,7 +233,7 @@ def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
         **more,
     }
     try:
-        return [probes.start(request, **given) for _ in range(2)]
+        return [probes.start(request, **options) for _ in range(2)]
     finally:
         probes.close()
 
