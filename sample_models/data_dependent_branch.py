@@ -7,7 +7,7 @@ endings.
 graphdoctor finds:
     calls=2 compiles=3 graphs=3 break_sites=1 break_records=1 skipped_frames=0
     recompiles=0 frames_over_limit=0 coverage=0.83
-    GD102 line 25
+    GD102 line 26
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ graphs.
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0
     recompiles=0 frames_over_limit=0 coverage=1.00
-    GD107 line 25
+    GD107 line 26
 """
 
 from __future__ import annotations

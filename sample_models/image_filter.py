@@ -7,8 +7,8 @@ One ``print`` in the loop makes torch give up the whole ``forward``.
 graphdoctor finds:
     calls=1 compiles=0 graphs=0 break_sites=1 break_records=1 skipped_frames=1
     recompiles=0 frames_over_limit=0 coverage=0.00
-    GD101 line 33
-    GD111 line 33
+    GD101 line 34
+    GD111 line 34
 """
 
 from __future__ import annotations

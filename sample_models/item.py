@@ -7,8 +7,8 @@ new.
 graphdoctor finds:
     calls=3 compiles=3 graphs=3 break_sites=1 break_records=1 skipped_frames=0
     recompiles=1 frames_over_limit=0
-    GD103 line 26
-    GD203 line 27
+    GD103 line 27
+    GD203 line 28
 """
 
 from __future__ import annotations

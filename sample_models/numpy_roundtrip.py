@@ -7,7 +7,7 @@ has none: it runs in Python, between two graphs.
 graphdoctor finds:
     calls=1 compiles=2 graphs=2 break_sites=1 break_records=1 skipped_frames=0
     recompiles=0 frames_over_limit=0
-    GD109 line 27
+    GD109 line 28
 """
 
 from __future__ import annotations

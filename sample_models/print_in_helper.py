@@ -7,7 +7,7 @@ torch.compile meets the print first while it traces ``forward``, and again when 
 graphdoctor finds:
     calls=1 compiles=4 graphs=3 break_sites=1 break_records=2 skipped_frames=0
     recompiles=0 frames_over_limit=0 coverage=1.00
-    GD101 line 19
+    GD101 line 20
 """
 
 from __future__ import annotations

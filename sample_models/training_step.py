@@ -8,9 +8,9 @@ pointing into torch's own code.
 graphdoctor finds:
     calls=1 compiles=6 graphs=3 break_sites=3 break_records=4 skipped_frames=0
     recompiles=0 frames_over_limit=0
-    GD112 line 25
-    GD112 line 27
     GD112 line 28
+    GD112 line 30
+    GD112 line 31
 """
 
 from __future__ import annotations

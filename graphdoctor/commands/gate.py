@@ -83,6 +83,7 @@ from graphdoctor.rules.gate.check import (
     known_run,
     sort_findings,
     trouble_of,
+    trouble_text,
 )
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
@@ -598,7 +599,8 @@ def _troubles(
         name = found.target.name
         if found.diagnosis is None:
             yield f"{name}: {found.error}", found.hint
-        elif (error := trouble_of(found.diagnosis)) is not None:
+        elif (trouble := trouble_of(found.diagnosis)) is not None:
+            error = trouble_text(trouble, found.diagnosis)
             yield f"{name}: {error}", found.diagnosis.recording.exit.hint
         elif not is_empty_allowed and (
             empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))

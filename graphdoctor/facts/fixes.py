@@ -272,6 +272,8 @@ class Fix(Outcome):
     """Whether results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
+    compiles_inside_ddp: bool = False
+    """Whether it compiles the module that DistributedDataParallel wraps, and nothing else."""
     diff: str | None = None
     """The edit as a unified diff; None if there is none."""
     source: str | None = None

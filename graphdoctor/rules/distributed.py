@@ -118,7 +118,8 @@ class DdpForward(BreakRule, code="GD125", severity="info"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         title = f"Compile the module before DDP wraps it, and nothing that calls `{site.named}`"
-        yield INSIDE_DDP.replace(title=title) if site.is_traced else INSIDE_DDP
+        traced = INSIDE_DDP.replace(title=title, compiles_inside_ddp=False)
+        yield traced if site.is_traced else INSIDE_DDP
 
 
 class FsdpHook(BreakRule, code="GD126"):

@@ -304,7 +304,7 @@ INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
     "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
     is_safe=True,
-)
+).replace(compiles_inside_ddp=True)
 BEFORE_SHARDING = call_fix(
     "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then `fully_shard(block)`; "
     "for a block of torch's own class, `fully_shard(torch.compile(block))`",

@@ -134,7 +134,7 @@ def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:
         graphdoctor.explain(function, torch.ones(2))
 
 
-def test_a_wrong_option_is_refused_in_the_words_of_the_api() -> None:
+def test_wrong_option_is_refused_as_in_the_api() -> None:
     with pytest.raises(
         GraphDoctorError, match="no floating-point output requires a gradient"
     ) as caught:
@@ -185,7 +185,7 @@ def run_cell(name: str, source: str, namespace: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", ["<ipython-input-1-0123456789ab>", "/tmp/ipykernel_4242/1234567890.py"]
 )
-def test_a_cell_of_a_notebook_has_its_source_in_the_report(name: str) -> None:
+def test_notebook_cell_has_its_source_in_the_report(name: str) -> None:
     namespace: dict[str, Any] = {"torch": torch, "graphdoctor": graphdoctor, "__name__": "__main__"}
     cell = "def f(x):\n    y = x * 2\n    print('a break')  # seen\n    return torch.relu(y)\n"
     run_cell(name, cell, namespace)

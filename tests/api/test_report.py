@@ -30,7 +30,7 @@ def report() -> Report:
     return graphdoctor.explain(f, torch.ones(3), note=HOSTILE)
 
 
-def test_a_cell_holds_a_short_report_without_markup_of_the_program(report: Report) -> None:
+def test_cell_shows_short_report_with_program_markup_escaped(report: Report) -> None:
     text = report._repr_markdown_()
     assert "GD107" in text
     assert "<script>" not in text.replace("`", "").replace("\\<", "")
@@ -50,9 +50,7 @@ def test_what_a_cell_has_no_room_for_is_said(
     assert cut.count("\n```") % 2 == 0
 
 
-def test_text_json_and_html_are_written_in_place_of_what_was_there(
-    report: Report, tmp_path: Path
-) -> None:
+def test_text_json_and_html_replace_existing_files(report: Report, tmp_path: Path) -> None:
     for name in ("out.txt", "out.json", "out.html"):
         (tmp_path / name).write_text("old")
         report.save(tmp_path / name)

@@ -17,9 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(
-    tmp_path: Path,
-) -> None:
+def test_autoencoder_and_packed_image_transformer_are_written(tmp_path: Path) -> None:
     family_of = families("diffusers")
     assert family_of["UNet2DConditionModel"] == "unets"
     assert family_of["FluxTransformer2DModel"] == "transformers"
@@ -42,7 +40,7 @@ def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(
     ],
     ids=["list of samples", "fewer chosen layers", "channels last", "smaller groups"],
 )
-def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: str) -> None:
+def test_model_with_special_inputs_is_written(name: str, said: str) -> None:
     from graphdoctor.catalog import diffusers as catalog
     from graphdoctor.catalog.search import find_program
 
@@ -53,7 +51,7 @@ def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: 
 
 
 @pytest.mark.slow
-def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> None:
+def test_configuration_has_few_layers_and_widths_that_fit_heads() -> None:
     from graphdoctor.catalog import diffusers as catalog
 
     class Net:

@@ -50,7 +50,7 @@ def test_images_come_with_as_many_tokens_as_the_model_says() -> None:
     assert second.notes == ("It is called with text and images.",)
 
 
-def test_an_argument_that_is_none_where_the_model_fails_is_added() -> None:
+def test_none_argument_where_the_model_fails_is_added() -> None:
     def fails(extra_mask: Any = None) -> None:
         extra_mask.sum()
 

@@ -69,7 +69,7 @@ def test_a_missing_library_is_named() -> None:
     )
 
 
-def test_an_input_that_no_rule_knows_is_named_without_our_exception() -> None:
+def test_unknown_input_is_named_without_our_exception() -> None:
     unknown = UnknownParameterError("No rule knows a value for `graph: Graph` of forward.")
     refusal = _refused(_Library("return torch.relu", unknown))
     assert refusal.kind == "no_inputs"
@@ -104,7 +104,7 @@ def test_a_parameter_can_be_given_first_and_left_out_then() -> None:
     assert slots_found[1] == Slot("edge_dim", ("3", ""))
 
 
-def test_a_required_parameter_that_no_rule_knows_is_named_with_its_type() -> None:
+def test_unknown_required_parameter_is_named_with_its_type() -> None:
     def forward(graph: dict[str, int]) -> None:
         pass
 
@@ -136,7 +136,7 @@ def test_a_function_without_parameters_is_tried_once() -> None:
     assert list(choices([], most_changes=2)) == [{}]
 
 
-def test_a_module_is_put_in_evaluation_mode_whatever_its_train_returns() -> None:
+def test_module_is_in_evaluation_mode_whatever_train_returns() -> None:
     assert (
         evaluated_body("Net", {"channels": "16"})
         == "model = Net(channels=16)\nmodel.eval()\nreturn model"

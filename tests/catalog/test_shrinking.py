@@ -180,7 +180,7 @@ def test_what_is_computed_from_others_is_left_to_be_computed() -> None:
     assert "head_dim" not in shrunk(settings, SMALLEST)
 
 
-def test_a_part_that_could_be_of_any_class_says_which_it_is() -> None:
+def test_part_of_any_class_says_which_it_is() -> None:
     parts = {
         "text_config": Settings({"num_hidden_layers": 12}, model_type="bert"),
         "vision_config": Settings({}),

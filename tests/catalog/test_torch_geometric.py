@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_path: Path) -> None:
+def test_models_with_relations_and_pooling_are_written_and_run(tmp_path: Path) -> None:
     family_of = families("torch-geometric")
     assert family_of["GCN"] == "models"
     assert family_of["RGCNConv"] == family_of["DenseGCNConv"] == "convolutions"
@@ -54,7 +54,7 @@ def test_what_an_error_asks_for_is_given() -> None:
 
 
 @pytest.mark.slow
-def test_inputs_fit_what_a_forward_gathers_and_what_goes_with_it() -> None:
+def test_inputs_fit_what_a_forward_gathers() -> None:
     from graphdoctor.catalog import torch_geometric as catalog
 
     def atoms(z: object, pos: object, batch: object = None) -> None: ...

@@ -18,7 +18,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_code_in_per_path_ignores_that_no_rule_has_is_named(folder, run_here):
+def test_unknown_code_in_per_path_ignores_is_named(folder, run_here):
     (folder / "pyproject.toml").write_text(
         '[tool.graphdoctor.per-path-ignores]\n"a" = ["E501"]\n' + TARGET
     )

@@ -51,7 +51,7 @@ def busy(tmp_path: Path) -> Iterator[Path]:
             process.wait()
 
 
-def test_what_if_names_the_same_cause_and_the_same_order_of_remedies(busy: Path) -> None:
+def test_what_if_names_the_same_cause_and_remedies(busy: Path) -> None:
     command = "recompiles", "model.py", "--what-if", "--format", "json"
     answers = [
         json.loads(run_command(*command, cwd=busy, status=0).stdout)["recording"]["what_if"]

@@ -55,7 +55,7 @@ RUNS, SKIPPED = (["net"], ()), ([], ("net",))
     ],
 )
 @pytest.mark.usefixtures("repository")
-def test_files_run_the_targets_of_their_packages_and_of_those_that_import_them(files, a, b) -> None:
+def test_files_run_targets_of_their_packages_and_importers(files, a, b) -> None:
     assert reached(*files) == {"a": a, "b": b}
 
 

@@ -249,9 +249,7 @@ def test_stages_of_a_log_from_elsewhere(tmp_path, run_here, version):
 
 
 @pytest.mark.slow
-def test_report_says_what_explain_said_and_the_schema_describes_it_and_a_failure(
-    tmp_path, run_cli, recorded
-):
+def test_report_repeats_explain_and_matches_the_schema(tmp_path, run_cli, recorded):
     process = run_cli("report", cwd=recorded)
     assert process.stdout.startswith("clean.py · Net"), process.stderr
     assert "No graph breaks." in process.stdout
@@ -291,7 +289,7 @@ def test_ignore_says_how_much_it_hides(run_here, trace):
 # rule.
 
 
-def test_rules_are_explained_by_their_codes_and_by_how_these_begin(run_here):
+def test_rules_are_explained_by_code_or_prefix(run_here):
     for code in ("GD101", "gd101"):
         process = run_here("rule", code, status=0)
         assert "GD101" in process.stdout
@@ -377,7 +375,7 @@ def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_here: R
 
 
 @pytest.mark.slow
-def test_a_program_that_fails_without_compiling_says_its_own_error_alone(tmp_path, run_cli):
+def test_program_failing_in_eager_shows_only_its_own_error(tmp_path, run_cli):
     program = (
         "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.linear = torch.nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.linear(x)\n\n\n"

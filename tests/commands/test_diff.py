@@ -51,9 +51,7 @@ def compared(process: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_fix_shows_as_a_finding_that_is_gone_though_another_checkout_was_recorded(
-    run_cli, broken, recorded
-):
+def test_fix_recorded_in_another_checkout_is_a_gone_finding(run_cli, broken, recorded):
     text = run_cli("diff", only_recording(broken), only_recording(recorded), cwd=recorded, status=0)
     assert "0 new findings, 1 gone, 0 in both." in text.stdout
     assert "GD101  clean.py:6" in text.stdout
@@ -70,7 +68,7 @@ def test_a_fix_shows_as_a_finding_that_is_gone_though_another_checkout_was_recor
 
 
 @pytest.mark.slow
-def test_a_document_and_a_recording_of_one_run_are_the_same(tmp_path, run_cli, broken):
+def test_document_and_recording_of_one_run_are_equal(tmp_path, run_cli, broken):
     document = tmp_path / "before.txt"  # told by what it holds, not by its name
     document.write_text(run_cli("report", "--format", "json", cwd=broken).stdout)
     result = compared(run_cli("diff", document, "--format", "json", cwd=broken))
@@ -78,7 +76,7 @@ def test_a_document_and_a_recording_of_one_run_are_the_same(tmp_path, run_cli, b
     assert [pair["changes"] for pair in result["same"]] == [[]]
 
 
-def test_a_recording_is_compared_with_the_last_one_by_its_name(store, run_here):
+def test_recording_is_compared_with_the_last_of_its_name(store, run_here):
     process = run_here("diff", "20261121-042901-000000-item", status=0)
     assert "0 new findings, 0 gone, 2 in both" in process.stdout
     assert "Different torch versions: 2.13.0+cpu before, 2.15.0+cu132 after" in process.stdout

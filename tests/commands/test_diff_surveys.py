@@ -113,7 +113,7 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("second", [(), ("store",)])
-def test_the_last_survey_is_the_default_and_its_folder_can_be_named(
+def test_last_survey_is_default_and_its_folder_can_be_named(
     tmp_path: Path, run_here: RunCli, store: Path, second: tuple[str, ...]
 ) -> None:
     before = written(tmp_path, "a.parquet", [row(break_sites=2), *report().rows[1:]])

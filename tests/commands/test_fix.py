@@ -80,7 +80,7 @@ def test_rounds_go_on_until_nothing_is_left(peeled):
     assert rounds[0] == rounds[1] == 1 < rounds[2]
 
 
-def test_each_trial_is_a_recording_of_its_own_and_report_shows_what_was_tried(peeled):
+def test_each_trial_is_a_recording_that_report_shows(peeled):
     folder, document = peeled
     recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
     trials = sorted(path.name for path in (recording / "fixes").iterdir())
@@ -157,7 +157,7 @@ def test_torch_traces_the_backward_pass_of_a_training_step(tmp_path):
     assert (len(found["sites"]), found["error"]) == (2, None)
 
 
-def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
+def test_apply_writes_once_and_changes_nothing_else(tmp_path):
     path = tmp_path / "model.py"
     text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
     path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
@@ -200,7 +200,7 @@ def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
     assert document["recording"]["treatment"]["after"] is None
 
 
-def test_no_try_runs_the_target_once_and_its_diff_is_a_patch_that_git_takes(tmp_path):
+def test_no_try_runs_once_and_writes_a_git_patch(tmp_path):
     counting = 'import pathlib\n\nwith pathlib.Path(__file__).with_name("runs").open("a") as runs:\n    runs.write("x")\n'
     (tmp_path / "model.py").write_text(counting + SPEAKING)
     patch = run_command("fix", "model.py", "--no-try", "--diff", cwd=tmp_path).stdout
@@ -227,7 +227,7 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize("name", TROUBLE)
-def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name):
+def test_broken_trial_is_failed_and_others_go_on(tmp_path, name):
     statement, says = TROUBLE[name]
     # The program compares its own text as Python sees it with the one on disk, so only an edited
     # one misbehaves.
@@ -461,7 +461,7 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("--diff",), ("--format", "json")])
-def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path, options):
+def test_input_without_a_single_target_is_an_error(tmp_path, options):
     (tmp_path / "model.py").write_text(
         SPEAKING.replace(
             "def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs"

@@ -131,7 +131,7 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
         ("torch.compile = lambda model, **_: model", None, "prints.py:3) replaced torch.compile."),
     ],
 )
-def test_where_torch_compile_is_off_nothing_passes_and_nothing_is_written_down(
+def test_disabled_torch_compile_fails_and_writes_no_baseline(
     project: Project, line: str, variable: str | None, why: str
 ) -> None:
     project.run("baseline", "prints", "-q")
@@ -164,7 +164,7 @@ def test_where_torch_compile_is_off_nothing_passes_and_nothing_is_written_down(
     assert "--allow-empty" in refused.stderr
 
 
-def test_a_run_in_which_nothing_compiles_fails_until_it_is_allowed(project: Project) -> None:
+def test_run_without_compiles_fails_until_allowed(project: Project) -> None:
     project.run("baseline", "prints", "-q")
     project.prints(
         PRINTS.replace("    def forward", "    @torch.compiler.disable\n    def forward")

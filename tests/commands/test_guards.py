@@ -164,9 +164,7 @@ def test_a_log_of_others_has_the_same_guards(guarded, tmp_path: Path, run_cli: R
 
 
 @pytest.mark.slow
-def test_a_call_that_always_compiles_has_a_gap_in_place_of_a_cost(
-    tmp_path: Path, run_cli: RunCli
-) -> None:
+def test_always_compiling_call_has_a_gap_instead_of_cost(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "f.py").write_text(
         "import itertools, torch\n"
         "names = itertools.count()\n"

@@ -39,9 +39,7 @@ IS_LONG = {"cure", "survey", "bench", "fix", "export"}
 
 
 @pytest.mark.parametrize("command", NAMES)
-def test_help_fits_on_two_screens_and_counts_what_help_all_has(
-    run_here: RunCli, command: str
-) -> None:
+def test_help_fits_two_screens_and_counts_hidden_options(run_here: RunCli, command: str) -> None:
     short, whole = (
         run_here(command, option, env=clean_environment(COLUMNS="80")).stdout
         for option in ("--help", "--help-all")

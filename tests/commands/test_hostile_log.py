@@ -108,7 +108,7 @@ def theirs(shown: bytes) -> list[bytes]:
     return [each for each in FORBIDDEN if each in shown] + begun
 
 
-def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path):
+def test_terminal_gets_no_control_bytes_of_the_program(logs, tmp_path):
     process = subprocess.run(
         command_line("report", logs["print_in_helper"], "-v", "--color", "never"),
         cwd=tmp_path,

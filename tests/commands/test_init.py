@@ -62,7 +62,7 @@ def test_only_what_needs_nothing_more_is_ready(tmp_path, text, why):
     )
 
 
-def test_a_file_that_only_compiles_is_told_apart_and_environments_are_passed_over(tmp_path):
+def test_compiling_file_is_told_apart_and_environments_are_skipped(tmp_path):
     (tmp_path / "train.py").write_text("import torch\n\nf = torch.compile(abs)\n")
     for folder in ("tests", ".hidden", "mine/lib"):
         (tmp_path / folder).mkdir(parents=True)
@@ -102,7 +102,7 @@ def test_the_section_is_added_and_the_rest_stays(tmp_path, run_here, before):
     assert "already" in refused.stderr
 
 
-def test_without_a_file_one_is_made_and_all_that_is_commented_is_valid_too(tmp_path, run_here):
+def test_missing_file_is_made_and_its_comments_are_valid(tmp_path, run_here):
     assert run_here("init", "--stdout").stdout.startswith("[tool.graphdoctor]\n")
     assert list(tmp_path.iterdir()) == []
     assert run_here("init").returncode == 0
@@ -210,7 +210,7 @@ def test_a_file_with_a_target_is_no_script(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_is_not_run_to_learn_that_it_holds_no_target(tmp_path: Path) -> None:
+def test_script_is_not_run_to_look_for_targets(tmp_path: Path) -> None:
     (tmp_path / "my train.py").write_text(SCRIPT + "open('ran', 'w')\n", encoding="utf-8")
     done = run_command("explain", "my train.py", cwd=tmp_path, status=2)
     assert "graphdoctor run 'my train.py'" in done.stderr

@@ -227,7 +227,7 @@ def test_the_verdict_does_not_depend_on_the_working_directory(
     assert shown.resolve() == (tmp_path / "src" / "bad.py").resolve()
 
 
-def test_a_break_is_known_by_its_place_where_another_torch_named_it(
+def test_break_is_matched_by_place_across_torch_versions(
     tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
 ) -> None:
     (tmp_path / "graphdoctor-baseline.json").write_text(

@@ -41,7 +41,7 @@ def test_it_says_what_ran_and_what_came_out(folder: Path, run_here: RunCli) -> N
     ("file", "found", "said"),
     [("bench.json", mobilenet(), "bench clean.py · "), ("cure.json", cured(), "cure clean.py · ")],
 )
-def test_a_study_is_listed_and_shown_again_as_what_it_was(
+def test_study_is_listed_and_shown_as_it_was(
     folder: Path, run_here: RunCli, file: str, found: CureReport, said: str
 ) -> None:
     (folder / ".graphdoctor" / name_in(folder) / file).write_text(

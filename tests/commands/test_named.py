@@ -68,7 +68,7 @@ def test_a_recording_knows_the_folder_that_it_was_made_in(store: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["report", "guards", "recompiles"])
-def test_commands_take_a_recordings_name_and_a_log_whatever_its_name(
+def test_commands_take_recording_names_and_logs_of_any_name(
     store: Path, run_here: RunCli, command: str
 ) -> None:
     last, named, log = (run_here(command, *given) for given in ((), (NAME,), ("job-17.txt",)))

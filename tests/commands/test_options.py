@@ -25,7 +25,7 @@ ITEM = RECORDED_LOGS / "2.13.0" / "item"
     "text, name",
     [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")],
 )
-def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -> None:
+def test_dtype_is_named_as_in_torch_or_inputs(text: str, name: str) -> None:
     assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
 
 

@@ -22,7 +22,7 @@ TRIALS: tuple[TrialEvent, ...] = (
 )
 
 
-def test_a_line_of_ours_begins_on_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+def test_our_output_begins_on_a_new_line(capfd: pytest.CaptureFixture[str]) -> None:
     with Progress(is_quiet=False) as progress:
         progress.say("first")
         progress.setup(None, None).on_output(b"50%")
@@ -66,7 +66,7 @@ with Progress(is_quiet=False) as progress:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("term, is_live", [("xterm-256color", True), ("dumb", False)])
-def test_only_a_terminal_shows_the_status_and_keeps_none_of_it(term: str, *, is_live: bool) -> None:
+def test_only_a_terminal_shows_the_status_and_clears_it(term: str, *, is_live: bool) -> None:
     environment = {**os.environ, "TERM": term, "NO_COLOR": "1", "COLUMNS": "80"}
     ours, theirs = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, env=environment)

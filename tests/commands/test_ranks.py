@@ -39,7 +39,7 @@ def logs(tmp_path: Path) -> Path:
     ],
     ids=" ".join,
 )
-def test_what_shows_one_rank_asks_which_with_a_command_that_works(
+def test_single_rank_views_ask_for_a_rank_with_working_commands(
     run_here: RunCli, logs: Path, arguments: tuple[str, ...]
 ) -> None:
     command, *options = arguments

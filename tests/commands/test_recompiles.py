@@ -127,9 +127,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(
-    run_cli: RunCli, batches: Path
-) -> None:
+def test_one_changed_batch_size_is_one_recompile(run_cli: RunCli, batches: Path) -> None:
     done = run_cli("recompiles", "net.py", "--format", "json", cwd=batches, status=0)
     document: dict[str, Any] = json.loads(done.stdout)
     (report,) = document["recompiles"]
@@ -144,7 +142,7 @@ def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(
 
 
 @pytest.mark.slow
-def test_a_log_of_others_names_the_same_cause_from_torchs_text(
+def test_foreign_log_names_the_same_cause_from_torchs_text(
     run_cli: RunCli, batches: Path, tmp_path: Path
 ) -> None:
     environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
@@ -179,9 +177,7 @@ def test_an_argument_has_its_own_name_whatever_a_decorator_takes(
 
 
 @pytest.mark.slow
-def test_a_size_of_which_the_code_makes_a_constant_is_not_learned(
-    run_cli: RunCli, tmp_path: Path
-) -> None:
+def test_size_used_as_a_constant_is_not_learned(run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(PARTLY_CONSTANT)
     done = run_cli("recompiles", "model.py:net", "--format", "json", cwd=tmp_path, status=0)
     document = json.loads(done.stdout)

@@ -65,7 +65,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
+def test_instances_share_graphs_and_run_as_before(
     model: Path, explain_json: Callable[..., dict[str, Any]], run_cli: RunCli
 ) -> None:
     found = explain_json(

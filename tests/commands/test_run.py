@@ -237,7 +237,7 @@ def test_a_script_with_torch_behaves_as_under_python(tmp_path, name):
     assert_alike(tmp_path, "script.py")
 
 
-def test_a_module_a_folder_a_path_with_spaces_and_standard_input_are_run_as_python_does(tmp_path):
+def test_every_kind_of_script_runs_as_python_runs_it(tmp_path):
     show = "import sys\nprint(sys.argv, __name__, __file__, getattr(__spec__, 'name', None), sys.path[0])\n"
     package = tmp_path / "package"
     package.mkdir()
@@ -337,7 +337,7 @@ def test_open_files_and_the_environments_own_sitecustomize_are_kept(tmp_path):
     assert results[0].replace(str(reading), "") == results[1].replace(str(reading), "")
 
 
-def test_a_sitecustomize_that_fails_is_reported_by_python_and_the_script_runs(tmp_path):
+def test_failing_sitecustomize_is_reported_and_the_script_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("raise RuntimeError('theirs')\n")
     (tmp_path / "script.py").write_text("print('ran')\n")
     environment = clean_environment()
@@ -353,7 +353,7 @@ def test_a_sitecustomize_that_fails_is_reported_by_python_and_the_script_runs(tm
 # Usage.
 
 
-def test_an_interpreter_that_is_not_there_is_refused_and_nothing_runs(tmp_path, run_here):
+def test_missing_interpreter_is_refused_before_anything_runs(tmp_path, run_here):
     (tmp_path / "script.py").write_text("open('ran', 'w')\n")
     process = run_here("run", "--python", "./nothing", "script.py")
     assert (process.returncode, "can't be started" in process.stderr) == (2, True)
@@ -361,7 +361,7 @@ def test_an_interpreter_that_is_not_there_is_refused_and_nothing_runs(tmp_path, 
     assert not list(tmp_path.glob(".graphdoctor/*-script"))
 
 
-def test_a_script_without_torch_is_told_so_and_becomes_the_last_recording(tmp_path, run_cli):
+def test_script_without_torch_is_reported_and_recorded_last(tmp_path, run_cli):
     (tmp_path / "script.py").write_text("print('own')\n")
     process = run(tmp_path, "script.py")
 
@@ -432,7 +432,7 @@ def test_other_ways_to_compile_are_recorded(tmp_path):
     ]
 
 
-def test_logging_that_the_script_sets_up_takes_nothing_from_the_recording(tmp_path):
+def test_script_logging_setup_loses_no_records(tmp_path):
     (tmp_path / "script.py").write_text(
         "import logging, logging.config, os\nos.environ['TORCH_TRACE'] = os.path.abspath('theirs')\nimport torch\n"
         "torch._logging.set_logs(graph_breaks=True)\n"
@@ -482,7 +482,7 @@ def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     assert document["recording"]["exit"]["reason"] == "killed"
 
 
-def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
+def test_unwatched_compiled_calls_run_none_of_our_code(tmp_path):
     (tmp_path / "script.py").write_text(
         "import sys, torch\nf = torch.compile(lambda x: x.sin() + 1, backend='aot_eager')\nx = torch.ones(2)\n"
         "for _ in range(36): f(x)\n"
@@ -512,7 +512,7 @@ def test_a_script_that_compiles_nothing_is_told_why(tmp_path, body, says):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, method):
+def test_each_compiling_child_has_its_own_log_and_name(tmp_path, method):
     (tmp_path / "script.py").write_text(CHILDREN)
     document = report(tmp_path, "script.py", method)
 
@@ -574,7 +574,7 @@ def test_threads_compile_into_one_log(tmp_path):
     assert document["summary"]["compiles"] == 2
 
 
-def test_a_graphdoctor_that_the_script_starts_makes_a_recording_of_its_own(tmp_path):
+def test_nested_graphdoctor_makes_its_own_recording(tmp_path):
     (tmp_path / "model.py").write_text(CLEAN_TARGET)
     command = command_line("explain", "model.py", "--no-coverage")
     (tmp_path / "script.py").write_text(

@@ -107,7 +107,7 @@ def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run
     assert "please report" not in process.stderr
 
 
-def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
+def test_log_above_the_size_limit_is_reported_as_cut(tmp_path):
     (tmp_path / "model.py").write_text(MODEL.replace("REMOVED", "False"))
     process = limited(tmp_path, "-f 40", "explain", "model.py", "--no-coverage")
     assert process.returncode == 2
@@ -118,7 +118,7 @@ def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
     assert "changed torch's trace logger" not in process.stdout
 
 
-def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run_cli, clean_target):
+def test_recordings_go_to_the_chosen_folder(tmp_path, run_cli, clean_target):
     run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner", status=0)
     assert not (tmp_path / ".graphdoctor").exists()
     assert (

@@ -140,9 +140,7 @@ def table(folder: Path, ran: subprocess.CompletedProcess[str]) -> dict[str, dict
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_page_leads_to_the_pages_of_pieces_which_are_beside_it(
-    folder: Path, table: dict[str, Any]
-) -> None:
+def test_page_links_to_the_pages_of_its_pieces(folder: Path, table: dict[str, Any]) -> None:
     links = re.findall(
         r'href="\./(table-files/[^"]+)"', (folder / "table.html").read_text(encoding="utf-8")
     )
@@ -203,7 +201,7 @@ def test_the_table_can_be_shown_again(folder, ran, table):
 
 
 @pytest.mark.nightly
-def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder):
+def test_killed_survey_loses_only_running_pieces(folder):
     command = [
         sys.executable,
         "-m",

@@ -70,7 +70,7 @@ def test_quiet_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_the_board_has_the_counts_what_runs_and_what_finished_last(now: list[float]) -> None:
+def test_board_shows_counts_running_and_last_finished_pieces(now: list[float]) -> None:
     board = SurveyProgress(is_quiet=True)
     board.on_phase("reading survey.toml")
     board.on_phase("listing what transformers has")

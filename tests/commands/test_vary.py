@@ -453,9 +453,7 @@ FILLED = """
 """
 
 
-def test_sizes_are_varied_in_a_container_that_the_first_call_fills(
-    vary: Vary, tmp_path: Path
-) -> None:
+def test_sizes_vary_in_a_container_the_first_call_fills(vary: Vary, tmp_path: Path) -> None:
     document = vary(FILLED)
     assert [call["index"] for call in document["recording"]["calls"]] == [1, 2]
     counts = bare(

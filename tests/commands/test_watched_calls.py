@@ -375,7 +375,7 @@ def test_nothing_of_a_watched_call_is_kept(tmp_path):
     assert [call["outcome"] for call in watched(tmp_path)] == ["steady"] * 3
 
 
-def test_a_forked_process_has_calls_of_its_own_if_it_compiles(tmp_path):
+def test_compiling_forked_process_has_its_own_calls(tmp_path):
     (tmp_path / "script.py").write_text(FORKS)
     document = report(tmp_path, "script.py")
 

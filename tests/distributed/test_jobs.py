@@ -87,9 +87,7 @@ def test_ddp_s_own_code_is_one_finding_about_ddp(several: dict[str, Any]) -> Non
     assert findings["GD125"]["severity"] == "info"
 
 
-def test_a_split_graph_s_parts_are_told_with_parameters_and_what_crosses(
-    several: dict[str, Any],
-) -> None:
+def test_split_graph_reports_parts_parameters_and_crossing_values(several: dict[str, Any]) -> None:
     finding = found_in(several, "ddp_compiled")["GD130"]
     split = finding["ddp_split"]
     assert [bucket["parameters"][0] for bucket in split["buckets"]] == [
@@ -124,9 +122,7 @@ def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str,
     assert {code for code in found_in(several, "fsdp_blocks") if code.startswith("GD1")} == set()
 
 
-def test_layers_of_torch_s_own_are_compiled_before_they_are_sharded(
-    several: dict[str, Any],
-) -> None:
+def test_torchs_own_layers_are_compiled_before_sharding(several: dict[str, Any]) -> None:
     findings = found_in(several, "fsdp_torch_layers")
     assert "`fully_shard(torch.compile(block))`" in findings["GD126"]["fixes"][0]["title"]
 
@@ -200,7 +196,7 @@ def _name(rule: Rule, section: str) -> str:
 
 
 @pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.code)
-def test_an_example_is_found_and_what_to_use_instead_is_not(
+def test_example_is_found_and_the_hint_to_alternatives_skipped(
     rule: Rule, examples: dict[str, set[str]]
 ) -> None:
     assert rule.code in examples[_name(rule, "Example")]

@@ -20,7 +20,7 @@ from tests.each import for_each
 from tests.executors import pieces
 
 
-def test_the_default_is_this_machine_with_a_job_for_each_core() -> None:
+def test_default_is_this_machine_with_one_job_per_core() -> None:
     assert executor_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
     assert executor_for(jobs=3) == Local(3)
 

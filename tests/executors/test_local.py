@@ -170,7 +170,7 @@ def test_no_piece_begins_beside_another_without_memory(
     assert places[0][3] <= places[1][2]
 
 
-def test_a_share_that_is_too_large_is_refused_before_anything_begins() -> None:
+def test_too_large_share_is_refused_before_anything_begins() -> None:
     with pytest.raises(GraphDoctorError, match="Each piece needs 5000 cores"):
         list(Local(2).run(pieces.square, [1], share=Share(5000)))
 

@@ -22,7 +22,7 @@ from tests.each import for_each
 ROOT = Path(__file__).parents[2]
 
 
-def test_each_field_of_a_report_is_described_by_its_docstring_or_its_name() -> None:
+def test_each_report_field_is_described_by_docstring_or_name() -> None:
     schema = described_schema(Diagnosis)
     fields = [
         field
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_named(
     assert says in str(refused.value)
 
 
-def test_fields_of_a_later_version_are_skipped_at_any_depth_when_asked_for() -> None:
+def test_later_fields_are_skipped_at_any_depth_on_request() -> None:
     value = {
         "call_us": 1.0,
         "later": 1,
@@ -101,7 +101,7 @@ def test_what_is_written_is_read_back_equal() -> None:
     )
 
 
-def test_a_fact_takes_its_own_names_alone_and_stays_as_it_is() -> None:
+def test_fact_takes_only_its_fields_and_is_immutable() -> None:
     values: dict[str, Any] = {"file": "a.py", "line": 1, "function": "f", "origin": "user"}
     entry = StackEntry(**values)
     for wrong in ({"file": "a.py"}, values | {"fil": "b.py"}):

@@ -42,7 +42,7 @@ def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
     return fixes
 
 
-def test_what_torch_compile_changes_by_itself_is_no_fix_s_fault(tmp_path: Path) -> None:
+def test_torch_compiles_own_changes_are_not_blamed_on_fixes(tmp_path: Path) -> None:
     tried = treated(tmp_path, in_class(NOISE), "--no-timing")["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"verified"}
     assert all(
@@ -72,9 +72,7 @@ ATTACKED = {
 
 
 @pytest.mark.parametrize("name", ATTACKED)
-def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(
-    tmp_path: Path, name: str
-) -> None:
+def test_fix_failing_on_extra_inputs_only_is_not_verified(tmp_path: Path, name: str) -> None:
     body, reason, code = ATTACKED[name]
     tried = treated(tmp_path, in_class(body), "--no-timing")["recording"]["treatment"]["tried"]
     wrong = [case for case in tried if case["verdict"] == "changes results"]
@@ -84,9 +82,7 @@ def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(
     assert not any(case["is_applied"] for case in wrong)
 
 
-def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed(
-    tmp_path: Path,
-) -> None:
+def test_breaking_input_of_a_random_program_has_its_seed(tmp_path: Path) -> None:
     body = """\
     def forward(self, x):
         y = self.fc(x)
@@ -106,7 +102,7 @@ def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed
         ("0.123", "unproven", "no input that was tried reaches line {line}"),
     ],
 )
-def test_an_early_out_is_only_dropped_if_an_input_takes_it(
+def test_early_out_is_dropped_only_if_inputs_take_it(
     tmp_path: Path, value: str, verdict: str, reason: str | None
 ) -> None:
     body = f"""\
@@ -218,7 +214,7 @@ def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path: Path) -> None:
     assert "            raise ValueError(x)" not in case["diff"]  # it stays
 
 
-def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> None:
+def test_break_returning_on_the_next_line_has_moved(tmp_path: Path) -> None:
     document = treated(tmp_path, in_class(SCALE), "--no-timing")
     [case] = fixes_of(document, "capture_scalar_outputs")
     assert (case["verdict"], case["is_applied"]) == ("moved", False)
@@ -231,7 +227,7 @@ def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"]
 )
-def test_what_torch_can_t_print_later_is_not_left_to_it(tmp_path: Path, printed: str) -> None:
+def test_unprintable_value_is_not_left_for_torch_to_print(tmp_path: Path, printed: str) -> None:
     forward = f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"
     treatment = treated(tmp_path, in_class(forward), "--no-timing")["recording"]["treatment"]
     later = [
@@ -243,7 +239,7 @@ def test_what_torch_can_t_print_later_is_not_left_to_it(tmp_path: Path, printed:
     assert treatment["after"]["break_sites"] == 0
 
 
-def test_a_fix_that_fails_beside_one_for_the_same_line_is_taken_back(tmp_path: Path) -> None:
+def test_failing_fix_beside_another_on_its_line_is_reverted(tmp_path: Path) -> None:
     forward = """\
     def forward(self, x):
         x = x.sin()
@@ -285,9 +281,7 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(
-    tmp_path: Path,
-) -> None:
+def test_edit_leaving_the_optimizer_step_eager_is_not_written(tmp_path: Path) -> None:
     document = treated(
         tmp_path, f"{HEAD}\n\n{TRAIN}", "--no-timing", "--apply", target="train_step"
     )
@@ -314,7 +308,7 @@ DRAWN = """\
 """
 
 
-def test_each_call_draws_for_itself_so_that_what_chance_takes_is_compared(tmp_path: Path) -> None:
+def test_random_choices_repeat_per_call_and_are_compared(tmp_path: Path) -> None:
     calls = "\n\ndef example_inputs():\n    return [(torch.randn(4, 8),) for _ in range(3)]\n"
     document = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}", "--no-timing")
     treatment = document["recording"]["treatment"]

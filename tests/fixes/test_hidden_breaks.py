@@ -15,7 +15,7 @@ PACKAGE, MODEL = texts_beside(__file__)
 
 
 @pytest.mark.nightly
-def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_path: Path) -> None:
+def test_break_after_a_loop_over_modules_is_fixed(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     (site / "slowlib").mkdir(parents=True)
     (site / "slowlib" / "__init__.py").write_text(PACKAGE)

@@ -124,7 +124,7 @@ def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> Non
     assert 0 <= kept.age_s < 60
 
 
-def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Project) -> None:
+def test_trials_skip_measurements_besides_the_calls(project: Project) -> None:
     project.keep()
     project.request = replace(
         project.request, measured=Measured(coverage=True, guard_cost=True, lanes=True)

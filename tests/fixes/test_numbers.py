@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.fixes.trials import Numbers
 
 
-def test_what_begins_is_said_with_its_number_and_no_total_that_could_grow() -> None:
+def test_progress_has_a_number_and_no_growing_total() -> None:
     said: list[str] = []
     numbers = Numbers(said.append, lambda _event: None)
     assert numbers.plan_trials(2) == 1

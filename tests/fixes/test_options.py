@@ -56,8 +56,8 @@ def seen(facts: Recording, root: Path) -> Observed:
 def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
 ) -> list[Options]:
-    recorded = facts or recording(breaks=(record(*stack),))
-    return options_for(seen(recorded, root), Sources(program or Program(), root, {}), Selection())
+    known = facts or recording(breaks=(record(*stack),))
+    return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
 
 
 @pytest.fixture
@@ -67,29 +67,25 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
-    [offered] = options(model.parent, entry(LINE, file=str(model)))
-    [proposal] = [
-        proposal for proposal in offered.fixes if proposal.edits and proposal.drops_output
-    ]
+def test_edit_is_of_the_file_the_program_loaded(model: Path) -> None:
+    [found] = options(model.parent, entry(LINE, file=str(model)))
+    [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
     assert proposal.is_safe
-    assert proposal.targets == (offered.finding.fingerprint,)
+    assert proposal.targets == (found.finding.fingerprint,)
     [edit] = proposal.edits
     assert (edit.path, edit.before) == (model, TEXT.encode())
     assert b"is_compiling" in edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
-    [offered] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    [edit] = [
-        edit for proposal in offered.fixes if proposal.drops_output for edit in proposal.edits
-    ]
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
+    [edit] = [edit for proposal in found.fixes if proposal.drops_output for edit in proposal.edits]
     assert edit.before == edited.content[model]
     assert edit.after.startswith(b"# one line more\n")
 
 
-def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Path) -> None:
+def test_untouched_bytes_are_kept_from_the_first_reading(model: Path) -> None:
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
-    offered = options_for(
+    found = options_for(
         seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
     )
     model.write_text("changed")
@@ -97,11 +93,11 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
         seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection()
     )
     assert originals == {model: TEXT.encode()}
-    assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in offered[0].fixes]
+    assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in found[0].fixes]
     assert any(proposal.edits for proposal in again[0].fixes)
 
 
-def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
+def test_edit_the_encoding_cannot_hold_is_declined(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Recipe(
@@ -109,8 +105,8 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
     )
     monkeypatch.setattr("graphdoctor.fixes.options.recipes_for", lambda _code: (recipe,))
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
-    [offered] = options(model.parent, entry(LINE + 1, file=str(model)))
-    assert offered.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
+    [found] = options(model.parent, entry(LINE + 1, file=str(model)))
+    assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
 
 
 @pytest.mark.parametrize(
@@ -122,16 +118,16 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(
         (TEXT + "x = (\n", "model.py can't be parsed"),
     ],
 )
-def test_before_any_trial_it_is_known_why_there_is_no_edit(
+def test_missing_edit_has_a_reason_before_any_trial(
     model: Path, text: str, reason: str | None
 ) -> None:
     line = 'y = print("x")' if "y = " in text else 'print("x")'
     facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
     model.write_text(text)
-    offered = with_declined(
+    found = with_declined(
         seen(facts, model.parent).diagnosis, model.parent, model.parent
     ).recording.declined
-    assert list(offered.reasons.values()) == ([reason] if reason else [])
+    assert list(found.reasons.values()) == ([reason] if reason else [])
 
 
 def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
@@ -143,7 +139,7 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     return facts.replace(target=facts.target.replace(parameters=("x", "scale")))
 
 
-def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
+def test_remedy_depends_on_changed_values_and_not_on_words(tmp_path: Path) -> None:
     facts = seen(
         recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path
     )
@@ -151,16 +147,16 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
 
     def proposals(**update: object) -> tuple[Fix, ...]:
         diagnosis = facts.diagnosis.replace(findings=(finding.replace(**update),))
-        [offered] = options_for(
+        [found] = options_for(
             replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection()
         )
-        return offered.fixes
+        return found.fixes
 
-    assert [fix.title for fix in proposals(message="")] == ["Pass `scale` as a tensor"]
+    assert [one.title for one in proposals(message="")] == ["Pass `scale` as a tensor"]
     assert proposals(changes=()) == ()
 
 
-def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Path) -> None:
+def test_eager_caller_of_the_compiled_function_is_not_traced(model: Path) -> None:
     """A script compiles a function and calls it: a break there is in the outermost function that
     torch traces."""
     main = entry(3, function="<module>", qualname="<module>", file=str(model))
@@ -174,10 +170,10 @@ def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Pat
         ((main, wrapper, broken), False),
         ((broken,), False),
     ):
-        [offered] = options(model.parent, *stack)
-        assert (title in [fix.title for fix in offered.fixes]) == is_called
-    [offered] = options(model.parent, main, wrapper, main, broken)
-    assert title in [fix.title for fix in offered.fixes]
+        [found] = options(model.parent, *stack)
+        assert (title in [fix.title for fix in found.fixes]) == is_called
+    [found] = options(model.parent, main, wrapper, main, broken)
+    assert title in [fix.title for fix in found.fixes]
 
 
 def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
@@ -214,7 +210,7 @@ def not_recorded(
     return facts.replace(
         cuda_graphs=CudaGraphs(captured=0, functions=(function,), **skips),
         target=facts.target.replace(parameters=("x", "seen", "scale")),
-        graphs=tuple(graph.replace(inputs=inputs) for graph in facts.graphs),
+        graphs=tuple(each.replace(inputs=inputs) for each in facts.graphs),
     )
 
 
@@ -236,7 +232,7 @@ def at(
     text: str | bytes | None = TEXT,
     **more: Any,
 ) -> Offer:
-    """Offer fixes for a break at a line of a file."""
+    """What can be tried for a break at a line of a file."""
 
     def offered(folder: Path) -> list[Options]:
         path = folder / name
@@ -257,14 +253,14 @@ def in_package(name: str, text: str = OPERATION, **more: Any) -> Offer:
 
 
 def suggesting(*fixes: Fix) -> Offer:
-    """Offer fixes for a finding whose rule suggests some."""
+    """What can be tried for a finding whose rule suggests some fixes."""
 
     def offered(folder: Path) -> list[Options]:
-        observed = seen(recording(breaks=(record(entry(LINE)),)), folder)
-        [finding] = observed.diagnosis.findings
-        diagnosis = observed.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
+        found = seen(recording(breaks=(record(entry(LINE)),)), folder)
+        [finding] = found.diagnosis.findings
+        diagnosis = found.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
         return options_for(
-            replace(observed, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection()
+            replace(found, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection()
         )
 
     return offered
@@ -373,30 +369,30 @@ OFFERS: dict[str, Offer] = {
 def test_what_can_be_tried_and_why_no_edit_is_made(
     snapshot: SnapshotAssertion, tmp_path: Path
 ) -> None:
-    lines = []
+    told = []
     for number, (name, offer) in enumerate(OFFERS.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        lines.append(f"{name}:")
-        for offered in offer(folder):
-            lines += [
-                f"  {offered.finding.code}",
-                *(f"    declined: {reason}" for reason in offered.declined),
+        told.append(f"{name}:")
+        for found in offer(folder):
+            told += [
+                f"  {found.finding.code}",
+                *(f"    declined: {reason}" for reason in found.declined),
             ]
-            lines += [line for fix in offered.fixes for line in lines_of(fix)]
-        lines = [line.replace(str(folder), "…") for line in lines]
-    assert lines == snapshot
+            told += [line for one in found.fixes for line in lines_of(one)]
+        told = [line.replace(str(folder), "…") for line in told]
+    assert told == snapshot
 
 
-def lines_of(candidate: Candidate) -> list[str]:
+def lines_of(found: Candidate) -> list[str]:
     traits = {
-        "safe": candidate.is_safe,
-        "drops output": candidate.drops_output,
-        "keeps the break": candidate.contains,
+        "safe": found.is_safe,
+        "drops output": found.drops_output,
+        "keeps the break": found.contains,
     }
-    place = candidate.place.where if candidate.place else None
+    place = found.place.where if found.place else None
     return [
-        f"    {', '.join([candidate.title, candidate.kind, *(name for name, value in traits.items() if value)])}",
-        f"      {candidate.snippet!r} {place} {said_of(candidate.change)}",
-        *(f"      edits {edit.path}" for edit in candidate.edits),
+        f"    {', '.join([found.title, found.kind, *(name for name, value in traits.items() if value)])}",
+        f"      {found.snippet!r} {place} {said_of(found.change)}",
+        *(f"      edits {edit.path}" for edit in found.edits),
     ]

@@ -122,7 +122,7 @@ def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAs
 
 @given(lines, lines, lines)
 @settings(max_examples=100)
-def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(
+def test_edit_is_accepted_unchanged_and_applied_once(
     base: bytes, version: bytes, other: bytes
 ) -> None:
     if merged(base, [version])[1]:
@@ -156,7 +156,7 @@ def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:
 
 
 @for_each("first", [b"# coding: nonsense\n", b"# coding: ascii\n", b""])
-def test_a_file_that_its_own_encoding_cannot_read_is_shown_all_the_same(first: bytes) -> None:
+def test_file_with_a_wrong_encoding_is_still_shown(first: bytes) -> None:
     base = first + b"name = '\xff'\n"
     shown = unified(base, base.replace(b"name", b"title"), "m.py")
     assert "+title = '\udcff'\n" in shown

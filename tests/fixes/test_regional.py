@@ -34,9 +34,7 @@ def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict
     return document
 
 
-def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(
-    tmp_path: Path,
-) -> None:
+def test_shared_layers_are_worth_it_after_all_other_fixes(tmp_path: Path) -> None:
     document = treated(tmp_path, last=PRINT)
     treatment = document["recording"]["treatment"]
     printed, regional = (fix for fix in treatment["tried"] if fix["verdict"] == "verified")

@@ -95,7 +95,7 @@ def test_combinations_are_bounded_all_together_first() -> None:
     assert skipped == 26 - 6
 
 
-def test_of_two_changes_the_second_says_what_it_says_and_keeps_the_rest() -> None:
+def test_second_change_applies_and_keeps_the_rest() -> None:
     first = RunChange(marks=(("L['x']", 0),), dynamic=True, regional=True, alike="sizes")
     assert first.joined(RunChange()) == RunChange().joined(first) == first
     # Nothing left out isn't the same as a compiler left alone, and False isn't None.

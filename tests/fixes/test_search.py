@@ -650,7 +650,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     assert treated.treatment.diff.startswith("--- a/model.py\n")
 
 
-def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
+def test_reverted_edits_are_not_in_the_interrupted_set(
     patient: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Script):
@@ -719,7 +719,7 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
     assert treated.treatment.left == ()
 
 
-def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patch(
+def test_without_trials_all_is_suggested_and_first_edits_patch(
     tmp_path: Path, patient: Make
 ) -> None:
     path = tmp_path / "model.py"
@@ -876,9 +876,7 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(
     ]
 
 
-def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_interrupt(
-    patient: Make,
-) -> None:
+def test_fix_not_run_under_the_users_backend_is_unverified(patient: Make) -> None:
     class Interrupted(Script):
         def replay(self, program: Program, name: str, **options: Any) -> Recording:
             if name == "untouched-mine":

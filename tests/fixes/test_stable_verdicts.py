@@ -46,11 +46,11 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         )
         recorded = trials.observe(replays.replay(Program(), "recorded", backend="eager"))
         state = trials.run_untouched(
-            recorded, {finding.fingerprint for finding in recorded.diagnosis.findings}
+            recorded, {found.fingerprint for found in recorded.diagnosis.findings}
         )
         assert state is not None
         assert trials.trial_backend == "eager"
-        [finding] = [item for item in state.observed.diagnosis.findings if item.code == "GD101"]
+        [finding] = [found for found in state.observed.diagnosis.findings if found.code == "GD101"]
         change = RunChange(settings=(SETTING,))
         proposal = Candidate(
             "Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change
@@ -64,8 +64,8 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
 
 
 @pytest.mark.nightly
-def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_path: Path) -> None:
-    verdicts = []
+def test_language_model_with_gradients_gets_a_stable_verdict(tmp_path: Path) -> None:
+    found = []
     for number in range(REPETITIONS):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -73,7 +73,7 @@ def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_pat
         assert trials.rounding is not None, (
             "without kernels that round differently, this shows nothing"
         )
-        verdicts.append(
+        found.append(
             (
                 judgment.verdict,
                 reasons_text(judgment.reasons),
@@ -82,4 +82,4 @@ def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_pat
                 in_words(trials.notes),
             )
         )
-    assert verdicts == [("verified", None, "verified", frozenset(), [])] * REPETITIONS
+    assert found == [("verified", None, "verified", frozenset(), [])] * REPETITIONS

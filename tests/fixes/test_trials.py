@@ -40,13 +40,13 @@ def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes
     if on_disk is not None:
         path.write_bytes(on_disk)
     program = Program({other: b"kept = 1\n"})
-    merged = with_fixes(program, (edit(path, 2), setting("x"), edit(path, 7), setting("y")))
-    assert merged.content == {
+    found = with_fixes(program, (edit(path, 2), setting("x"), edit(path, 7), setting("y")))
+    assert found.content == {
         other: b"kept = 1\n",
         path: BASE.replace(b"= 2\n", b"= 2 * 2\n").replace(b"= 7\n", b"= 7 * 2\n"),
     }
-    assert merged.change.config == {"x": True, "y": True}
-    assert merged.change.lines == ("import a",)
+    assert found.change.config == {"x": True, "y": True}
+    assert found.change.lines == ("import a",)
 
 
 def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
     assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
 
 
-def test_of_edits_that_meet_the_first_is_kept_and_other_files_are_no_matter(tmp_path: Path) -> None:
-    first, other = tmp_path / "one.py", tmp_path / "other.py"
-    proposals = [edit(first, 2, 3), setting("x"), edit(first, 3), edit(other, 3), edit(first, 8)]
+def test_first_of_overlapping_edits_is_kept_per_file(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    proposals = [edit(one, 2, 3), setting("x"), edit(one, 3), edit(other, 3), edit(one, 8)]
     assert compatible(proposals) == [*proposals[:2], *proposals[3:]]

@@ -47,7 +47,7 @@ def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
     assert json.loads((folder / "request.json").read_text())["backend"] == "mine"
 
 
-def test_a_finding_that_comes_from_the_backend_is_tried_under_it(tmp_path: Path) -> None:
+def test_backend_finding_is_tried_under_that_backend(tmp_path: Path) -> None:
     # torch skips a function whose graph the backend declines.
     treatment = treated(
         tmp_path, "import torch._dynamo.exc as exc\n    raise exc.SkipFrame('not mine')"

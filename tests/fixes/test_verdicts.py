@@ -174,13 +174,11 @@ JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
 
 
 def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> None:
-    verdicts = {
-        name: judged(before, after, **more) for name, (before, after, more) in JUDGED.items()
-    }
+    found = {name: judged(before, after, **more) for name, (before, after, more) in JUDGED.items()}
     assert [
-        f"{name}: {verdict.verdict}, {reasons_text(verdict.reasons)}; if faster {verdict.if_faster}; "
-        f"gone {sorted(verdict.gone)}, new {verdict.new}, instead {verdict.instead}"
-        for name, verdict in verdicts.items()
+        f"{name}: {one.verdict}, {reasons_text(one.reasons)}; if faster {one.if_faster}; gone {sorted(one.gone)}, new {one.new}, "
+        f"instead {one.instead}"
+        for name, one in found.items()
     ] == snapshot
 
 
@@ -231,21 +229,21 @@ def graphed(
         rerecordings=again,
         copied=(),
     )
-    cuda_graphs = CudaGraphs(
+    found = CudaGraphs(
         captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,)
     )
     before = seen(7)
-    facts = before.recording.replace(cuda_graphs=cuda_graphs)
+    facts = before.recording.replace(cuda_graphs=found)
     return Observed(facts, diagnosed(facts))
 
 
 def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD504")
     sites = SiteChange.between(before.diagnosis, after.diagnosis, maps={}, texts={}, root=ROOT)
-    verdict = judge(
+    found = judge(
         target, before, after, Untouched(), sites=sites, contains=False, drops_output=False
     )
-    return verdict.verdict, reasons_text(verdict.reasons)
+    return found.verdict, reasons_text(found.reasons)
 
 
 @for_each(
@@ -265,9 +263,9 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
         (graphed(2, left_out=2), graphed(2, SKIP), "no effect"),
     ],
 )
-def test_a_cuda_graph_is_mended_if_torch_says_that_it_records_it(before, after, verdict):
-    got, reason = recorded_with(before, after)
-    assert got == verdict
+def test_cuda_graph_is_fixed_if_torch_records_it(before, after, verdict):
+    found, reason = recorded_with(before, after)
+    assert found == verdict
     if verdict == "verified":
         assert reason is not None
         assert reason.startswith("torch records 1 CUDA graph with it, ")

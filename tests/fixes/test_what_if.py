@@ -146,9 +146,7 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
 
 
 @pytest.mark.slow
-def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(
-    run_cli: RunCli, tmp_path: Path
-) -> None:
+def test_suggestion_refuted_by_replay_is_reported_as_worse(run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "needed.py").write_text(NEEDED)
     done = run_cli("recompiles", "needed.py:forward", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
@@ -165,6 +163,3 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(
     report = run_cli("report", "--format", "json")
     (again,) = [item for item in json.loads(report.stdout)["findings"] if item["code"] == "GD203"]
     assert again["fixes"] == finding["fixes"], "the recording keeps what was tried"
-
-
-CHANGES = Path(__file__).resolve().parent.parent / "truth" / "changes"

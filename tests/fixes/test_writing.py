@@ -123,9 +123,7 @@ SPOILED: list[tuple[Callable[[Path], object], str, str | None]] = [
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(
-    force: bool, tmp_path: Path
-) -> None:
+def test_fault_in_the_last_file_leaves_the_first_unwritten(force: bool, tmp_path: Path) -> None:
     for number, (spoil, words, hint) in enumerate(SPOILED):
         folder = tmp_path / str(number)
         changes = [change_of(folder / "a.py"), change_of(folder / "pkg" / "b.py")]
@@ -143,7 +141,7 @@ def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(
     )
 
 
-def test_bytes_are_written_as_they_are_and_files_keep_their_modes(tmp_path: Path) -> None:
+def test_bytes_are_written_unchanged_and_modes_kept(tmp_path: Path) -> None:
     """Every end of a line, a character that isn't written as in UTF-8, and a very long name."""
     modes = {"a.py": 0o600, "pkg/b.py": 0o644, "c.py": 0o751, f"{'n' * 252}.py": 0o666}
     changes = [change_of(tmp_path / name) for name in modes]
@@ -155,9 +153,7 @@ def test_bytes_are_written_as_they_are_and_files_keep_their_modes(tmp_path: Path
 
 
 class TestWriting:
-    def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(
-        self, tmp_path: Path
-    ) -> None:
+    def test_file_is_replaced_whole_and_hard_links_keep_old_text(self, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").hardlink_to(change.path)
         with change.path.open("rb") as reader:
@@ -289,9 +285,7 @@ class TestGit:
         monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
         written(changes)
 
-    def test_no_program_of_the_repository_is_started_and_nothing_is_written_in_it(
-        self, tmp_path: Path
-    ) -> None:
+    def test_repository_programs_are_not_started_and_nothing_written(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py")
         hook = tmp_path / "hook.sh"
         hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
@@ -351,9 +345,7 @@ def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> 
 
 @needs_git
 class TestChecking:
-    def test_files_are_checked_by_what_git_and_the_disk_say_and_not_written(
-        self, tmp_path: Path
-    ) -> None:
+    def test_files_are_checked_against_git_and_disk_unwritten(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py")
         check([*changes, FileChange(changes[0].path, BEFORE, BEFORE + b"x")], force=False)
         assert changes[0].path.read_bytes() == BEFORE

@@ -51,7 +51,7 @@ def is_same(arguments: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
+def test_attack_code_makes_the_attacked_call(name: str) -> None:
     call = calls()[name]
     wrong = []
     for attack, again in zip(
@@ -85,7 +85,7 @@ def test_integers_stay_between_those_of_the_program() -> None:
         assert index.numel() == 0 or (index.min() >= 0 and index.max() <= 5), attack.text
 
 
-def test_what_matters_most_comes_first_and_nothing_is_attacked_without_tensors() -> None:
+def test_most_important_comes_first_and_tensorless_calls_stay_unattacked() -> None:
     texts = [attack.text for attack in attacks_of(calls()["floats"], forward)]
     assert texts[:3] == [
         "nothing is changed",

@@ -64,7 +64,7 @@ def explain(run_cli: RunCli, tmp_path: Path) -> Callable[..., tuple[int, Report 
     return run
 
 
-def test_a_call_that_comes_back_is_reported_whatever_the_program_did(explain):
+def test_returning_call_is_reported_whatever_the_program_did(explain):
     failed = {}
     for name, text in CALLED.items():
         status, document, said = explain(name, text)
@@ -94,7 +94,7 @@ def test_a_comprehension_has_a_name_of_its_own(explain):
     assert skipped.startswith("`f.<listcomp>` is not compiled")
 
 
-def test_a_call_can_be_repeated_and_profiled_whatever_the_program_did(explain):
+def test_call_can_be_repeated_and_profiled_after_anything(explain):
     failed = {}
     for name in MEASURED:
         for command in (("guards",), ("recompiles", "--vary")):

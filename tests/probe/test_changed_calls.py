@@ -40,7 +40,7 @@ def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli: RunCli, progr
 
 
 @pytest.mark.slow
-def test_a_batch_that_does_not_fit_is_said_to_be_so(run_cli: RunCli, program: Path) -> None:
+def test_batch_that_does_not_fit_is_reported(run_cli: RunCli, program: Path) -> None:
     done = run_cli(
         "explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json"
     )

@@ -181,7 +181,7 @@ def test_what_is_recorded_is_written(trees):
     assert recorded_functions() is None
 
 
-def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
+def test_omitted_operations_and_skipped_graphs_are_recorded_silently():
     scheduler = logging.getLogger("torch._inductor.scheduler.__cudagraphs")
     printed = logging.handlers.BufferingHandler(capacity=10)
     logging.getLogger("torch._inductor").addHandler(printed)

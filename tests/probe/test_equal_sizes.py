@@ -109,7 +109,7 @@ def test_a_read_that_raises_says_nothing(looked: Callable[..., list[dict[str, An
     assert (equality["names"], equality["count"]) == (["y"], 1)
 
 
-def test_lengths_that_depend_on_values_are_found_in_dictionaries_and_modules(
+def test_value_dependent_lengths_are_found_in_dictionaries_and_modules(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
     text = """

@@ -51,7 +51,7 @@ def test_a_cell_is_known_by_its_lines_alone(monkeypatch):
     assert taken(name) == {name: "def f():\n    ...\n"}
 
 
-def test_encodings_line_ends_and_form_feeds_are_read_as_python_reads_them(tmp_path):
+def test_encodings_and_line_ends_are_read_as_in_python(tmp_path):
     path = tmp_path / "latin.py"
     path.write_bytes("# coding: latin-1\r\ngröße = 'é'\r\n\f\r\nlast = 1".encode("latin-1"))
     assert taken(path) == {str(path): "# coding: latin-1\ngröße = 'é'\n\f\nlast = 1\n"}

@@ -153,7 +153,7 @@ def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder:
     assert kept
 
 
-def test_it_is_named_by_the_module_that_holds_it_if_any_does(elsewhere: Path, holder: Any) -> None:
+def test_it_is_named_by_the_module_holding_it(elsewhere: Path, holder: Any) -> None:
     paths = [elsewhere / f"{name}.py" for name in "abcde"]
     modules = [loaded(path) for path in paths]
     holder.whole, holder.function, holder.kind = modules[0], modules[1].step, modules[2].Block

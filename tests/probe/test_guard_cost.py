@@ -197,12 +197,12 @@ def test_the_profilers_own_time_is_taken_off_each_search() -> None:
     assert other["search_us"] == 20
 
 
-def test_a_search_that_finds_nothing_is_part_of_the_call_alone() -> None:
+def test_fruitless_search_counts_for_the_call_alone() -> None:
     cost = added(searches_in(profile(*[[(LOOKUP, 8_500)]] * 5)))
     assert (cost["searches_us"], cost["entries"][0]) == (8, {"compile_id": "0/0"})
 
 
-def test_the_first_calls_under_a_profiler_and_other_threads_are_left_out() -> None:
+def test_first_profiled_calls_and_other_threads_are_left_out() -> None:
     ranges = profile([(LOOKUP, 900_000)], *[[(LOOKUP, 10_500), (REGION + "0/0", 1_000)]] * 5)
     other = ProfiledEvent(LOOKUP, 2, ranges[-1].start_ns, 70_000)
     assert added(searches_in([*ranges, other], skipped=1))["searches_high_us"] == 10
@@ -229,7 +229,7 @@ def steady_call() -> Any:
     return call
 
 
-def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> None:
+def test_searches_match_torchs_own_reading_of_the_profile() -> None:
     steady = steady_call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(6):
@@ -264,9 +264,7 @@ def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     assert entry["check_us"] > 0
 
 
-def test_torch_times_the_guards_of_each_compile_unless_it_is_a_trial(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torch_times_guards_of_each_compile_outside_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = list[object]()
     monkeypatch.setattr(
         "torch._dynamo.guards.profile_guard_manager", lambda *given: timed.append(given) or 1.0

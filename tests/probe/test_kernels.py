@@ -235,7 +235,7 @@ def test_waiting_for_the_device_is_nobodys_python():
     assert (measured.region_us, measured.outside_us) == (8.0, 100.0 - 10.0 - 70.0 - 3.0)
 
 
-def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
+def test_unseen_device_kernels_are_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
 
 
@@ -291,7 +291,7 @@ def operations_of(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, flo
     return [(kernel.operation, kernel.us) for kernel in kernels]
 
 
-def test_a_cuda_graphs_operations_are_those_of_the_call_without_it():
+def test_cuda_graph_operations_match_the_call_without_it():
     assert operations_of(launched_one_by_one()) == [
         ("aten::_foreach_copy_", 1.0),
         (None, 10.0),
@@ -450,9 +450,7 @@ def test_kernels_and_the_rest_are_the_call(folder: Path, recorded: Recording):
 
 
 @pytest.mark.slow
-def test_kernels_are_those_of_the_generated_code_and_of_another_profiler(
-    folder: Path, recorded: Recording
-):
+def test_kernels_match_generated_code_and_another_profiler(folder: Path, recorded: Recording):
     assert recorded.kernels is not None
     counts = {kernel.name: kernel.count for kernel in recorded.kernels.largest}
     pattern = r"^\s+(?:\w+ = )?(cpp_\w+|extern_kernels\.\w+|torch\.ops\.aten\.\w+(?:\.\w+)?)\("

@@ -111,7 +111,7 @@ def test_each_run_of_a_graph_follows_its_guard_check(varied):
     assert kinds == [(kind, part) for part in ("0/1", "1/0") for kind in ("guards", "graph")]
 
 
-def test_a_call_that_compiles_nothing_is_profiled_with_the_programs_own_graphs(varied):
+def test_call_without_compiles_is_profiled_with_known_graphs(varied):
     lanes = _lanes(varied)
     # The generator sets what forward depends on: call 5 goes back to the second call's graph.
     assert {index: _graphs(lane) for index, lane in lanes.items()} == {

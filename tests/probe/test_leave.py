@@ -39,7 +39,7 @@ def end(folder: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str
     )
 
 
-def test_status_threads_exit_functions_and_files_are_as_python_leaves_them(tmp_path):
+def test_process_exit_leaves_everything_as_python_does(tmp_path):
     ended = end(tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "endthread\nexit function\n", "")
     assert (tmp_path / "plain.txt").read_text() == "buffered"

@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path) -> None:
+def test_import_gets_edited_text_and_the_disk_stays(folder: Path) -> None:
     path, edits = folder / "mine.py", {folder / "mine.py": EDITED.encode()}
     (folder / "other.py").write_text(PLAIN)
     program = "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
@@ -177,7 +177,7 @@ def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
     assert output_of(folder, program, {package / "__init__.py": init})[0] == "package.inner"
 
 
-def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> None:
+def test_unparsable_edit_fails_as_the_file_would(folder: Path) -> None:
     program = "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
     path = folder / "mine.py"
     assert output_of(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]

@@ -197,7 +197,7 @@ def test_products_and_random_numbers_are_not_cheap_to_compute_again() -> None:
     assert in_eager > 0
 
 
-def test_a_graph_that_reads_another_graphs_result_has_it_as_an_argument() -> None:
+def test_graph_reading_another_graphs_result_takes_an_argument() -> None:
     partitions, kept, _ = watched(broken, random(16, 16))
     assert [
         any(kept_value.is_argument for kept_value in partition.kept) for partition in partitions
@@ -221,7 +221,7 @@ class Closed(torch.Tensor):
         raise KeyError("closed")
 
 
-def test_tensors_of_the_process_that_nobody_can_measure_are_left_alone() -> None:
+def test_unmeasurable_tensors_of_the_process_are_left_alone() -> None:
     others = nn.LazyLinear(3), torch.ones(2).as_subclass(Closed), torch.ones(2, device="meta")
     x = random(4, 4)
     assert kept_bytes(lambda: x.sin().cos()) == 16 * 4, others

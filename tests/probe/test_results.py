@@ -113,7 +113,7 @@ def test_containers_must_match_and_the_largest_difference_is_reported() -> None:
 
 
 @pytest.mark.parametrize("both", [float("nan"), float("inf")])
-def test_elements_that_are_the_same_without_being_finite_are_no_difference(both: float) -> None:
+def test_equal_non_finite_elements_are_no_difference(both: float) -> None:
     difference = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
     assert (difference["largest"], detail_of(difference)) == (2.0, None)
 
@@ -250,7 +250,7 @@ def rounding(precise: Any, eager: Any, *others: Any, judged: Judged = "changed")
     return Rounding(of(precise), of(eager), [of(other) for other in others], judged=judged)
 
 
-def test_a_float64_run_that_took_another_way_says_nothing_of_rounding() -> None:
+def test_diverging_float64_run_says_nothing_of_rounding() -> None:
     eager = torch.tensor([1.0, 2.0])
     elsewhere = rounding(torch.tensor([0.2, 5.0], dtype=torch.float64), eager)
     assert compare(of(torch.tensor([1.0, 2.1])), of(eager), elsewhere)["differences"]
@@ -263,7 +263,7 @@ def test_the_untouched_program_may_lose_half_the_digits() -> None:
     assert compare(of(torch.tensor([100.09])), of(eager), measure)["differences"]
 
 
-def test_a_near_zero_value_is_measured_by_the_largest_of_its_kind() -> None:
+def test_near_zero_value_is_measured_by_its_kinds_largest() -> None:
     precise = (torch.tensor([1e4], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
     measure = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
     mine = (torch.tensor([1e4]), torch.tensor([-5e-4]))
@@ -275,7 +275,7 @@ def test_a_near_zero_value_is_measured_by_the_largest_of_its_kind() -> None:
     )["differences"]
 
 
-def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None:
+def test_attribute_set_only_by_torch_or_edits_is_ignored() -> None:
     mine = state(torch.nn.Identity(), seen=1, _is_torch_compile=True, kept=[1])
     assert compare(mine, state(torch.nn.Identity(), seen=1))["differences"] == []
 
@@ -296,7 +296,7 @@ def test_logs_and_warnings_are_kept_but_torchs_are_not() -> None:
     assert lines[-2:] == ["UserWarning: slow", "really"]
 
 
-def test_a_warning_that_torch_gives_once_in_a_process_is_not_kept() -> None:
+def test_once_per_process_warning_is_not_kept() -> None:
     was = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -362,9 +362,7 @@ def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
     assert compare(result, reference)["is_bitwise_equal"] is is_equal
 
 
-def test_outputs_that_were_too_large_are_not_among_what_was_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_too_large_outputs_are_not_listed_as_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphdoctor.probe.replay.results._MAX_BYTES", 4)
     comparison = compare(of(torch.ones(9)), of(torch.ones(9)))
     assert (comparison["kinds"], comparison["note"]) == (

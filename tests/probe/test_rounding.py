@@ -52,7 +52,7 @@ def judged(
     return "same" if not differences else "doubtful" if differences[0].may_be_rounding else "wrong"
 
 
-def test_a_variant_may_be_twice_as_far_from_float64_as_eager_mode() -> None:
+def test_variant_may_be_twice_eagers_distance_from_float64() -> None:
     assert judged(off(-1.9e-3), off(1e-3)) == "same"
     assert judged(off(-2.2e-3), off(1e-3)) == "doubtful"
     assert judged(off(-2.2e-3), off(1e-3), is_shaken=True) == "wrong"
@@ -117,7 +117,7 @@ def test_other_random_numbers_in_float64_are_no_error() -> None:
     assert judged(off(2e-2), noisy, draws_random=True) == "doubtful"
 
 
-def test_errors_are_root_mean_squares_beside_those_of_the_float64_run() -> None:
+def test_errors_are_root_mean_squares_against_float64() -> None:
     torch.manual_seed(0)
     precise = torch.randn(300, dtype=torch.float64)
     eager, mine = precise.float(), precise.bfloat16().float()
@@ -159,9 +159,7 @@ INF, NAN = float("inf"), float("nan")
         ([1 + 2j], [1 + 4j], 2.0),
     ],
 )
-def test_values_are_as_far_apart_as_their_elements_that_differ_most(
-    value, reference, expected
-) -> None:
+def test_distance_of_values_is_their_largest_element_distance(value, reference, expected) -> None:
     assert distance(torch.tensor(value), torch.tensor(reference)) == expected
 
 

@@ -69,7 +69,7 @@ def test_the_codes_name_selects_one_of_a_lines_functions(context) -> None:
     assert context(line_of("limit = 3"), "<genexpr>").qualname == "Net"
 
 
-def test_a_statement_is_whole_and_dedented_and_alone_in_its_case(context, tmp_path: Path) -> None:
+def test_statement_is_whole_dedented_and_alone_in_its_case(context, tmp_path: Path) -> None:
     assert context(line_of('"größe"')).statement == 'file.write(\n    "größe"\n)'
     assert context(line_of("x = 2")).statement == "x = 2"
     innermost = context(line_of('"größe"')).enclosing[0]
@@ -173,9 +173,7 @@ def test_a_name_is_readable_if_it_certainly_has_a_value(
     assert readable(tmp_path, body) == expected
 
 
-def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(
-    tmp_path: Path,
-) -> None:
+def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path: Path) -> None:
     code = """
         def outer(a):
             b = 1

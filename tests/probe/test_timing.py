@@ -71,7 +71,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Make:
         (0.01, 2, 3, (1, 1, 0)),
     ],
 )
-def test_a_call_is_repeated_until_it_is_steady_or_given_up(
+def test_call_repeats_until_steady_or_given_up(
     program: Make, takes: float, compiling: int, limit_at: float, compiles: tuple[int, ...]
 ) -> None:
     call = program(takes, compiling=compiling, limit_at=limit_at)
@@ -81,13 +81,13 @@ def test_a_call_is_repeated_until_it_is_steady_or_given_up(
     assert settled.is_settled is (compiles[-1] == 0 and limit_at is inf)
 
 
-def test_a_quick_call_that_never_hits_a_limit_is_given_up(program: Make) -> None:
+def test_quick_call_that_never_settles_is_given_up(program: Make) -> None:
     call = program(0.0, compiling=1000)
     assert not timing.settle(call, call.activity).is_settled
     assert call.calls < 1000
 
 
-def test_calls_are_timed_while_there_is_time_and_at_least_so_many(program: Make) -> None:
+def test_calls_are_timed_within_time_with_a_minimum(program: Make) -> None:
     assert timing.time_calls(program(0.25), seconds=1.0) == [0.25] * 4
     assert timing.time_calls(program(0.25), seconds=1.0, most=2, least=1) == [0.25] * 2
     assert timing.time_calls(program(9.0), seconds=1.0) == [9.0] * timing._MIN_RUNS

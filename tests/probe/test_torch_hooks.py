@@ -43,7 +43,7 @@ def test_asking_for_a_module_is_no_import_of_it(module):
     assert called == [1]
 
 
-def test_a_failed_import_shows_no_line_of_ours_and_can_repeat(module):
+def test_failed_import_hides_our_lines_and_can_repeat(module):
     path, called = module
     path.write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError) as caught:

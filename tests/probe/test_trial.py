@@ -44,7 +44,7 @@ def test_a_default_that_is_not_given_stays_as_it_is() -> None:
     assert Trial(plan(tensors=["L['scale']"]), function).changed(call) == call
 
 
-def test_a_default_after_any_number_of_arguments_stays_as_it_is() -> None:
+def test_default_after_any_arguments_is_unchanged() -> None:
     def function(*items: Any, scale: float = 1.0) -> Any:
         return items[0] * scale
 
@@ -63,7 +63,7 @@ def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
     assert items["a"][0] is strided
 
 
-def test_a_tensor_that_stays_is_passed_with_the_values_of_each_call() -> None:
+def test_kept_tensor_gets_the_values_of_each_call() -> None:
     trial = Trial(plan(buffers=["L['x']"]), function)
     first, second = torch.ones(3), torch.zeros(3)
     (kept, *_), _ = trial.changed(((first,), {}))
@@ -165,7 +165,7 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
     assert (difference.kind, difference.where) == ("state", "call 1, argument seen after it")
 
 
-def test_a_float64_call_sees_what_the_last_wrote_to_its_input() -> None:
+def test_float64_call_sees_earlier_writes_to_its_input() -> None:
     shared = [torch.ones(2)]
     trial = Trial(plan(is_float64=True), function)
     for expected in (1.5, 2.25):
@@ -195,7 +195,7 @@ def test_in_float64_everything_that_a_target_uses_is() -> None:
     assert torch.ones(2).dtype == torch.float32
 
 
-def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> None:
+def test_random_draws_of_a_call_dont_affect_the_next() -> None:
     drawn_inputs = []
     for count in (0, 1, 5):
         trial = Trial(plan(), function)

@@ -56,13 +56,13 @@ def shell(tmp_path):
     return run
 
 
-def test_the_steps_that_cannot_be_run_here_are_the_installation_alone() -> None:
+def test_only_installation_steps_cannot_run_here() -> None:
     assert list(STEPS) == ["Install", "Check", "Summarise"]
     assert "graphdoctor" in STEPS["Install"]["run"]
 
 
 @pytest.mark.slow
-def test_from_nothing_to_a_gate_that_fails_on_a_new_break_and_passes_once_it_is_gone(shell) -> None:
+def test_new_gate_fails_on_a_break_until_it_goes(shell) -> None:
     model = shell.repository / "model.py"
     model.write_text(CLEAN_TARGET)
     (shell.repository / "requirements.txt").write_text("torch\n")

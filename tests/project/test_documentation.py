@@ -204,7 +204,7 @@ def test_every_setting_and_every_format_is_in_a_table() -> None:
         assert f"| `{name}` |" in formats.formats_table()
 
 
-def test_every_column_of_a_survey_is_in_a_table_on_its_page() -> None:
+def test_every_survey_column_is_in_a_table_of_its_page() -> None:
     page = NAMES["docs/survey-columns.md"].read_text(encoding="utf-8")
     for of, columns in (("row", COLUMNS), ("cause", CAUSE_COLUMNS)):
         assert f"<!-- generated: columns {of} -->" in page
@@ -230,7 +230,7 @@ def test_the_guide_to_fix_explains_every_verdict() -> None:
     assert re.findall(r"^\| (\w[\w ]+) \|", table, re.MULTILINE) == list(get_args(Verdict))
 
 
-def test_the_page_on_scripts_and_notebooks_has_every_option_of_explainer() -> None:
+def test_script_and_notebook_page_has_every_explainer_option() -> None:
     page = NAMES["docs/api.md"].read_text(encoding="utf-8")
     table = page.partition("| option of `Explainer` |")[2].partition("\n\n")[0]
     first_column = "".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE))
@@ -257,7 +257,7 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in slugs, link
 
 
-def test_a_checkout_takes_two_commands_of_which_ci_runs_the_second() -> None:
+def test_checkout_takes_two_commands_and_ci_runs_the_second() -> None:
     first, second = [
         block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text
     ]

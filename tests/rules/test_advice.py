@@ -67,7 +67,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
     code = name.split(maxsplit=1)[0]
     mine = [finding for finding in said[name] if finding["code"] == code]
-    titles = [fix["title"] for finding in mine for fix in finding["fixes"]]
+    titles = [
+        ", ".join(filter(None, (fix["title"], fix["condition"])))
+        for finding in mine
+        for fix in finding["fixes"]
+    ]
     texts = {
         "--": titles,
         "-~": titles,

@@ -77,7 +77,7 @@ def _read(tree: ast.AST) -> set[str]:
     }
 
 
-def test_every_page_has_its_sections_in_order_and_every_rule_runnable_code() -> None:
+def test_pages_have_ordered_sections_and_runnable_code() -> None:
     wrong = []
     for page in PAGES.values():
         sections = GAP_SECTIONS if isinstance(page, GapPage) else DOC_SECTIONS
@@ -125,7 +125,7 @@ def test_codes_and_names_are_unique_and_well_formed() -> None:
     )
 
 
-def test_no_registry_id_belongs_to_two_rules_and_the_catch_all_comes_last() -> None:
+def test_registry_ids_have_one_rule_and_catch_all_is_last() -> None:
     claimed = [
         torch_id for rule in RULES if isinstance(rule, BreakRule) for torch_id in rule.torch_ids
     ]

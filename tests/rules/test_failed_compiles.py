@@ -203,9 +203,7 @@ def test_the_program_s_own_function_that_torch_called_is_named(
         ("something else", "RuntimeError when making fake tensor call;"),
     ],
 )
-def test_what_an_operation_raised_while_tracing_is_told_with_torch_s_id(
-    got: str, told: str
-) -> None:
+def test_error_raised_while_tracing_has_torchs_id(got: str, told: str) -> None:
     kind = "RuntimeError when making fake tensor call"
     words = (
         f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"

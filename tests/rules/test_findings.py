@@ -297,7 +297,7 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         ] * len(cases)
 
 
-def test_a_size_of_0_after_1_is_no_size_that_could_be_dynamic() -> None:
+def test_sizes_0_and_1_are_not_dynamic() -> None:
     """Sizes 3, 2, 1 and 0: making the dim dynamic saves one recompile, not two."""
     steps = [("3", "2"), ("1", "0")]
     again = (
@@ -544,7 +544,7 @@ def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion)
     )
 
 
-def test_a_break_that_skips_a_resume_function_leaves_what_came_before_in_graphs() -> None:
+def test_break_skipping_a_resume_keeps_earlier_graphs() -> None:
     broken = record(entry(16, "x = block(x)"), effect="frame_skipped", compile_id="1/0")
     frames = (frame(), frame(1, resumes_at=15))
     compiles = (compiled(), compiled("1/0", outcome="skipped"))
@@ -583,7 +583,7 @@ def skipped_in(
     return [fix.title for one in findings(found, "GD111") for fix in one.fixes]
 
 
-def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
+def test_line_moves_out_of_blocks_torch_cannot_resume_in() -> None:
     under = ("Graph break under GenericContextWrappingVariable",)
     outer, inner = (Enclosing(kind="with", line=line, text="with lock:") for line in (12, 14))
     grad = Enclosing(kind="with", line=13, text="with torch.no_grad():")

@@ -370,7 +370,7 @@ def test_what_is_no_finding() -> None:
     assert [codes(facts) for facts in NOT_FOUND] == [[]] * len(NOT_FOUND)
 
 
-def test_no_faster_product_is_advised_where_the_call_waits_for_its_host() -> None:
+def test_host_bound_call_gets_no_faster_product_advice() -> None:
     busy = share(device="cuda", library_us=80.0, generated_us=10.0)
     assert "GD510" in codes(on_cuda(product()).replace(kernels=busy))
     assert "GD510" not in codes(on_cuda(product()).replace(kernels=share(device="cuda", **TINY)))

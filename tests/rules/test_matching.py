@@ -112,7 +112,7 @@ def _wrong(cause: dict[str, Any]) -> Iterator[str]:
                 yield f"the setting is not what the fix writes: {fix.title!r}"
 
 
-def test_each_cause_has_its_rule_with_plain_words_and_fixes_that_can_be_written() -> None:
+def test_each_cause_has_a_rule_with_writable_fixes() -> None:
     found = {f"{cause['name']} {cause.get('torch_id')}": list(_wrong(cause)) for cause in CAUSES}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
@@ -331,7 +331,7 @@ def test_a_break_in_a_copy_is_known_by_the_function(
     assert rule_of(site_of(cause)).code == code
 
 
-def test_a_target_that_is_disabled_itself_is_told_to_remove_that() -> None:
+def test_disabled_target_is_advised_to_remove_disable() -> None:
     cause = {"statement": "model = Net()", "gb_type": "x", "torch_id": "GB0098"}
     (fix,) = DisabledFunction().fixes(replace(site_of(cause), is_traced=False))
     assert fix.title == "Remove `torch.compiler.disable` from `Net` if torch can trace it now"

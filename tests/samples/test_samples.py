@@ -23,6 +23,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.guards import guards_view
 from graphdoctor.views.report import report_view
 from tests.conftest import RECORDED_LOGS, REPOSITORY, probe_python, run_command
+from tests.sections import written
 from tests.trace.test_phases import assert_agrees_with_the_metrics, picture_of
 from tests.views import test_fixes as fixes
 from tests.views.outputs import on_terminal
@@ -146,9 +147,7 @@ def options(fix: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(
-    tmp_path: Path, path: Path
-) -> None:
+def test_sample_has_its_findings_and_suggested_code_works(tmp_path: Path, path: Path) -> None:
     text, expected = path.read_text(), read_expected(path)
     (tmp_path / "model.py").write_text(text)
     document = report(tmp_path)
@@ -243,7 +242,7 @@ def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
 
 
 MOST = 40
-GPT2 = REPOSITORY / "tests" / "truth" / "models" / "gpt2.py"
+MODELS = REPOSITORY / "tests" / "truth" / "models.txt"
 
 
 def check(recording: Path) -> None:
@@ -255,8 +254,14 @@ def check(recording: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [*SAMPLES, GPT2], ids=lambda path: path.stem)
-def test_a_report_fits(program: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*(path.stem for path in SAMPLES), "gpt2"])
+def test_a_report_fits(name: str, tmp_path: Path) -> None:
+    is_sample = name != "gpt2"
+    program = (
+        REPOSITORY / "sample_models" / f"{name}.py"
+        if is_sample
+        else written(MODELS, name, tmp_path)
+    )
     record(
         Request.of(RunSpec(target=str(program)), Measured(guard_cost=True)),
         tmp_path,

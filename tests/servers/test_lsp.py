@@ -195,7 +195,7 @@ def test_an_answer_that_nobody_waits_for_is_no_other_files(tmp_path: Path) -> No
     gc.collect()
 
 
-def test_what_a_project_ignores_is_not_shown_and_an_action_ignores_more(tmp_path: Path) -> None:
+def test_project_ignores_hide_findings_and_an_action_adds_more(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.graphdoctor]\nignore = ["GD103"]\n')
     text = COMPILED.replace("    return", "    n = x.max().item()\n    return")
 
@@ -285,7 +285,7 @@ def treated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_findings_of_a_run_move_with_the_text_and_go_with_their_line(treated: Path) -> None:
+def test_findings_move_with_text_and_go_with_their_line(treated: Path) -> None:
     async def use(editor: Editor) -> None:
         found = await editor.open("model.py")
         assert short(found) == [("GD101", 11, 8, 31), ("GD102", 12, 11, 22), ("GD103", 14, 12, 26)]

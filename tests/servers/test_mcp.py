@@ -251,7 +251,7 @@ def test_fix_writes_only_if_it_is_asked_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_edit_of_the_agent_is_proven_or_refused_with_the_reason(tmp_path: Path) -> None:
+def test_agents_edit_is_verified_or_refused_with_reason(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(BRANCH)
     (tmp_path.parent / "outside.py").write_text(BRANCH)
     good = BRANCH.replace(BODY, "        return torch.where(x.sum() > 0, torch.relu(x), x * 0.5)\n")
@@ -288,7 +288,7 @@ def test_an_edit_of_the_agent_is_proven_or_refused_with_the_reason(tmp_path: Pat
     use(work, tmp_path)
 
 
-def test_what_a_program_says_when_it_fails_is_marked_and_made_visible(tmp_path: Path) -> None:
+def test_failing_programs_output_is_marked_and_made_visible(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(FAILING)
 
     async def work(client: Any) -> None:

@@ -53,9 +53,7 @@ def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["2.13.0/refused.bare"])
-def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_name(
-    tmp_path: Path, name: str
-) -> None:
+def test_redefined_file_is_the_one_the_metrics_name(tmp_path: Path, name: str) -> None:
     log = log_content(name)
     start = [match.start() for match in re.finditer(rb'(?m)^V[^\n]*\{"dynamo_start"', log)][1]
 
@@ -68,7 +66,7 @@ def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_n
     assert files == {"/home/user/demo/refused.py"}
 
 
-def test_a_program_may_print_an_object_or_its_end_before_the_first_record(tmp_path: Path) -> None:
+def test_program_output_may_precede_the_first_record(tmp_path: Path) -> None:
     recordings = [
         read(tmp_path, line + log_content(WITH_EVENTS))
         for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")
@@ -125,7 +123,7 @@ def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_of_what_is_left_of_a_log_it_is_said_of_that(tmp_path: Path) -> None:
+def test_partial_log_is_reported_as_partial(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(
         "\tthe end of a payload\n" + record('{"aot_inference_graph": {}}', "class <lambda>:")
     )

@@ -90,7 +90,7 @@ def read(*, has_device: bool, reason: str | None):
     return found.skipped[0]
 
 
-def test_a_graph_that_torch_skips_without_a_word_has_no_cuda_device():
+def test_silently_skipped_graph_has_no_cuda_device():
     assert (read(has_device=False, reason=None).kind, read(has_device=True, reason=None).kind) == (
         "no_device",
         "cpu_graph",
@@ -208,5 +208,5 @@ BYPASSES = {
 
 
 @for_each("reason", BYPASSES)
-def test_reasons_for_a_bypass_have_a_kind_and_whom_they_name(reason):
+def test_bypass_reasons_have_kind_and_names(reason):
     assert bypass_kind(reason) == BYPASSES[reason]

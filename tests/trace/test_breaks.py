@@ -54,7 +54,7 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
         ("Dynamo does not support RNN, GRU, or LSTM.", "recurrent_module"),
     ],
 )
-def test_a_topic_that_no_id_names_is_read_from_the_words(words: str, topic: str | None) -> None:
+def test_topic_without_an_id_is_read_from_the_words(words: str, topic: str | None) -> None:
     assert parse_break(words).record.topic == topic
 
 

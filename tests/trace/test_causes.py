@@ -68,7 +68,7 @@ def test_the_nearest_entry_differs_only_in_what_changed_since(
     assert nearest_entry(entries) is entries[nearest]
 
 
-def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:
+def test_last_calls_value_is_from_the_entry_it_used() -> None:
     last = entry("0/1", change("x.shape[1]", "1", "9"), change("flag", "True", "False", "flag"))
     older = entry("0/0", change("x.shape[1]", "6", "9"))
     (found,) = with_previous(older.changes, last)
@@ -179,7 +179,7 @@ def test_two_arguments_that_are_one_object_no_more() -> None:
     assert [said(change)[:2] for change in changes] == [("aliasing", "x and y")]
 
 
-def test_the_value_that_a_dynamic_number_had_to_have_is_its_old_one() -> None:
+def test_required_value_of_a_dynamic_number_is_old() -> None:
     item = relation("L['t'] == 3", "L['t']")
     item["sizes"]["L['t']"] = {"text": "4"}
     changes = changes_of(item)
@@ -209,7 +209,7 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
         ("___stack0 = 1, ___stack1 = 2", "it = 1, it = 2"),
     ],
 )
-def test_what_a_carried_value_is_now_has_no_name_of_torchs(now: str, told: str) -> None:
+def test_carried_values_current_value_has_no_torch_name(now: str, told: str) -> None:
     (found,) = with_carried(
         RecompileCause(
             nearest=None,

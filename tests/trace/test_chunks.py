@@ -130,7 +130,7 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
         assert facts(read(path, Here())) == whole
 
 
-def test_a_part_that_a_process_could_not_read_is_read_here(
+def test_part_unreadable_for_a_process_is_read_here(
     cut: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grammar, "_CHUNK_BYTES", 20_000)

@@ -43,7 +43,7 @@ def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
     assert split.parameter_bytes == 128
 
 
-def test_a_checkpoint_s_body_is_no_part_and_its_operations_are_one() -> None:
+def test_checkpoint_body_is_no_part_but_one_operation() -> None:
     body = "\n    class wrap_body_0(torch.nn.Module):\n" + FIRST.partition("\n")[2].replace(
         "\n", "\n    "
     )

@@ -78,7 +78,7 @@ def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Path) -> None:
+def test_sizes_and_conditions_keep_their_program_line(tmp_path: Path) -> None:
     here = stack((0, 4), (1, 134))
     evidence = evidence_of(
         tmp_path,

@@ -28,7 +28,7 @@ def kept(folder: Path) -> dict[str, str | None]:
     return {Path(found.file).name: found.text for found in picture.files}
 
 
-def test_a_file_that_one_process_had_no_room_for_is_taken_from_another(tmp_path):
+def test_file_without_room_in_one_process_comes_from_another(tmp_path):
     for rank, text in enumerate(("x = 1\n", None)):
         payload = orjson.dumps({"file": "/project/model.py", "text": text})
         header = {

@@ -51,7 +51,7 @@ def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str
     assert record.attempt == context.get("attempt")
 
 
-def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None:
+def test_half_record_at_the_end_differs_from_the_middle() -> None:
     half = header(dynamo_start={"stack": []})[:-5]
 
     _, at_end = read(header(a={}), half)
@@ -61,7 +61,7 @@ def test_half_a_record_at_the_end_is_told_apart_from_one_in_the_middle() -> None
     assert (in_the_middle.broken_records, in_the_middle.is_last_broken) == (1, False)
 
 
-def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
+def test_malformed_payload_is_kept_and_reported() -> None:
 
     records, damage = read(
         header(a={}, has_payload=hashlib.md5(b"one").hexdigest()), "\ttwo", header(b={})

@@ -43,7 +43,7 @@ def page_of(result: Result) -> str:
 
 
 @pytest.mark.usefixtures("small_page")
-def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Path) -> None:
+def test_page_keeps_findings_graphs_and_names_what_it_omits(log: Path) -> None:
     result = diagnose_recording(log, needs=PAGE)
     diagnosis, picture = result.diagnosis, result.picture
     assert picture is not None
@@ -62,7 +62,7 @@ def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Pa
 
 
 @pytest.mark.usefixtures("small_page")
-def test_a_log_is_read_as_a_whole_whatever_the_page_shows(
+def test_whole_log_is_read_whatever_the_page_shows(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = diagnose_recording(log, needs=PAGE)
@@ -92,7 +92,7 @@ def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
     assert f'data-guards="{last}"' in page_of(result)
 
 
-def test_each_finding_and_each_function_has_a_compile_among_the_first(log: Path) -> None:
+def test_first_compiles_cover_each_finding_and_function(log: Path) -> None:
     found = diagnose_recording(log).diagnosis
     functions = {(frame.file, frame.line, frame.code_name) for frame in found.recording.frames}
     order = most_telling(found, most=100)

@@ -56,7 +56,7 @@ def test_a_folder_s_logs_are_found_by_what_they_hold(tmp_path):
     assert len({compile_.compile_id for compile_ in read_recording(tmp_path).compiles}) == 8
 
 
-def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_path):
+def test_launchers_nested_folders_are_searched_and_name_ranks(tmp_path):
     log = log_of()
     write(
         tmp_path,
@@ -74,7 +74,7 @@ def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_p
     assert ranks(tmp_path) == [0, 1]
 
 
-def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(tmp_path):
+def test_files_of_recordings_and_nested_recordings_are_untouched(tmp_path):
     log = log_of()
     write(
         tmp_path,
@@ -114,7 +114,7 @@ def test_a_prefix_before_each_line_changes_nothing(tmp_path, prefix):
     assert read_recording(tmp_path / "console") == read_recording(tmp_path / "plain")
 
 
-def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
+def test_ranks_of_a_console_are_separated_by_line(tmp_path):
     one, other = (prefixed(log_of(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
     console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
     apart = write(
@@ -146,7 +146,7 @@ def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
     )
 
 
-def test_archives_are_refused_with_a_hint_and_read_by_their_address(tmp_path):
+def test_archives_are_refused_with_a_hint_to_addresses(tmp_path):
     with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
         archive.writestr("job/rank_0.log", log_of())
     with tarfile.open(tmp_path / "logs.tar", "w") as archive:

@@ -58,9 +58,7 @@ def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], what
     assert counts[1] < counts[0] * MANY / FEW * 1.2
 
 
-def test_a_rank_is_sent_to_its_worker_with_its_own_logs_only(
-    folder_of: Callable[[int], Path],
-) -> None:
+def test_rank_goes_to_its_worker_with_its_logs_only(folder_of: Callable[[int], Path]) -> None:
     sizes = [
         [len(pickle.dumps(rank)) for rank in open_folder(folder_of(count)).ranks]
         for count in (FEW, MANY)

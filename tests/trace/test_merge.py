@@ -74,7 +74,7 @@ def test_parts_are_merged_under_ids_that_are_their_own():
     assert merge([Part(alone), Part(alone.replace(is_partial=True), "p2")]).is_partial
 
 
-def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it_was_forked_from():
+def test_nearest_entry_is_of_its_process_or_forking_parent():
     cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
     again = compiled("0/1", reasons=("size",)).replace(cause=cause)
     part = recording(compiles=(compiled("0/0"), again), frames=(frame(0),))
@@ -85,7 +85,7 @@ def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it
         assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == nearest
 
 
-def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
+def test_other_processs_gap_names_it_and_duplicates_merge():
     common, own = (
         CaptureGap(code="GD904", message="Common."),
         CaptureGap(code="GD902", message="While compiling 0/1."),
@@ -145,7 +145,7 @@ def test_which_log_is_whose(tmp_path_factory, logs, main_pid, expected, names):
 # Logs to one recording.
 
 
-def test_the_ranks_of_somebodys_job_are_counted_together_and_told_apart(tmp_path):
+def test_ranks_of_a_job_are_counted_together_and_separately(tmp_path):
     alone = diagnosed(RECORDED_LOGS / VERSION / "print_in_helper.bare")
     log = log_of("print_in_helper.bare")
     both = diagnosed(write(tmp_path, rank_0_a=log, rank_1_b=log))
@@ -218,7 +218,7 @@ def read(file: str):
     return with_generated(facts, generated_names([{file: "net.Conv"}]))
 
 
-def test_the_path_is_nowhere_and_the_code_is_not_the_users():
+def test_path_is_nowhere_and_code_not_the_users():
     found = read(RANDOM)
     assert RANDOM not in repr(found)
     assert found.frames[0].file == NAME

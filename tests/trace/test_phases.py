@@ -123,7 +123,7 @@ def test_where_phases_lie(
     assert shape(taken(*(event(*each) for each in events)).finish()) == expected
 
 
-def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
+def test_end_without_a_begin_is_refused_alone() -> None:
     phases = taken(event("B", "dynamo", 0))
 
     with pytest.raises(ValueError, match="without a begin"):
@@ -133,7 +133,7 @@ def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
     assert shape(phases.finish()) == [("dynamo", 0, 9, 0, 0)]
 
 
-def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> None:
+def test_overlapping_threads_are_one_phase_beside_the_compile() -> None:
     # Two kernels are compiled from Scheduler.codegen on; a third one begins before the second has
     # ended.
     phases = taken(
@@ -162,7 +162,7 @@ def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> 
     assert phases[3].notes == {}
 
 
-def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> None:
+def test_moment_event_is_a_note_of_its_phase() -> None:
     moment = {"cache_state": "miss", "components": ["x" * 5000], "key": "k" * 300, "none": None}
     phases = taken(
         event("B", "outer", 0),
@@ -280,7 +280,7 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
     )
 
 
-def test_a_reset_renames_compiles_and_does_not_set_the_clock_back(tmp_path: Path) -> None:
+def test_reset_renames_compiles_and_keeps_the_clock(tmp_path: Path) -> None:
     log = log_of("item")
     later = re.sub(rb'"ts": (\d+)', lambda match: b'"ts": %d' % (int(match[1]) + 10**9), log)
     (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log + later)

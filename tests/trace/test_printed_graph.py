@@ -88,7 +88,7 @@ def test_a_value_is_spelled_as_in_a_recorded_node(printed: str, value: str) -> N
     assert only(f'a: "{printed}" = torch.relu(x)').value == value
 
 
-def test_a_joint_graph_has_the_arguments_that_its_own_are_taken_apart_to() -> None:
+def test_joint_graph_has_the_arguments_of_its_parts() -> None:
     parsed = parse_graph(JOINT)
 
     assert parsed.unread_lines == 0
@@ -124,7 +124,7 @@ def test_a_placeholder_is_called_what_its_argument_is_renamed_to() -> None:
     ]
 
 
-def test_a_line_holds_until_the_next_comment_and_for_files_that_are_named() -> None:
+def test_line_holds_until_the_next_comment_of_named_files() -> None:
     text = HEAD + (
         "        # File: /torch/optim/sgd.py:3 in step, code: a\n        a = x + 1\n\n"
         "        # File: /home/m.py:4 in <lambda>, code: b\n        b = a + 1\n        c = b + 1\n        return (c,)\n"
@@ -171,7 +171,7 @@ def test_a_list_that_the_operator_empties_is_looked_through() -> None:
         "# something else",
     ],
 )
-def test_what_is_not_known_is_counted_and_the_rest_is_read(line: str) -> None:
+def test_unknown_records_are_counted_and_the_rest_read(line: str) -> None:
     parsed = parse("c = x + 1", line, "d = y + 1")
 
     assert parsed.unread_lines == 1
@@ -179,9 +179,7 @@ def test_what_is_not_known_is_counted_and_the_rest_is_read(line: str) -> None:
 
 
 @given(st.data())
-def test_a_graph_that_lost_or_doubled_some_text_is_read_without_an_error(
-    data: st.DataObject,
-) -> None:
+def test_graph_with_lost_or_doubled_text_is_read(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(JOINT)))
     end = data.draw(st.integers(start, len(JOINT)))
     again = data.draw(st.integers(0, 2))

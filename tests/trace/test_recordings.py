@@ -103,7 +103,7 @@ def facts(recording: Recording) -> tuple[set, set, set]:
 @pytest.mark.parametrize("version", VERSIONS)
 @CUT
 @given(data=st.data())
-def test_a_log_that_is_cut_anywhere_is_read_up_to_there(
+def test_log_cut_anywhere_is_read_to_the_cut(
     version: str, tmp_path: Path, data: st.DataObject
 ) -> None:
     log = log_content(f"{version}/item")

@@ -80,7 +80,7 @@ def found(
     ]
 
 
-def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_of() -> None:
+def test_graphs_are_in_log_order_with_their_parents() -> None:
     stages = taken(
         ("dynamo_output_graph", "0/0"),
         ("aot_joint_graph", "0/0"),
@@ -117,9 +117,7 @@ def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_o
 DYNAMO, OURS = ("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0")
 
 
-def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_other_graphs() -> (
-    None
-):
+def test_restarted_attempt_and_repeated_backend_make_other_graphs() -> None:
     again = taken(*[DYNAMO, ("aot_inference_graph", "0/0"), OURS] * 2, OURS)
     recorded = merged(*(graph(number, "0/0") for number in range(3)))
 
@@ -134,7 +132,7 @@ def test_what_our_own_repetitions_make_is_left_out() -> None:
     assert not list(stages.generated(merged(graph(0, "1/0")), 0))
 
 
-def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None:
+def test_recorded_nodes_spell_modules_as_guards_do() -> None:
     (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0")), 0)
 
     assert [(node.name, node.target, node.inputs, node.module) for node in stage.nodes] == [
@@ -182,7 +180,7 @@ def benchmark_compiled_module(times=10, repeat=10):
 # The probe.
 
 
-def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:
+def test_probe_lines_are_no_program_lines() -> None:
     stages = taken(("dynamo_output_graph", "0/0"))
     line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
     code = PRINTED.replace("        a = ", f"        {line}\n        a = ")

@@ -19,7 +19,7 @@ from tests.recordings.make import with_new_sums
 
 
 @for_each("version, is_old", [("2.6.0+cu124", True), (None, True), ("2.11.0", False)])
-def test_a_log_of_a_torch_before_2_11_is_read_and_says_so(version, is_old, tmp_path_factory):
+def test_log_of_torch_before_2_11_is_read_and_reported(version, is_old, tmp_path_factory):
     text = log("2.13.0")
     if version is None:
         text = text[text.index("V", 1) :]  # the first record

@@ -65,7 +65,7 @@ def only(counts: Record, *calls: Record) -> WatchedFunction:
     return found
 
 
-def test_the_last_profiled_call_and_the_median_of_the_last_fifteen_count() -> None:
+def test_last_profiled_call_and_median_of_fifteen_count() -> None:
     times = [call(number, float(number)) for number in range(3, 30)]
     found = only(
         called(40), call(2, 900, ops=(1, 9)), *times, call(30, 950, ops=(3, 1)), call(31, 9000.0)
@@ -108,7 +108,7 @@ def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], rea
     )
 
 
-def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
+def test_program_numbers_are_sums_or_unknown() -> None:
     known = (called(9), [call(2, ops=(3, 1)), call(3, 100.0)])
     both = watch_of(known, (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)]))
     assert both.coverage is not None

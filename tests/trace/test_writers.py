@@ -62,7 +62,7 @@ def test_two_ranks_in_one_file_are_two_processes(tmp_path, other_pid, is_interle
     assert {frame.file for frame in both.frames} == {frame.file for frame in once.frames}
 
 
-def test_each_process_of_a_shared_file_can_be_read_by_itself(tmp_path):
+def test_processes_of_a_shared_file_are_read_separately(tmp_path):
     log = tmp_path / "all.log"
     log.write_bytes(interleaved(records(rank=0), records(pid=7, rank=1)))
 

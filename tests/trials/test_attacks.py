@@ -178,7 +178,7 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(
     assert edited.count <= untouched.count
 
 
-def test_what_is_left_out_while_compiling_and_what_torch_changes_itself_is_told(
+def test_omissions_while_compiling_and_torchs_changes_are_reported(
     tmp_path: Path, setup: Setup
 ) -> None:
     case = CASES["a warning that is only left out while compiling is named"]
@@ -212,15 +212,11 @@ def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str
     return {text: (equal.names, equal.is_varied) for (_, _, text), equal in sizes.items()}
 
 
-def test_a_size_that_equals_a_number_in_the_own_call_alone_is_left(
-    tmp_path: Path, setup: Setup
-) -> None:
+def test_size_equal_to_a_number_of_one_call_is_left(tmp_path: Path, setup: Setup) -> None:
     assert equal_in(tmp_path, setup, "n = int(index.max().item()) + 1\nreturn x.sum() * n") == {}
 
 
-def test_a_size_that_equals_a_length_wherever_the_program_goes_on_is_found(
-    tmp_path: Path, setup: Setup
-) -> None:
+def test_size_equal_to_a_later_length_is_found(tmp_path: Path, setup: Setup) -> None:
     # Rows and counts are as many, or the program refuses the call: one count for all rows leaves
     # too many for the sum.
     body = "counts = torch.bincount(index)\nreturn torch.repeat_interleave(x, counts, dim=0) + x"

@@ -230,7 +230,7 @@ def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
         ([pair(1.1, 1.2, "mine"), pair(0.8, 0.9)], True, False),
     ],
 )  # fmt: skip
-def test_a_call_is_longer_or_shorter_only_if_it_is_clear_and_more_than_noise(
+def test_call_is_longer_or_shorter_only_beyond_noise(
     times: list[PairedTime], is_slower: bool, is_faster: bool
 ) -> None:
     assert (slower(times) is not None, faster(times) is not None) == (is_slower, is_faster)
@@ -242,7 +242,7 @@ def test_a_call_is_longer_or_shorter_only_if_it_is_clear_and_more_than_noise(
         ([pair(0.5, 1.7)], False), ([], False), ([pair(1.6, 1.7, "eager"), pair(1.1, 1.2)], False),
     ],
 )  # fmt: skip
-def test_a_difference_is_plain_if_its_whole_interval_is_far_from_none(
+def test_difference_is_clear_if_its_interval_is_far_away(
     times: list[PairedTime], expected: bool
 ) -> None:
     assert is_plain(times) is expected

@@ -121,9 +121,7 @@ def test_the_values_of_a_finding_were_passed_in_this_order(growing: dict[str, An
     assert all(size in remaining for size in said)
 
 
-def test_an_older_entry_is_named_where_only_values_differ_that_changed(
-    growing: dict[str, Any],
-) -> None:
+def test_older_entry_is_named_where_only_values_differ(growing: dict[str, Any]) -> None:
     prompt = next(report for report in growing["recompiles"] if report["call_index"] == 5)
     assert prompt["nearest"] == "0/0"
     (change,) = prompt["cause"]

@@ -89,7 +89,7 @@ def test_a_killed_run_is_read_as_half_a_run(whole: tuple[Path, str, float], shar
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_says_so_and_afterwards_no_more(tmp_path: Path) -> None:
+def test_unfinished_run_says_so_until_it_ends(tmp_path: Path) -> None:
     waiting = MODEL.replace('        print("a")\n', "").replace(
         "def example", "time.sleep(30)\n\n\ndef example"
     )

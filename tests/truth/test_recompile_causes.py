@@ -207,7 +207,7 @@ def test_there_are_as_many_recompiles_as_torch_says(
     assert bare[1]["summary"]["recompiles"] == said
 
 
-def test_torchs_text_alone_gives_the_same_kinds_and_says_that_it_is_less(
+def test_torchs_text_gives_the_same_kinds_with_a_notice(
     recorded: dict[str, Any], bare: tuple[str, dict[str, Any]]
 ) -> None:
     # torch's own stack lacks the line that made the call, so the cases are matched by their order.

@@ -90,7 +90,7 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
     assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])
 
 
-def test_a_decorator_s_arguments_have_the_names_of_what_it_hands_them_to(tmp_path: Path) -> None:
+def test_decorator_arguments_are_named_by_their_receiver(tmp_path: Path) -> None:
     document = check("decorated_arguments", tmp_path)
     frames = [frame["qualname"].partition(".")[0] for frame in document["recording"]["frames"]]
     found = [

@@ -66,7 +66,7 @@ def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: P
     assert document["summary"]["steadiness"]["compiles_to_limit"] == 8
 
 
-def test_calls_that_hit_the_limit_themselves_are_measured_as_they_are(
+def test_calls_hitting_the_limit_are_measured_unchanged(
     explain_json: Explain, tmp_path: Path
 ) -> None:
     document = explained(explain_json, tmp_path, GROWING, "build()", calls=10)

@@ -57,7 +57,7 @@ def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
     assert saves_text(action) == "host gaps of 25 µs per call"
 
 
-def test_the_gap_of_one_line_is_counted_once_for_all_its_findings() -> None:
+def test_gap_of_one_line_is_counted_once() -> None:
     [first, second] = findings(
         Cost(call_us=17.0, call_from="gap", share=1.0),
         Cost(call_us=17.0, call_from="gap", share=1.0),
@@ -71,7 +71,7 @@ def test_a_fix_that_lengthens_the_call_saves_nothing() -> None:
     assert saves_text(action) == "adds 12 µs per call (verified)"
 
 
-def test_only_a_line_that_can_stand_anywhere_is_shown_as_code() -> None:
+def test_only_standalone_lines_are_shown_as_code() -> None:
     assert code_line(actions(findings(None))[0]) == SETTING
     assert code_line(actions(findings(None, kind="code"))[0]) is None
     assert code_line(actions(findings(None, snippet="a = 1\nb = 2"))[0]) is None
@@ -124,7 +124,7 @@ def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
     ]
 
 
-def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
+def test_break_comes_before_advice_to_fix_it_first() -> None:
     """A value that changes in the turns of a loop, up to the limit, and a break that costs little
     by itself."""
     counter = change("number", "i", source="L['i']")

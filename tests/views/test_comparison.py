@@ -72,9 +72,7 @@ def test_a_comparison_reads_as_it_should(snapshot: SnapshotAssertion) -> None:
     assert text_of(both(), width=100, is_verbose=True) == snapshot
 
 
-def test_what_is_the_same_unknown_hidden_or_of_a_foreign_log_is_said(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_same_unknown_hidden_and_foreign_findings_are_reported(snapshot: SnapshotAssertion) -> None:
     before, clean, found = diagnosed(facts(is_after=False)), diagnosed(coverage=None), both()
     more = found.after.replace(summary=found.after.summary.replace(calls=4))
     log = found.before.replace(has_calls=False, target=found.before.target.replace(text=None))

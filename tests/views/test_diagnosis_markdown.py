@@ -65,7 +65,7 @@ def test_text_from_a_program_is_no_markup() -> None:
     assert "x</details>" not in text
 
 
-def test_many_findings_fit_into_a_comment_and_the_rest_is_counted() -> None:
+def test_findings_fit_a_comment_and_the_rest_is_counted() -> None:
     text = written(
         recording(breaks=tuple(record(entry(line, f"print({line})")) for line in range(10, 900)))
     )

@@ -257,13 +257,13 @@ FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
 }
 
 
-def test_a_run_that_ended_early_shows_not_that_there_is_nothing_to_fix() -> None:
+def test_ended_run_does_not_show_nothing_to_fix() -> None:
     told = rendered(recording().replace(is_partial=True))
     assert "Nothing to fix" not in told
     assert "No fixes were tried: the run ended before torch broke or recompiled." in words(told)
 
 
-def test_a_finding_whose_fix_is_not_tried_is_not_said_to_have_none() -> None:
+def test_untried_fix_is_not_reported_as_missing() -> None:
     skipped = CudaGraphSkip(kind="no_device", reason="no CUDA device")
     told = words(
         rendered(recording().replace(cuda_graphs=CudaGraphs(captured=0, skipped=(skipped,))))

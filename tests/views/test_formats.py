@@ -142,9 +142,7 @@ def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) ->
 
 
 @pytest.mark.slow
-def test_each_document_is_as_its_published_schema_says_and_is_read_back_whole(
-    contents: dict[str, Any],
-) -> None:
+def test_documents_match_their_schema_and_are_read_back(contents: dict[str, Any]) -> None:
     for kind, model in KINDS.items() - {("proposal", EditRequest)}:
         schema = json.loads(schema_text(kind))
         jsonschema.Draft202012Validator.check_schema(schema)

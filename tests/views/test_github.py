@@ -53,7 +53,7 @@ def test_annotations_read_as_they_should(snapshot: SnapshotAssertion):
     assert render_github(annotations_of(failed_report()), root=ROOT) == snapshot
 
 
-def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
+def test_passed_gate_without_news_says_nothing():
     assert render_github(annotations_of(report(target(known=(finding(),)))), root=ROOT) == ""
 
 
@@ -71,7 +71,7 @@ def test_one_finding_of_two_targets_is_one_annotation():
     assert "Seen in train, serve." in message
 
 
-def test_the_worst_come_first_and_github_says_how_many_it_hides():
+def test_worst_come_first_and_github_counts_the_hidden():
     many = [
         finding(fingerprint=f"w{n}", location=StackEntry(file="m.py", line=n, function="f"))
         for n in range(1, 13)

@@ -104,7 +104,7 @@ def test_modules_that_check_other_things_stay_apart() -> None:
     assert [part.path for _, part in walk(parts_of(found))] == ["m", "m[0]", "m[1…2]"]
 
 
-def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
+def test_partly_unknown_cost_is_not_shown_for_the_group() -> None:
     (layers,) = [
         part for _, part in walk(parts_of(LAYERS.replace(bill=LAYERS.bill[:3]))) if part.times == 12
     ]
@@ -124,9 +124,7 @@ FORMS: dict[str, tuple[GuardSet, dict[str, object]]] = {
 }
 
 
-def test_a_share_is_of_the_call_as_it_happens_or_at_least_so_much_and_what_is_unknown_has_no_number(
-    snapshot: SnapshotAssertion,
-) -> None:
+def test_share_is_of_the_whole_call_or_unknown(snapshot: SnapshotAssertion) -> None:
     for name, (found, values) in FORMS.items():
         assert shown(found, 100, **values) == snapshot(name=name)
     assert shown(LAYERS, 140, is_verbose=True, **CALL) == snapshot(name="verbose")

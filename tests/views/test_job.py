@@ -89,7 +89,7 @@ def test_everything_is_there_when_asked_for() -> None:
     assert ": -v" not in text
 
 
-def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
+def test_collectives_missing_from_a_log_are_not_zero() -> None:
     made = job(
         rank(0, compiled(collectives=None, cache="hit", graph="other")),
         rank(1, compiled(collectives=SCHEDULE)),

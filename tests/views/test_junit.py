@@ -37,7 +37,7 @@ def test_a_document_reads_as_it_should(snapshot: SnapshotAssertion):
     assert render_junit(failed_report()) == snapshot
 
 
-def test_a_target_is_a_suite_and_its_counts_are_those_of_its_cases():
+def test_target_is_a_suite_with_counts_of_its_cases():
     root = parsed(failed_report())
     suites = {suite.get("name"): suite for suite in root}
     assert list(suites) == ["train", "serve", "export", "bench", "notes"]
@@ -84,7 +84,7 @@ def test_two_findings_at_one_place_are_two_cases():
     ]
 
 
-def test_times_are_those_of_the_calls_and_unknown_ones_are_absent():
+def test_times_are_of_the_calls_and_unknown_ones_absent():
     known, unknown = parsed(
         report(target(), target("other", state="crashed", diagnosis=None, error="x"))
     )

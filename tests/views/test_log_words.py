@@ -83,7 +83,7 @@ EVERYTHING = LogEvidence(
 )
 
 
-def test_all_that_a_log_has_is_counted_and_there_by_compile(snapshot: SnapshotAssertion) -> None:
+def test_everything_in_a_log_is_counted_by_compile(snapshot: SnapshotAssertion) -> None:
     view = View(("log",), "log", (Rows(tuple(log_rows(diagnosed(evidence=EVERYTHING)))),))
     assert on_terminal(view, width=120, is_verbose=True) == snapshot
 

@@ -92,7 +92,7 @@ def test_hostile_text_stays_in_its_cell_and_mentions_nobody():
 
 
 @pytest.mark.slow
-def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
+def test_comment_fits_githubs_limit_and_reports_cuts():
     ((hostile,),) = (each.new for each in hostile_report().targets)
     many = tuple(hostile.replace(fingerprint=str(number), reasons=()) for number in range(900))
     for answer in (hostile_report(400), report(target(state="failed", new=many))):

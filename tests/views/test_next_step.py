@@ -58,12 +58,12 @@ def test_every_report_ends_with_a_command(name: str) -> None:
     assert is_accepted(view.then)
 
 
-def test_a_run_with_breaks_is_fixed_and_one_without_is_measured() -> None:
+def test_run_with_breaks_is_fixed_and_clean_one_measured() -> None:
     assert after_run(diagnosed(BROKEN)) == "graphdoctor fix model.py"
     assert after_run(diagnosed()) == "graphdoctor bench model.py"
 
 
-def test_a_live_function_of_the_api_has_no_name_for_a_command() -> None:
+def test_live_api_function_has_no_command_name() -> None:
     facts = BROKEN.replace(target=BROKEN.target.replace(text="Net", inputs_from=FROM_CALLER))
     assert after_run(diagnosed(facts)) == "graphdoctor rule GD101"
 
@@ -164,7 +164,7 @@ def test_a_bench_leads_to_what_its_result_asks_for(
     assert said.split()[1] == name
 
 
-def test_a_bench_with_calls_that_wait_for_their_host_leads_to_what_may_be_faster() -> None:
+def test_host_bound_bench_leads_to_faster_options() -> None:
     assert after_bench(waiting()) == "graphdoctor bench model.py:Net --variant mode=reduce-overhead"
     assert after_bench(waiting(untried=None)) != after_bench(waiting())
 
@@ -209,7 +209,7 @@ def test_following_the_last_lines_leads_to_a_green_gate(tmp_path: Path) -> None:
     assert "bench" in names
 
 
-def test_the_backend_that_a_study_has_by_itself_is_no_option() -> None:
+def test_studys_default_backend_is_no_option() -> None:
     asked = TargetInfo(
         text="model.py", compile_arguments={"backend": "inductor", "mode": "max-autotune"}
     )

@@ -45,7 +45,7 @@ def test_a_ratio_follows_from_the_two_times_beside_it(times: PairedTime, said: s
 
 
 @for_each("before, after", [(572.0, 1000.0), (1000.0, 572.0), (67.0, 24_000.0), (100.0, 101.0)])
-def test_diff_never_calls_a_call_of_one_run_faster_or_slower(before: float, after: float) -> None:
+def test_diff_never_calls_a_single_call_faster_or_slower(before: float, after: float) -> None:
     sides = (
         diagnosed(recording().replace(steady_call=SteadyCall(call_us=us, runs=())))
         for us in (before, after)
@@ -60,12 +60,12 @@ def test_diff_never_calls_a_call_of_one_run_faster_or_slower(before: float, afte
 
 
 @for_each("parts", [(9000.0, 400.0), (9000.0, 8000.0), (100.0, 200.0), (None, 0.0)])
-def test_shares_of_a_call_are_never_more_than_all_of_it(parts: tuple[float | None, float]) -> None:
+def test_shares_of_a_call_never_exceed_all_of_it(parts: tuple[float | None, float]) -> None:
     found = parts_of_call(8000.0, [("kernels", "library", parts[0]), ("rest", "outside", parts[1])])
     assert sum(part.share for part in found) <= 1 + 1e-9
 
 
-def test_kernels_that_overlap_are_not_said_to_take_longer_than_the_call() -> None:
+def test_overlapping_kernels_do_not_exceed_the_call() -> None:
     view = profile_view(
         profiled(kernels_us=1200.0, rest_us=0.0, regime=None), None, root=Path("/project")
     )

@@ -76,7 +76,7 @@ def test_other_text_stays_as_it_is() -> None:
     assert printable_lines(f"{text}\r\n{text}\n") == f"{text}\n{text}\n"
 
 
-def test_a_newline_doesn_t_begin_a_line_where_there_is_to_be_one() -> None:
+def test_newline_begins_no_second_line() -> None:
     assert printable("one.py\nGD101 forged\r\n") == "one.py↵GD101 forged"
 
 
@@ -135,7 +135,7 @@ def test_no_name_begins_a_line_on_the_terminal(width: int, is_verbose: bool) -> 
 
 @pytest.mark.slow
 @for_each("is_verbose", [False, True])
-def test_a_long_value_is_cut_on_the_terminal_and_the_cut_is_told(is_verbose: bool) -> None:
+def test_long_value_is_cut_on_terminals_with_a_notice(is_verbose: bool) -> None:
     wrong = []
     for name, each in ON_A_TERMINAL:
         text = rendered(hostile_content(name, 1, LONG), each, is_verbose=is_verbose, width=80)

@@ -23,7 +23,7 @@ def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, says: 
 @pytest.mark.parametrize(
     "width, says", [(80, "timing calls in turns · 1:05"), (20, "timing calls… · 1:05")]
 )
-def test_a_status_keeps_its_time_where_the_phase_has_no_room(width: int, says: str) -> None:
+def test_status_keeps_its_time_where_phase_has_no_room(width: int, says: str) -> None:
     assert phase_text("timing calls in turns", 65.9, width) == says
 
 

@@ -144,7 +144,7 @@ def test_regions_do_what_the_diff_does(before, after, is_ended, is_ended_after):
     assert replaced(old, edits["a b/ü.py"]) == new
 
 
-def test_a_diff_of_two_files_is_two_edits_and_a_quoted_path_is_read():
+def test_two_file_diff_is_two_edits_with_quoted_paths():
     assert list(edits_of(DIFF + unified(b"a\n", b"b\n", 'odd"name.py'))) == [
         "model.py",
         'odd"name.py',

@@ -330,7 +330,7 @@ def test_the_answer_says_no_more_than_is_known(rows: list[SurveyRow], said: str)
     assert verdict(made([row("bert"), NO_DEVICE], FOUR[:2]))[1] == "warning"
 
 
-def test_errors_are_the_same_if_only_numbers_and_the_targets_own_names_differ() -> None:
+def test_errors_differing_only_in_numbers_and_names_are_equal() -> None:
     def raised(name: str, error: str, **more: object) -> SurveyRow:
         return failed(name, "compile_failed", **{"stage": "dynamo", "error": error, **more})
 

@@ -84,7 +84,7 @@ SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
 }
 
 
-def test_a_number_is_shown_as_it_is_said_with_the_digits_that_are_worth_reading() -> None:
+def test_numbers_are_shown_with_meaningful_digits() -> None:
     for show, cases in SHOWN.items():
         assert {
             given: show(*given) if isinstance(given, tuple) else show(given) for given in cases

@@ -45,7 +45,7 @@ def test_a_card_s_rows_never_break_a_name(width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_a_name_that_is_too_long_goes_on_in_the_next_line() -> None:
+def test_too_long_name_continues_on_the_next_line() -> None:
     assert prose_breaks("see " + "x" * 25, 10) == [4, 14, 24]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from graphdoctor.facts.check import (
     BaselineEntry,
@@ -18,7 +19,7 @@ from graphdoctor.facts.check import (
 )
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.recording import Call, CompileSwitch, GapKind
+from graphdoctor.facts.recording import Call, CaptureGap, CompileSwitch, GapKind
 from graphdoctor.facts.spec import FailOn
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import EFFECTS, Baseline, release, run_of
@@ -26,6 +27,17 @@ from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
 from graphdoctor.wording import counted, switch_text
 
 _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
+
+Trouble = Literal[
+    "refused",
+    "ended_early",
+    "failed_call",
+    "cut_log",
+    "no_calls",
+    "unknown_torch",
+    "missing_records",
+]
+"""Why a run can't be relied on."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,8 @@ def check_target(
         name=name, target=target, state="passed", diagnosis=diagnosis, fail_on=policy.fail_on
     )
     trouble = trouble_of(diagnosis)
-    if error := trouble or _off_text(diagnosis):
+    error = _off_text(diagnosis) if trouble is None else trouble_text(trouble, diagnosis)
+    if error is not None:
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
         return verdict.replace(state="crashed", error=error, hint=hint)
     counting, ignored = sort_findings(diagnosis, comments, policy)
@@ -114,7 +127,7 @@ def sort_findings(
     return tuple(counting), tuple(ignored)
 
 
-def trouble_of(diagnosis: Diagnosis) -> str | None:
+def trouble_of(diagnosis: Diagnosis) -> Trouble | None:
     """Return why the gate can't rely on a run, or None when it can.
 
     A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a
@@ -123,19 +136,38 @@ def trouble_of(diagnosis: Diagnosis) -> str | None:
     recording, refusal = diagnosis.recording, refused_call(diagnosis)
     if refusal is not None:
         is_explained = any(finding.severity == "error" for finding in diagnosis.findings)
-        return None if is_explained else _refusal_text(refusal)
-    if recording.exit.reason != "finished":
-        return recording.exit.message or "The run ended early."
-    failed = next((call for call in recording.calls if call.outcome != "ok"), None)
-    if failed is not None:
-        return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not finish'}."
-    if recording.is_partial:
-        return "The recording is incomplete: its log is cut off."
-    if not recording.calls:
-        return "No calls were made."
-    if recording.environment.torch is None:
-        return "The recording doesn't say which version of torch ran."
-    return missing_records(diagnosis)
+        return None if is_explained else "refused"
+    troubles: dict[Trouble, bool] = {
+        "ended_early": recording.exit.reason != "finished",
+        "failed_call": any(call.outcome != "ok" for call in recording.calls),
+        "cut_log": recording.is_partial,
+        "no_calls": not recording.calls,
+        "unknown_torch": recording.environment.torch is None,
+        "missing_records": missing_records(diagnosis) is not None,
+    }
+    return next((trouble for trouble, is_so in troubles.items() if is_so), None)
+
+
+def trouble_text(trouble: Trouble, diagnosis: Diagnosis) -> str:
+    """Return a run's trouble in a sentence."""
+    match trouble:
+        case "refused":
+            call = refused_call(diagnosis)
+            return "" if call is None else _refusal_text(call)
+        case "ended_early":
+            return diagnosis.recording.exit.message or "The run ended early."
+        case "failed_call":
+            call = next(call for call in diagnosis.recording.calls if call.outcome != "ok")
+            return f"Call {call.index} failed: {call.error.type if call.error else 'it did not finish'}."
+        case "cut_log":
+            return "The recording is incomplete: its log is cut off."
+        case "no_calls":
+            return "No calls were made."
+        case "unknown_torch":
+            return "The recording doesn't say which version of torch ran."
+        case "missing_records":
+            gap = missing_records(diagnosis)
+            return "" if gap is None else gap.message
 
 
 def refused_call(diagnosis: Diagnosis) -> Call | None:
@@ -233,12 +265,11 @@ _INCOMPLETE: tuple[GapKind, ...] = (
 )
 
 
-def missing_records(diagnosis: Diagnosis) -> str | None:
-    """Return the message of the first gap that means records are missing, so every count may be too
-    low; None if none does.
+def missing_records(diagnosis: Diagnosis) -> CaptureGap | None:
+    """Return the first gap that means records are missing, so every count may be too low; None if
+    none does.
     """
-    gap = diagnosis.recording.gap(*_INCOMPLETE)
-    return gap.message if gap is not None else None
+    return diagnosis.recording.gap(*_INCOMPLETE)
 
 
 _NOISE = 0.01

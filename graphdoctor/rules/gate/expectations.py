@@ -121,7 +121,8 @@ def _unknown(
         return Broken(expected, "a recording that ended early", hint=message)
     missing = missing_records(diagnosis)
     if missing is not None or diagnosis.recording.is_partial:
-        return Broken(expected, "a recording with missing records", hint=missing)
+        hint = None if missing is None else missing.message
+        return Broken(expected, "a recording with missing records", hint=hint)
     if (off := compile_switch(diagnosis)) is not None:
         return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
     empty = diagnosis.recording.gap("nothing_compiled")

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.export import Best, ExportReport, ExportWay, WayStatus
+from graphdoctor.facts.export import Best, ExportReport, ExportWay
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Export
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.studies.export.attempts import LIKE_FIRST, Exporter
 from graphdoctor.studies.export.trials import ExportTrials
+from graphdoctor.studies.export.view import answer
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.version import __version__
-from graphdoctor.wording import shortened
 
 _BREAK = "GD1"
 _FOLDER = "export"
@@ -108,10 +108,6 @@ def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:
     )
 
 
-_REASON = 160
-"""Characters of a reason in the answer, which stands in full below it."""
-
-
 def best_of(ways: Sequence[ExportWay]) -> Best | None:
     """Return the first way that is right, else one whose results are unknown; None if there is
     none.
@@ -123,26 +119,3 @@ def best_of(ways: Sequence[ExportWay]) -> Best | None:
             if way.status == status:
                 return "strict" if way.is_strict else "non-strict"
     return None
-
-
-def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
-    """Return whether torch.export takes the program, and the result of each way."""
-    works = "works" if best is not None else "doesn't work"
-    return f"torch.export {works} for this program: {'; '.join(map(_result, ways))}."
-
-
-def _result(way: ExportWay) -> str:
-    why = shortened(way.reason or "torch doesn't say why", _REASON).rstrip(".")
-    texts: dict[WayStatus, str] = {
-        "exported": "computes what eager mode does",
-        "unknown": f"may compute something else: {why}",
-        "different": f"computes something else: {why}",
-        "failed": f"fails: {why}",
-        "blocked": f"is refused: {why}",
-    }
-    text = texts[way.status]
-    if way.blockers:
-        location = way.blockers[0].finding.location
-        text = f"stops at {location.shown}"
-    cured = " and works with the verified fixes" if way.is_cured else ""
-    return f"`strict={way.is_strict}` {text}{cured}"

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.export import ExportReport, ExportWay
+from graphdoctor.facts.export import Best, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.next_step import after_export
@@ -33,7 +33,7 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
-from graphdoctor.wording import counted
+from graphdoctor.wording import counted, shortened
 
 _KINDS = {
     "user_input": "argument",
@@ -49,6 +49,8 @@ _UNWRITTEN: dict[ResultKind, str] = {
     "stdout": "The program doesn't print what eager mode prints.",
     "logs": "The program doesn't log or warn as eager mode does.",
 }
+_MAX_REASON = 160
+"""Characters of a reason in the answer, which stands in full below it."""
 _MAX_NAMES = 4
 _MAX_BREAKS = 6
 
@@ -109,6 +111,29 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         )
         yield Section("Export it so", (Code(lines), note), short="Code")
     yield unknown_section(report.gaps)
+
+
+def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
+    """Return whether torch.export takes the program, and the result of each way."""
+    works = "works" if best is not None else "doesn't work"
+    return f"torch.export {works} for this program: {'; '.join(map(_result, ways))}."
+
+
+def _result(way: ExportWay) -> str:
+    why = shortened(way.reason or "torch doesn't say why", _MAX_REASON).rstrip(".")
+    texts: dict[WayStatus, str] = {
+        "exported": "computes what eager mode does",
+        "unknown": f"may compute something else: {why}",
+        "different": f"computes something else: {why}",
+        "failed": f"fails: {why}",
+        "blocked": f"is refused: {why}",
+    }
+    text = texts[way.status]
+    if way.blockers:
+        location = way.blockers[0].finding.location
+        text = f"stops at {location.shown}"
+    cured = " and works with the verified fixes" if way.is_cured else ""
+    return f"`strict={way.is_strict}` {text}{cured}"
 
 
 def _flag(*, is_strict: bool) -> Span:

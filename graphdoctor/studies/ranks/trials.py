@@ -20,7 +20,6 @@ from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.job import Job, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
-from graphdoctor.rules.toolkit import INSIDE_DDP
 from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trials.launch.child import interpreter
@@ -86,7 +85,7 @@ def remedies_of(job: Job) -> tuple[Remedy, ...]:
 
 def _suggested(fix: Fix) -> Iterator[tuple[JobRemedyKind, Setting | None]]:
     setting, place = fix.setting, fix.place
-    if fix.title == INSIDE_DDP.title:
+    if fix.compiles_inside_ddp:
         yield "compile_inside_ddp", None
     if setting is not None and setting.value is not None and not setting.drops_output:
         yield "setting", setting

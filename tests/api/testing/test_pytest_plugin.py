@@ -528,7 +528,7 @@ import sys
 
 def test_modules():
     loaded = {name for name in sys.modules if name.partition(".")[0] in ("torch", "pydantic", "rich", "graphdoctor")}
-    assert loaded == {"graphdoctor", "graphdoctor.pytest_plugin"}
+    assert loaded == {"graphdoctor", "graphdoctor.pytest_plugin", "graphdoctor.version"}
 
 def test_without_torch(graphdoctor):
     pass

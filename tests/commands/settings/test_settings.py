@@ -47,7 +47,7 @@ def test_the_environment_overrules_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "value"), [("1", True), ("Yes", True), ("off", False), ("", False)]
 )
-def test_a_switch_in_the_environment_is_read_as_people_write_it(tmp_path, text, value):
+def test_environment_switch_accepts_usual_spellings(tmp_path, text, value):
     write(tmp_path, "")
     assert load_settings(tmp_path, {"GRAPHDOCTOR_OWN_CODE": text}).own_code is value
 
@@ -126,7 +126,7 @@ def test_a_wrong_variable_is_an_error(tmp_path, name, text):
         ("GRAPHDOCTOR_", ""),
     ],
 )
-def test_a_variable_that_no_setting_reads_is_named_and_stops_nothing(tmp_path, name, hint):
+def test_unknown_variable_is_named_and_stops_nothing(tmp_path, name, hint):
     assert load_settings(tmp_path, {name: "1"}) == Settings()
     assert unknown_variables({name: "1", "GRAPHDOCTOR_TIMEOUT": "1"}) == [
         f"graphdoctor doesn't read {name}.{hint}"
@@ -140,7 +140,7 @@ def test_every_setting_has_a_variable():
     )
 
 
-def test_variables_that_say_what_fails_are_named_unless_an_option_overrules_them():
+def test_fail_variables_are_named_unless_an_option_overrules_them():
     environment = {
         "GRAPHDOCTOR_FAIL_ON": "never",
         "GRAPHDOCTOR_IGNORE": "GD1",

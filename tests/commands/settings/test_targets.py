@@ -132,7 +132,7 @@ def test_a_project_that_cannot_be_read_says_why(tmp_path, text, message):
         project(tmp_path, text)
 
 
-def test_the_project_is_found_from_a_folder_below_and_its_paths_stay_its_own(tmp_path):
+def test_project_is_found_from_a_subfolder_with_its_paths(tmp_path):
     project(
         tmp_path,
         "[tool.graphdoctor]\nbaseline = 'ci/known.json'\n[tool.graphdoctor.per-path-ignores]\n'a/**' = ['GD1']\n",

@@ -73,7 +73,7 @@ def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> Non
 
 
 @pytest.mark.slow
-def test_a_recipe_that_knows_the_line_alone_writes_the_same_or_declines() -> None:
+def test_line_only_recipe_writes_the_same_or_declines() -> None:
     wrong = []
     for recipe, path in PAIRS:
         place = place_of(path)

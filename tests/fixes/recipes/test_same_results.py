@@ -172,7 +172,7 @@ with torch.{mode}():
 
 @pytest.mark.slow
 @for_each("mode, given", [("no_grad", "made"), ("inference_mode", "torch.ones(4)")])
-def test_a_recompile_for_the_mode_is_there_before_and_gone_after(
+def test_mode_recompile_is_there_before_and_gone_after(
     mode: str, given: str, tmp_path: Path, run_cli: Any
 ) -> None:
     text = MODES.format(mode=mode, given=given)

@@ -21,8 +21,8 @@ def source_of(text: str | bytes) -> SourceFile:
 def statement(text: str, line: int) -> str | None:
     """The statement at a line as text, without the newline and comments around it."""
     source = source_of(text)
-    node = source.statement_at(line)
-    return None if node is None else source.code(node).strip(" \n")
+    found = source.statement_at(line)
+    return None if found is None else source.code(found).strip(" \n")
 
 
 def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str | None:
@@ -31,32 +31,32 @@ def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str 
     source = source_of(text)
     words = text.splitlines()[line - 1]
     column = words.index(start) + 1
-    node = source.expression_at(
+    found = source.expression_at(
         line, column, None if end is None else words.rindex(end) + len(end) + 1
     )
-    return None if node is None else source.code(node)
+    return None if found is None else source.code(found)
 
 
 (BODY,) = texts_beside(__file__)
 
 
 def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotAssertion) -> None:
-    statements = {line: statement(BODY, line) for line in (*range(-1, 28), 1000)}
-    assert "\n".join(f"{line}: {text!r}" for line, text in statements.items()) == snapshot
+    found = {line: statement(BODY, line) for line in (*range(-1, 28), 1000)}
+    assert "\n".join(f"{line}: {text!r}" for line, text in found.items()) == snapshot
 
 
 @for_each(
-    "text, line, expected",
+    "text, line, found",
     [
         ('a = """\nif b:\n    c\n"""\n', 3, 'a = """\nif b:\n    c\n"""'),
         ("a = 1\n\x0c\nb = 2\n", 3, "\x0c\nb = 2"),
         ("a = 1 + \\\n    2\n", 2, "a = 1 + \\\n    2"),
     ],
 )
-def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(
-    text: str, line: int, expected: str
+def test_strings_form_feeds_and_continued_lines_end_no_statement(
+    text: str, line: int, found: str
 ) -> None:
-    assert statement(text, line) == expected
+    assert statement(text, line) == found
 
 
 SUM, SEVERAL = "a = x.sum().item() + 1\n", "a = f(\n    x,\n)\n"
@@ -64,7 +64,7 @@ COMPREHENSION = "a = [f(x) for x in g(y) if h(x)]\n"
 
 
 @for_each(
-    "text, start, end, line, expected",
+    "text, start, end, line, found",
     [
         (SUM, "x", "1", 1, "x.sum().item() + 1"),
         (SUM, "x", "item()", 1, "x.sum().item()"),
@@ -88,9 +88,9 @@ COMPREHENSION = "a = [f(x) for x in g(y) if h(x)]\n"
     ],
 )
 def test_an_expression_is_found_by_where_it_begins_and_ends(
-    text: str, start: str, end: str | None, line: int, expected: str | None
+    text: str, start: str, end: str | None, line: int, found: str | None
 ) -> None:
-    assert expression(text, start, end, line=line) == expected
+    assert expression(text, start, end, line=line) == found
 
 
 def test_of_expressions_with_the_same_ends_the_outermost_is_found() -> None:
@@ -148,9 +148,7 @@ class TestParents:
         ("try:\n    import torch\nexcept ImportError:\n    pass\n", False),
     ],
 )
-def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(
-    text: str, is_there: bool
-) -> None:
+def test_module_is_available_everywhere_only_if_imported_by_name(text: str, is_there: bool) -> None:
     assert source_of(text).imports("torch") is is_there
 
 
@@ -190,9 +188,7 @@ class TestReplaced:
             "import os\r\nimport torch\r\nx\r\n",
         ],
     )
-    def test_an_import_is_added_behind_the_last_or_above_the_first_statement(
-        self, after: str
-    ) -> None:
+    def test_import_is_added_after_imports_or_at_the_top(self, after: str) -> None:
         newline = "\r\n" if "\r" in after else "\n"
         before = after.replace(f"import torch{newline}", "")
         source = source_of(before)
@@ -283,14 +279,12 @@ class TestUnreadable:
         "text",
         ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40],
     )
-    def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
+    def test_deepest_accepted_nesting_can_be_edited(self, text: str) -> None:
         source = source_of(f"def f():\n    {text}\n")
-        innermost = source.statement_at(2)
-        assert innermost is not None
-        assert source.function_of(innermost) is not None
-        assert (
-            source.replaced((innermost, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
-        )
+        found = source.statement_at(2)
+        assert found is not None
+        assert source.function_of(found) is not None
+        assert source.replaced((found, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
 
 
 @for_each(

@@ -48,7 +48,7 @@ def lines(comparison: DiagnosisComparison) -> dict[str, list[Any]]:
 # Findings.
 
 
-def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
+def test_moved_line_is_the_same_and_edited_one_new() -> None:
     comparison = compare(
         diagnosed(with_prints((5, "kept"), (9, "old words"))),
         diagnosed(with_prints((6, "kept"), (10, "new words"))),
@@ -57,7 +57,7 @@ def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
     assert comparison.same[0].changes == ("line",)
 
 
-def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
+def test_worsened_finding_stays_and_names_its_changes() -> None:
     here = entry(5)
     before = diagnosed(recording(breaks=(record(here),)))
     after = diagnosed(recording(breaks=(record(here), record(here, effect="rest_eager"))))
@@ -69,7 +69,7 @@ def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
     )
 
 
-def test_a_selection_leaves_out_findings_of_both_sides_and_no_number() -> None:
+def test_selection_hides_findings_of_both_sides_but_no_number() -> None:
     before = diagnosed(with_prints((5, "a"), (6, "b")))
     after = diagnosed(recording(breaks=(record(entry(5, "y = x.item()"), chain=(ITEM,)),)))
     comparison = compare(before, after, selection=Selection(select=("GD103",)))
@@ -154,7 +154,7 @@ def real(version: str, name: str) -> Diagnosis:
     return diagnosed(read_recording(RECORDED_LOGS / version / name), root=Path("/home/user/demo"))
 
 
-def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None:
+def test_foreign_log_is_matched_though_it_has_no_classes() -> None:
     comparison = compare(real("2.13.0", "break_in_try"), real("2.13.0", "break_in_try.bare"))
     assert (comparison.new, comparison.gone) == ((), ())
     assert [(pair.after.code, pair.matched_by) for pair in comparison.same] == [

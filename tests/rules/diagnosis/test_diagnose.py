@@ -63,7 +63,7 @@ def nested_break(*resumed: Frame) -> Recording:
     )
 
 
-def test_only_what_torch_does_not_continue_is_left_to_eager_mode() -> None:
+def test_only_discontinued_code_is_left_to_eager_mode() -> None:
     outer, middle = frame(1, resumes_at=11), frame(2, function="middle", line=20, resumes_at=21)
     known = {
         (): ["Net.forward"],
@@ -159,7 +159,7 @@ def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
     assert renamed.fingerprint != here.fingerprint
 
 
-def test_a_packages_fingerprint_does_not_depend_on_where_it_is_installed() -> None:
+def test_package_fingerprint_is_independent_of_its_location() -> None:
     def at(prefix: str) -> str:
         place = entry(
             5, file=f"{prefix}/site-packages/pkg/sub/mod.py", origin="third_party", package="pkg"
@@ -169,7 +169,7 @@ def test_a_packages_fingerprint_does_not_depend_on_where_it_is_installed() -> No
     assert at("/venv/a/lib") == at("/home/b/lib")
 
 
-def test_selection_hides_findings_and_says_how_many_but_changes_no_count() -> None:
+def test_selection_hides_findings_and_changes_no_count() -> None:
     package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
     facts = recording(breaks=(record(entry(5)), record(package, compile_id="1/0")))
     own = diagnosed(facts, selection=Selection(is_own_code_only=True))

@@ -140,9 +140,7 @@ def test_runs_made_alike_have_no_mismatch() -> None:
     assert [said(*pair) for pair in alike] == [[]] * len(alike)
 
 
-def test_the_most_serious_mismatch_comes_first_and_what_both_lack_is_said_of_a_partial_run() -> (
-    None
-):
+def test_worst_mismatch_comes_first_in_a_partial_run() -> None:
     other = diagnosed(**target(text="b.py"), **environment(torch="2.15.0"), is_partial=True)
     found = mismatches(diagnosed(**target(text="a.py"), **environment()), other, gone=(), new=())
     assert [mismatch.aspect for mismatch in found] == ["partial", "target", "torch"]

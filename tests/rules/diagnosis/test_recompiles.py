@@ -64,7 +64,7 @@ def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
     assert {name: events_of(one, again) for name, (one, again, _) in cases.items()} == wanted
 
 
-def test_a_change_from_the_same_last_value_follows_whatever_the_entries_were_compiled_for() -> None:
+def test_change_from_the_same_last_value_follows() -> None:
     outer = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
     inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").replace(previous="1")
     assert events_of(recompiled("0/1", outer), recompiled("1/1", inner)) == [("0/1", "1/1")]
@@ -84,7 +84,7 @@ WITHIN = {
 
 
 @for_each("name", WITHIN)
-def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call(name: str) -> None:
+def test_value_changing_within_a_call_may_change_between_calls(name: str) -> None:
     """A warm-up doesn't help either: the first call already has all of the values."""
     titles = [
         [
@@ -99,9 +99,7 @@ def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call(
     assert titles[1] == titles[2] != titles[0]
 
 
-def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> (
-    None
-):
+def test_value_carried_over_a_break_keeps_its_fingerprint() -> None:
     def at(line: int) -> str:
         carried = change(
             "value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']"
@@ -112,7 +110,7 @@ def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerpri
     assert at(7) == at(70)
 
 
-def test_only_a_number_that_was_read_from_a_tensor_is_kept_as_one() -> None:
+def test_only_a_number_read_from_a_tensor_is_kept() -> None:
     def advised(read: str) -> str:
         carried = change(
             "number", f"the value of `{read}` at model.py:5", "1.5", "2.5", source="L['___stack0']"
@@ -124,9 +122,7 @@ def test_only_a_number_that_was_read_from_a_tensor_is_kept_as_one() -> None:
 
 
 @for_each("kind", get_args(ChangeKind))
-def test_what_an_earlier_line_computed_is_told_in_words_and_never_named_in_a_setting(
-    kind: ChangeKind,
-) -> None:
+def test_computed_value_is_described_and_no_setting_names_it(kind: ChangeKind) -> None:
     words = "shape[0] of the value of `x.nonzero()` at model.py:5", "(value from line 7).shape[0]"
     for expression in words:
         for new in ("8", "1", "__stack0.size()[0] = 1"):

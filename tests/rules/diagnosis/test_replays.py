@@ -79,7 +79,7 @@ def test_what_does_not_help_is_said_to(
     assert judged(result(None, 4), tried) == [WORDS, ("as a tensor", verdict, reason)]
 
 
-def test_one_that_saves_compiles_stays_in_its_place_and_says_how_many() -> None:
+def test_finding_that_saves_compiles_keeps_place_and_count() -> None:
     assert judged(result(None, 4), result(TENSOR, 2)) == [
         ("as a tensor", "not tried", "replayed: 4 compiles → 2"),
         WORDS,

@@ -123,7 +123,7 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
     assert [name for name in _PUBLIC if not hasattr(public, name)] == []
 
 
-def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:
+def test_torch_compile_argument_names_the_only_call() -> None:
     size = change(expression="x.shape[0]", source="L['x']")
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", size)))
     calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)

@@ -62,7 +62,7 @@ def codes(fixes: tuple[Fix, ...]) -> list[str | None]:
     return [fix.snippet for fix in fixes]
 
 
-def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_suggestion() -> None:
+def test_tried_setting_keeps_its_source_and_replaces_the_suggestion() -> None:
     setting = setting_of(plain())
     suggested = next(fix for fix in plain().fixes if fix.setting == setting)
     finding = with_trials(tried(snippet=setting.code, setting=setting))
@@ -71,7 +71,7 @@ def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_sugge
     assert len(finding.fixes) == len(plain().fixes)
 
 
-def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
+def test_suggestion_tried_line_by_line_is_not_repeated() -> None:
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
     facts = facts.replace(target=facts.target.replace(parameters=("x",)))
@@ -108,7 +108,7 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
     assert with_trials(gone=(plain().fingerprint,)).is_mended
 
 
-def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
+def test_fix_tried_twice_shows_its_last_trial() -> None:
     first, last = (
         tried(kind="call", snippet="a()"),
         tried(kind="call", snippet="a()", verdict="no effect"),
@@ -122,7 +122,7 @@ def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
     ]
 
 
-def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
+def test_finding_removed_by_anothers_fix_goes_with_it() -> None:
     mine = plain()
     of_another: dict[str, Any] = {
         "code": "GD102",
@@ -150,7 +150,7 @@ def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
     assert with_trials(other, tried(), gone=(mine.fingerprint,)).goes_with is None
 
 
-def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
+def test_code_without_a_possible_edit_is_described() -> None:
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnosed(known).findings
     assert next(fix for fix in bare.fixes if fix.kind == "code").snippet is not None

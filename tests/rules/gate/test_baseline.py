@@ -82,7 +82,7 @@ def test_what_is_written_comes_back_and_is_written_the_same(baseline):
     assert write_baseline(back) == text
 
 
-def test_no_line_number_is_in_it_and_a_moved_line_changes_nothing():
+def test_it_has_no_line_number_and_survives_moves():
     def written(offset: int) -> str:
         findings = with_prints((5 + offset, "a"), (9 + offset, "b")).findings
         return write_baseline(updated(Baseline(), {"m": found(findings)}, configured=None).baseline)
@@ -113,7 +113,7 @@ def test_what_a_run_measured_is_in_it():
     }
 
 
-def test_a_file_of_the_first_version_is_read_and_has_no_runs_and_no_effects():
+def test_first_version_file_is_read_without_runs_or_effects():
     entry = plain(entries_of(with_prints((5, "a")).findings)[0])
     old = {
         name: entry[name]
@@ -145,7 +145,7 @@ def test_an_update_replaces_what_ran_and_leaves_the_rest():
     assert "gone" in updated(before, {"m": found(new)}, configured=None).baseline.targets
 
 
-def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
+def test_kept_entry_keeps_its_words_and_updates_its_count():
     (finding,) = with_prints((5, "a")).findings
     before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
     again = finding.replace(message="took 3.21 s", count=7)

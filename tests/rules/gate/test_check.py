@@ -285,7 +285,7 @@ def test_verdicts(snapshot: SnapshotAssertion) -> None:
         ),
     ],
 )
-def test_what_was_not_run_to_its_end_is_crashed_whatever_allows_it(facts, error):
+def test_unfinished_run_is_crashed_whatever_allows_it(facts, error):
     diagnosis = with_prints((5, "a"), **facts)
     verdict = checked(diagnosis, known=ONE, fail_on="never")
     assert (verdict.state, verdict.new, verdict.budgets, verdict.diagnosis) == (

@@ -27,7 +27,7 @@ def counts(**values):
 
 
 @for_each("number", [0, 1, 2])
-def test_more_breaks_than_allowed_break_the_expectation_and_fewer_do_not(number):
+def test_more_breaks_than_allowed_fail_and_fewer_pass(number):
     diagnosis = with_prints((5, "a"), (6, "b"))
     broken = expectations.breaks(diagnosis, limit=number, own_code=False)
     allowed = {0: "no graph break", 1: "at most 1 graph break"}
@@ -74,7 +74,7 @@ def test_fullgraph_is_one_graph_for_each_compile(values, found):
         ),
     ],
 )
-def test_recompiles_are_counted_and_the_limit_of_torch_always_breaks_it(values, limit, found):
+def test_recompiles_are_counted_and_torchs_limit_always_fails(values, limit, found):
     broken = expectations.recompiles(counts(**values), limit=limit, is_empty_allowed=False)
     assert (broken and broken.found) == found
 
@@ -126,7 +126,7 @@ def test_a_gap_is_judged_by_its_kind(code, kind, is_lost, is_empty):
     assert (broken and broken.found) == found
 
 
-def test_a_run_that_ended_early_or_a_log_that_is_cut_holds_nothing():
+def test_ended_or_cut_run_fulfils_no_expectation():
     early = with_prints(exit=ProbeExit(status=1, reason="error", message="It failed."))
     broken = expectations.fullgraph(early)
     assert broken is not None

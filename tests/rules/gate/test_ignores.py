@@ -49,7 +49,7 @@ def test_a_comment_is_read_as_people_write_it(comment, codes, reason):
         ("# graphdoctor: ignore[E501]", "no rule code starts with E501"),
     ],
 )
-def test_a_comment_that_can_match_nothing_ignores_nothing_and_says_why(comment, why):
+def test_ineffective_comment_ignores_nothing_and_says_why(comment, why):
     text = f"{LINE_FIVE}x = 1  {comment}\n"
     assert why in (only(text).why_void or "")
     diagnosis = with_prints((5, "a"))
@@ -75,7 +75,7 @@ def test_a_comment_covers_the_lines_above_that_can_have_none():
     ] == [(3, 3)]
 
 
-def test_a_file_that_cannot_be_taken_apart_gives_what_stands_before():
+def test_unparsable_file_gives_what_precedes_the_error():
     assert [found.line for found in comments_in("x  # graphdoctor: ignore\ny = (\n")] == [1]
 
 
@@ -119,7 +119,7 @@ def test_a_pattern_covers_paths_as_people_expect(pattern, path, covers):
     assert PathIgnore(pattern, ("GD1",)).covers(path) is covers
 
 
-def test_a_finding_is_ignored_by_comment_path_and_setting_in_this_order():
+def test_ignores_apply_by_comment_then_path_then_setting():
     (finding,) = with_prints((5, "a")).findings
     comments = read_comments(
         {"model.py": f"{LINE_FIVE}print()  # graphdoctor: ignore[GD1] on purpose\n"}
@@ -138,7 +138,7 @@ def test_a_finding_is_ignored_by_comment_path_and_setting_in_this_order():
     assert by(other, (PathIgnore("*.py", ("GD2",)),), Selection()) is None
 
 
-def test_ignores_that_match_nothing_are_told_with_the_codes_that_are_left():
+def test_unused_ignores_are_reported_with_remaining_codes():
     findings = with_prints((1, "a")).findings
     comments = read_comments(
         {

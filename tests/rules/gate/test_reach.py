@@ -74,7 +74,7 @@ def test_imports_under_conditions_and_in_functions_count(tmp_path: Path) -> None
     assert names("model.py", tmp_path) == {"model.py", "fast.py", "slow.py", "late.py"}
 
 
-def test_the_packages_around_a_file_run_too_and_what_they_import_counts(tmp_path: Path) -> None:
+def test_enclosing_packages_run_and_their_imports_count(tmp_path: Path) -> None:
     tree(tmp_path, pack__model="", side="", other="")
     (tmp_path / "pack" / "__init__.py").write_text("import side\n")
     assert names("pack/model.py", tmp_path) == {"pack/__init__.py", "pack/model.py", "side.py"}
@@ -103,7 +103,7 @@ def test_a_target_that_is_not_there_reaches_everything(tmp_path: Path) -> None:
     assert reached_by("gone.module:Net", tmp_path).reaches(tmp_path / "other.py")
 
 
-def test_a_package_installed_from_the_repository_is_reached_by_its_name(tmp_path: Path) -> None:
+def test_package_installed_from_the_repository_is_found_by_name(tmp_path: Path) -> None:
     tree(
         tmp_path,
         model="import kernels.fast\n",

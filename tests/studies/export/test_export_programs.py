@@ -182,7 +182,7 @@ def test_the_pages_of_what_only_export_finds_hold(tmp_path):
         assert finding_of(tmp_path, message)[0].code == name[:5]
 
 
-def test_a_program_that_fails_in_eager_mode_is_its_own_error(tmp_path):
+def test_program_failing_in_eager_is_its_own_error(tmp_path):
     (tmp_path / "model.py").write_text("def forward():\n    raise ValueError('not today')\n")
     done = run_command("export", "model.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

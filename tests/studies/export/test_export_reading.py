@@ -92,7 +92,7 @@ def test_an_error_of_any_kind_shows_its_type(tmp_path):
     assert finding.torch_reason == "ValueError: it is late"
 
 
-def test_an_error_that_is_about_no_line_has_no_advice_for_one(tmp_path):
+def test_error_about_no_line_has_no_line_advice(tmp_path):
     finding, _ = finding_of(tmp_path, "Must provide a tree_name", is_at_line=False)
     assert (finding.message, finding.fixes) == ("torch.export raises an error", ())
 
@@ -111,7 +111,7 @@ def test_general_advice_is_cut():
     assert export_words(GUARD).endswith("in __torch_function__)")
 
 
-def test_what_dynamo_says_in_strict_export_is_named_as_in_a_compile(tmp_path):
+def test_strict_export_errors_are_named_as_in_compiles(tmp_path):
     message = (
         "Call to `torch._dynamo.graph_break()`\n  Explanation: User-inserted graph break. Message: None\n  Hint: "
         "Remove it.\n\n  Developer debug context: Called\n\n For more details about this graph break, please visit: "

@@ -5,8 +5,14 @@ from __future__ import annotations
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.export import ExportWay
-from graphdoctor.studies.export.export import answer, best_of
-from graphdoctor.studies.export.view import blocked_groups, cured_groups, left_out_texts, to_paste
+from graphdoctor.studies.export.export import best_of
+from graphdoctor.studies.export.view import (
+    answer,
+    blocked_groups,
+    cured_groups,
+    left_out_texts,
+    to_paste,
+)
 from tests.studies.export.reports import EDIT, exported, made, refused
 
 

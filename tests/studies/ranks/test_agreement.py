@@ -28,7 +28,7 @@ def test_the_first_thing_that_differs_is_named(what, values):
     assert [value.ranks for value in found.first_divergence.values] == [(0, 2), (1,)]
 
 
-def test_what_resumes_after_a_break_is_no_other_frame_of_the_whole_function():
+def test_resume_function_is_no_frame_of_the_whole_function():
     found = job(
         rank(0, compiled(), compiled("1/0", resumes_at=14)),
         rank(1, compiled(), compiled("1/0", occurrence=1)),
@@ -72,7 +72,7 @@ def test_what_a_cache_answered_is_no_disagreement():
     assert found.first_divergence is None
 
 
-def test_a_function_more_on_one_rank_does_not_shift_the_others():
+def test_extra_function_on_one_rank_shifts_no_other():
     others = (compiled(), compiled("1/0", "Net.head", 30))
     more = (compiled(), compiled("1/0", "Net.extra", 20), compiled("2/0", "Net.head", 30))
     found = job(rank(0, *others), rank(1, *more))
@@ -85,7 +85,7 @@ def test_a_function_more_on_one_rank_does_not_shift_the_others():
     assert [value.value for value in found.first_divergence.values] == ["-", "compiled"]
 
 
-def test_a_recompile_of_one_rank_alone_is_named_with_its_cause():
+def test_recompile_of_one_rank_is_named_with_its_cause():
     again = compiled("0/1", causes=("x.shape[0]: 8 → 9",))
     found = job(rank(0, compiled()), rank(1, compiled(), again), rank(2, compiled()))
     assert found.first_divergence.compile == "0/1"
@@ -155,7 +155,7 @@ def test_what_the_log_does_not_tell_is_no_difference():
     assert found.hangs == ()
 
 
-def test_only_ranks_that_agree_on_what_is_right_are_good_news():
+def test_only_agreeing_ranks_are_good_news():
     graphs = (compiled(), compiled("1/0", "head", 40))
     hanging = job(
         rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0"))

@@ -58,11 +58,11 @@ def test_what_is_gone_with_the_same_losses_is_verified() -> None:
         (None, {}, 0, "failed"),
     ],
 )
-def test_a_verdict_goes_by_what_is_gone_and_by_the_losses(now, around, status, said) -> None:
+def test_verdict_goes_by_gone_findings_and_losses(now, around, status, said) -> None:
     assert verdict(now, status=status, **around) == said
 
 
-def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:
+def test_step_is_faster_only_beyond_untouched_variation() -> None:
     steady = judged(REMEDY, Rerun(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
     assert steady.speedup == (2.0, 2.08)
     assert steady.notable < 2
@@ -70,7 +70,7 @@ def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:
     assert noisy.notable > noisy.speedup[0]
 
 
-def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None:
+def test_each_setting_is_tried_once_and_output_droppers_never() -> None:
     fixes = (
         Fix(title="One graph", kind="config", setting=SETTING),
         Fix(
@@ -84,7 +84,7 @@ def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None
     assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
 
 
-def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
+def test_dynamic_true_is_tried_by_its_equivalent_setting() -> None:
     fix = compile_argument(
         "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=""
     )

@@ -117,7 +117,7 @@ def test_what_a_piece_came_to_decides_what_became_of_it(before, after, verdict, 
     assert compared([before], [after], fail_on="never").exit_code == (2 if exit_code == 2 else 0)
 
 
-def test_what_passes_again_is_fixed_and_its_breaks_are_no_regression():
+def test_newly_passing_piece_is_fixed_without_regressions():
     found = compared([failed("bert", "compile_failed")], [row(break_sites=2, causes=(cause(),))])
     assert (found.pieces[0].verdict, found.exit_code, found.new_causes) == ("fixed", 0, ())
 
@@ -176,11 +176,11 @@ def test_a_measure_that_is_unknown_now_is_no_pass(name):
         ({"coverage": None}, {}),
     ],
 )
-def test_what_all_rows_lost_although_it_was_asked_for_is_no_pass(lost, options):
+def test_requested_column_lost_by_all_rows_is_no_pass(lost, options):
     assert compared([row()], [row(**lost)], options=options).exit_code == 2
 
 
-def test_what_the_second_survey_was_not_asked_for_is_said_once():
+def test_columns_not_requested_later_are_reported_once():
     unmeasured = {
         "correct": None,
         "speedup": None,
@@ -225,7 +225,7 @@ def test_single_measurements_are_noted_and_never_a_regression(name, before, afte
     assert found.exit_code == 0
 
 
-def test_compile_times_of_a_run_with_and_without_a_bench_are_not_compared():
+def test_compile_times_with_and_without_bench_are_not_compared():
     before = row(compile_cold_s=None, speedup=None, compile_s=1.0, peak_memory_bytes=10**8)
     after = row(compile_cold_s=None, speedup=None, compile_s=9.0, peak_memory_bytes=10**8)
     assert kinds(piece_of(before, after).noted) == ["compile_s"]
@@ -257,9 +257,7 @@ def test_a_new_finding_is_worse_by_its_severity():
         ([row()], [row(), failed("new", "compile_failed")], [], ["new"], 0),
     ],
 )
-def test_a_piece_that_is_gone_is_no_pass_and_one_that_is_new_fails_nothing(
-    before, after, gone, added, exit_code
-):
+def test_gone_piece_is_no_pass_and_new_one_fails_nothing(before, after, gone, added, exit_code):
     found = compared(before, after)
     assert ([each.name for each in found.gone], [each.name for each in found.added]) == (
         gone,

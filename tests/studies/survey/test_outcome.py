@@ -69,7 +69,7 @@ def _ended(**more):
         ({"hint_code": "no_batch"}, "skipped", "load"),
     ],
 )
-def test_the_end_of_a_process_says_how_a_piece_came_out(exit_, status, stage):
+def test_process_end_decides_the_outcome_of_a_piece(exit_, status, stage):
     found = _ended(**exit_)
     assert (found.status, found.stage) == (status, stage)
 
@@ -112,7 +112,7 @@ def test_the_part_of_the_compiler_is_where_it_was_raised(type, trace, backend, s
     assert compiler_stage(type, trace, backend=backend) == stage
 
 
-def test_a_run_that_torch_left_records_out_of_is_no_crash():
+def test_run_with_records_omitted_by_torch_is_no_crash():
     whole = with_prints(
         (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
     )
@@ -136,7 +136,7 @@ def test_calls_of_which_nothing_was_compiled_are_no_pass():
     assert (found.status, found.stage, found.error) == ("not_compiled", "dynamo", said)
 
 
-def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
+def test_failing_bench_variant_has_its_error():
     raised = {"status": 1, "reason": "error", "error_type": "ValueError", "traceback": "Traceback"}
     for more, words in (
         ({"message": "It is refused.", "hint_code": "no_inputs"}, "It is refused."),

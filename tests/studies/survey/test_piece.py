@@ -40,7 +40,7 @@ def test_a_target_that_is_not_there_is_a_row(tmp_path, monkeypatch):
     )
 
 
-def test_a_piece_that_takes_too_long_is_a_row_whatever_it_was_doing(tmp_path, monkeypatch):
+def test_slow_piece_is_a_row_whatever_it_was_doing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(GOOD)
 
@@ -52,7 +52,7 @@ def test_a_piece_that_takes_too_long_is_a_row_whatever_it_was_doing(tmp_path, mo
     assert (row.status, row.error) == ("timeout", "It was stopped after 0.2 s.")
 
 
-def test_an_interruption_is_not_the_end_of_a_piece_s_time(tmp_path, monkeypatch):
+def test_interruption_is_no_timeout_of_a_piece(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(GOOD)
 

@@ -98,7 +98,7 @@ def test_two_targets_of_one_name_are_refused(models):
         _plan(models, same_name)
 
 
-def test_a_variant_changes_what_the_target_says_and_that_what_all_share(models):
+def test_variant_overrides_the_target_and_shared_settings_override_it(models):
     entry = ListedTargets(target="models/a.py", run={"calls": 3, "dynamic": False})
     variants = [ListedVariant(run={"dynamic": True}), ListedVariant(name="own")]
     plan = _plan(models, [entry], variants=variants, run={"no_grad": True, "calls": 2})
@@ -181,7 +181,7 @@ def test_what_changes_a_row_changes_its_plan(models):
     assert len({plain, digest(bench=True), digest(fix=True), digest(run={"calls": 2})}) == 4
 
 
-def test_an_interpreter_s_torch_is_asked_once_and_a_missing_one_is_a_sentence(models):
+def test_interpreters_torch_is_asked_once_and_may_be_missing(models):
     plan = _plan(models, [parse_listed("models/a.py")], python=sys.executable)
     assert plan.variants[0].torch == _plan(models, [parse_listed("models/a.py")]).variants[0].torch
     with pytest.raises(

@@ -106,7 +106,7 @@ def _statuses(report):
     return {one.name: one.status for one in report.rows}
 
 
-def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently():
+def test_failing_piece_runs_again_and_differences_are_marked():
     looks = Looks()
     answer = lambda name, time: {
         "status": "crashed" if name == "b" and time == 1 else "ok",
@@ -131,7 +131,7 @@ def test_what_the_program_decides_is_not_run_again(status):
     assert executor.worked == list(NAMES)
 
 
-def test_a_piece_that_nothing_comes_back_of_is_lost_and_costs_no_other():
+def test_piece_without_results_is_lost_alone():
     def answer(name, _):
         return Failure("ended", "its process was killed") if name == "b" else {"status": "ok"}
 
@@ -227,7 +227,7 @@ def test_a_survey_that_another_process_writes_is_left_alone():
             _run(None, resume=True)
 
 
-def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
+def test_full_disk_is_reported_and_finished_pieces_kept(monkeypatch):
     import errno
 
     written = SurveyFolder.add
@@ -256,7 +256,7 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
     assert _statuses(report_of(last_survey(Settings().store))) == {"a": "ok", "b": "ok"}
 
 
-def test_the_last_survey_is_no_recording_and_the_other_way_round():
+def test_last_survey_and_last_recording_are_separate():
     folder = _run(lambda *_: {"status": "ok"}).folder
     store = Settings().store
     time.sleep(0.01)
@@ -267,7 +267,7 @@ def test_the_last_survey_is_no_recording_and_the_other_way_round():
     assert store.surveys("ine") == []
 
 
-def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
+def test_pieces_without_a_device_see_gpus_unless_forbidden():
     def shares(**measured):
         executor = Answers(lambda *_: {"status": "ok"})
         _run(None, executor=executor, **measured)
@@ -277,7 +277,7 @@ def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
     assert {share.gpus for share in shares(gpus=0)} == {0}
 
 
-def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
+def test_each_cluster_piece_asks_for_one_core_by_default():
     assert _executor_and_share(SurveyOptions(), "ray", Environment())[1].cpus == 1
     assert _executor_and_share(SurveyOptions(cpus=3), "ray", Environment())[1].cpus == 3
     assert _executor_and_share(SurveyOptions(), None, Environment())[1].cpus is None

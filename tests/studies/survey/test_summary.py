@@ -128,7 +128,7 @@ def test_a_shared_helper_is_one_cause():
     assert second.file == "other.py"
 
 
-def test_functions_that_one_target_has_are_one_cause_of_their_rule():
+def test_functions_of_one_target_are_one_cause():
     rows = [
         row("a", causes=(cause(file="a.py", line=4), cause(file="a.py", line=2))),
         row("b", causes=(cause(file="b.py"),)),

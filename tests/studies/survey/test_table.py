@@ -347,7 +347,7 @@ def test_what_is_unknown_is_empty_and_zero_is_zero():
 
 
 @for_each("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\n=1", "\uff1d1", "-", "-e"])
-def test_a_text_that_begins_as_a_formula_is_one_no_more(text):
+def test_text_starting_like_a_formula_is_escaped(text):
     (found,) = read(failed(text, "load_failed", error=text))
     for name in ("name", "error"):
         assert found[name].startswith("'")

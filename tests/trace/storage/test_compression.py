@@ -49,7 +49,7 @@ def test_a_compressed_log_says_what_the_log_says(tmp_path, compression, name):
     assert read_recording(tmp_path / name) == read_recording(tmp_path / "plain.log")
 
 
-def test_a_log_can_be_opened_in_another_process_and_from_its_middle(tmp_path, compression):
+def test_log_can_be_opened_midway_in_another_process(tmp_path, compression):
     content = log_of()
     for name, stored in (("plain", content), ("packed", COMPRESS[compression](content))):
         (tmp_path / name).write_bytes(stored)
@@ -71,9 +71,7 @@ def test_joined_and_padded_streams_are_read_to_their_end(tmp_path, compression):
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 9, 400])
-def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(
-    tmp_path, compression, cut_bytes
-):
+def test_cut_stream_is_a_gap_with_incomplete_last_lines(tmp_path, compression, cut_bytes):
     path = tmp_path / "rank_0.gz"
     path.write_bytes(COMPRESS[compression](log_of())[:-cut_bytes])
 

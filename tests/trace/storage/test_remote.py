@@ -99,7 +99,7 @@ def test_a_job_s_folder_reads_as_its_copy_does(s3, tmp_path):
     assert read_recording(place.location) == read_recording(copy)
 
 
-def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
+def test_log_is_read_in_ranges_by_another_process(s3):
     log = place_at(location_of("s3://logs/long/rank_0.log"))
     assert isinstance(log, LogFile)
     log = pickle.loads(pickle.dumps(log))
@@ -118,7 +118,7 @@ def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
     assert [found for _, _, found in s3.requests if found] == [f"bytes=0-{2**16 - 1}"]
 
 
-def test_a_connection_that_is_cut_a_few_times_is_taken_up_again(s3, tmp_path):
+def test_connection_cut_a_few_times_is_resumed(s3, tmp_path):
     place = place_at(Url("s3://logs/long/rank_0.log"))
     s3.cut_at, s3.cuts_left = 1000, 2
 
@@ -127,7 +127,7 @@ def test_a_connection_that_is_cut_a_few_times_is_taken_up_again(s3, tmp_path):
     assert s3.cuts_left == 0
 
 
-def test_a_log_whose_connection_stays_cut_is_a_gap_and_the_others_are_whole(s3):
+def test_log_whose_connection_stays_cut_is_a_gap(s3):
     folder = open_folder(Url("s3://logs/job"))
     whole = {rank: folder.logs[rank] for rank in range(3)}
     s3.cut_at, s3.only = 5000, "rank_1"
@@ -231,7 +231,7 @@ def test_an_address_is_shown_without_its_secrets(text, shown):
     assert (address.whole, pickle.loads(pickle.dumps(address)).whole) == (text, text)
 
 
-def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkeypatch):
+def test_files_in_a_folder_are_opened_with_its_secrets(s3, monkeypatch):
     asked = []
     monkeypatch.setattr(
         "fsspec.core.url_to_fs",
@@ -264,7 +264,7 @@ def test_commands_that_need_the_files_themselves_say_so(s3):
 @pytest.mark.parametrize(
     "name", ["dedicated_log_torch_trace_rank_{}_abc.log", "attempt_0/{}/stderr.log", "rank_{}.log"]
 )
-def test_ranks_in_an_archive_are_known_by_their_names_in_it(tmp_path, name):
+def test_archived_ranks_are_known_by_their_names(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
         for rank in range(2):
             archive.writestr(name.format(rank), log_of(pid=PID + rank))

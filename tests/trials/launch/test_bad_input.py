@@ -142,7 +142,7 @@ def test_a_failing_program_is_reported_as_far_as_it_came(tmp_path, run_cli, case
     assert document["recording"]["exit"]["message"]
 
 
-def test_torchs_own_refusal_is_an_answer_unless_the_call_fails_anyway(tmp_path, run_cli):
+def test_torchs_refusal_is_an_answer_unless_calls_fail_anyway(tmp_path, run_cli):
     (tmp_path / "file.py").write_text(function("torch._dynamo.graph_break(); return x + 1"))
     process = run_cli("explain", "file.py", "--fullgraph")
     assert process.returncode == 0
@@ -357,7 +357,7 @@ def test_escapes_and_markup_never_reach_the_terminal(tmp_path, run_cli, line, st
         assert not process.stdout
 
 
-def test_inputs_that_do_not_fit_are_one_error_with_its_place(tmp_path, run_cli):
+def test_unfitting_inputs_are_one_error_with_a_place(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(
         "import torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.linear = torch.nn.Linear(4, 8)\n    def forward(self, x): return self.linear(x)\n"

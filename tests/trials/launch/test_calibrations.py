@@ -30,7 +30,7 @@ def measured(copy_gb_per_s: float = 10.0, **values: object) -> Calibration:
     )
 
 
-def test_what_is_measured_again_takes_the_place_of_what_was_kept() -> None:
+def test_new_measurement_replaces_the_kept_one() -> None:
     keep_calibration(measured())
     keep_calibration(measured(threads=1))
     keep_calibration(measured(12.0))
@@ -46,7 +46,7 @@ def test_only_the_latest_are_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"device_name": "x"}]', "\xff"])
-def test_a_file_that_cannot_be_read_is_as_good_as_none(folder: Path, text: str) -> None:
+def test_unreadable_file_counts_as_none(folder: Path, text: str) -> None:
     folder.mkdir()
     (folder / "calibrations.json").write_text(text, encoding="latin-1")
     assert kept_calibrations() == ()

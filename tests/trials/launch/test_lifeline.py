@@ -41,7 +41,7 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in):
+def test_probe_and_children_end_with_a_killed_parent(tmp_path, stand_in):
     command = [sys.executable, "-c", PARENT, str(stand_in("sleep 600 & echo $$ $! > pids; wait"))]
     with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
         pids = pids_in(tmp_path / "pids")

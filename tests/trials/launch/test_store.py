@@ -29,7 +29,7 @@ def made(store: Store, label: str, pool: Pool = "") -> Path:
     return recording.path
 
 
-def test_the_last_recording_is_the_newest_or_the_one_that_is_noted(tmp_path):
+def test_last_recording_is_the_newest_or_noted_one(tmp_path):
     store = Store(tmp_path, keep_count=5)
     first, second = made(store, "a"), made(store, "b")
     assert store.last() == second
@@ -78,7 +78,7 @@ def test_what_has_a_name_stays_and_is_found_by_it(tmp_path):
     assert store.create("d").removed == (first.name, newest.name)
 
 
-def test_a_name_is_not_written_through_a_link_nor_read_through_one(tmp_path):
+def test_name_is_neither_written_nor_read_through_links(tmp_path):
     store = Store(tmp_path, keep_count=1)
     first = made(store, "a")
     (tmp_path / "secret").write_text("before\n")
@@ -108,7 +108,7 @@ sys.stdin.read()
 """
 
 
-def test_a_recording_stays_as_long_as_a_process_of_it_lives_and_goes_after_a_crash(tmp_path):
+def test_recording_stays_while_a_process_of_it_lives(tmp_path):
     store = Store(tmp_path, keep_count=1)
     first = store.create("a")
     command = [sys.executable, "-c", HOLDER, str(REPOSITORY), str(first.path)]
@@ -142,7 +142,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
     assert Store(tmp_path, keep_count=2).last() == newest
 
 
-def test_a_folder_that_is_a_link_is_refused_and_never_read(tmp_path):
+def test_linked_folder_is_refused_and_never_read(tmp_path):
     made(Store(tmp_path / "real", keep_count=2, folder=tmp_path / "real"), "a")
     (tmp_path / FOLDER).symlink_to(tmp_path / "real")
     with pytest.raises(GraphDoctorError, match="is a symbolic link"):
@@ -164,7 +164,7 @@ def test_a_recording_that_is_a_link_is_none(tmp_path):
     assert store.find(path.name) is None
 
 
-def test_a_folder_of_ones_choice_is_made_and_nothing_else_is_touched_in_it(tmp_path):
+def test_chosen_folder_is_made_and_others_stay_untouched(tmp_path):
     (tmp_path / "there").mkdir()
     made(Store(tmp_path, keep_count=2, folder=tmp_path / "there"), "a")
     assert not (tmp_path / "there" / ".gitignore").exists()
@@ -191,7 +191,7 @@ def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_recordings_of_a_read_only_checkout_go_to_the_state_folder(read_only, tmp_path):
+def test_recordings_of_a_read_only_checkout_go_elsewhere(read_only, tmp_path):
     store = Store(read_only, keep_count=2)
     path = made(store, "a")
     assert path.is_relative_to(tmp_path / "state" / "graphdoctor" / "recordings")
@@ -227,7 +227,7 @@ def test_pruning_leaves_what_graphdoctor_did_not_make(tmp_path):
     assert len(recordings(tmp_path)) == 2
 
 
-def test_a_wrong_note_of_the_last_one_falls_back_on_the_newest(tmp_path):
+def test_wrong_note_of_the_last_falls_back_to_newest(tmp_path):
     store = Store(tmp_path, keep_count=5)
     made(store, "a")
     newest = made(store, "b")

@@ -48,7 +48,7 @@ def one(text: str) -> object:
 # The text of a target.
 
 
-def test_a_target_is_a_file_or_a_module_with_or_without_a_name(tmp_path):
+def test_target_is_a_file_or_module_with_optional_name(tmp_path):
     file, odd = tmp_path / "model.py", tmp_path / "a:b.py"
     for path in (file, odd):
         path.write_text("")

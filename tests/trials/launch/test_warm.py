@@ -53,34 +53,33 @@ def run(
     python: str | None = None,
     backend: str = "eager",
 ) -> tuple[ProbeExit, str]:
-    """Run a function's probe; return its end and output."""
+    """How a function's probe ends, and what it prints."""
     folder.mkdir()
     target = f"{program}:{name}"
     output: list[bytes] = []
     request = Request(spec=RunSpec(target=target, backend=backend), target=parse_target(target))
-    exit_ = record(
+    found = record(
         request,
         folder,
         Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm),
     )
-    return exit_, b"".join(output).decode()
+    return found, b"".join(output).decode()
 
 
-def counts(recording: Recording) -> list[object]:
-    """Return a recording's counts, without times."""
+def counts(found: Recording) -> list[object]:
+    """What a recording counts, without times."""
     compiles = [
-        (made.compile_id, made.outcome, made.op_count, made.guard_count)
-        for made in recording.compiles
+        (made.compile_id, made.outcome, made.op_count, made.guard_count) for made in found.compiles
     ]
     breaks = [
-        (made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in recording.breaks
+        (made.compile_id, made.chain[0].torch_id, made.stack[-1].line) for made in found.breaks
     ]
     return [
         compiles,
         breaks,
-        [graph.code for graph in recording.graphs],
-        recording.coverage,
-        recording.environment,
+        [graph.code for graph in found.graphs],
+        found.coverage,
+        found.environment,
     ]
 
 
@@ -130,7 +129,7 @@ def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_thread", [False, True])
-def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
+def test_program_imports_are_shared_unless_threads_start(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_thread: bool
 ) -> None:
     folder = tmp_path / "packages"
@@ -167,8 +166,8 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
 
 
 @pytest.mark.slow
-def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_path: Path) -> None:
-    outcomes = []
+def test_program_imports_may_depend_on_its_environment(tmp_path: Path) -> None:
+    found = []
     for number, line in enumerate(
         ("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")
     ):
@@ -184,10 +183,10 @@ def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_pa
         assert (
             record(request, tmp_path / str(number), Setup(str(probe_python()))).reason == "finished"
         )
-        outcomes.append(
+        found.append(
             "yaml" in json.loads((tmp_path / str(number) / "reads.json").read_text())["modules"]
         )
-    assert outcomes == [True, False]
+    assert found == [True, False]
 
 
 @pytest.mark.slow
@@ -217,15 +216,15 @@ def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path)
         while not events.exists() or "call 1" not in events.read_text():
             time.sleep(0.05)
         probes.close()
-        exit_, _ = end.result()
-    assert exit_.reason == "killed"
-    assert exit_.status == -signal.SIGKILL
+        found, _ = end.result()
+    assert found.reason == "killed"
+    assert found.status == -signal.SIGKILL
 
 
 def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
-    """Start the same request twice."""
+    """What comes of asking twice."""
     probes, request = WarmProbes(command), folder / "request.json"
-    options = {
+    given = {
         "backend": "eager",
         "environment": dict(os.environ),
         "descriptors": (),
@@ -233,7 +232,7 @@ def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
         **more,
     }
     try:
-        return [probes.start(request, **options) for _ in range(2)]
+        return [probes.start(request, **given) for _ in range(2)]
     finally:
         probes.close()
 

@@ -33,7 +33,7 @@ def numbers(page: Page) -> dict[str, list[str]]:
     return {name: values for name, *values in rows}
 
 
-def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
+def test_new_gone_and_same_findings_have_sections(visit, tmp_path):
     before = diagnosed(
         recording(breaks=(PRINTED, record(entry(30, "y = x.item()"))), coverage=HALF)
     )
@@ -53,7 +53,7 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
     expect(page.locator("#in-both")).to_contain_text("model.py:14 (was line 12)")
 
 
-def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit, tmp_path):
+def test_numbers_are_of_both_runs_and_unknown_is_not_zero(visit, tmp_path):
     before = diagnosed(recording(breaks=(PRINTED,), coverage=HALF))
     after = diagnosed(recording(coverage=None))
     shown = numbers(visit(compared(tmp_path, before, after)))
@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit
     assert shown["steady call"][:2] == ["unknown", "unknown"]
 
 
-def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_path):
+def test_finding_links_resolve_and_ids_are_unique(visit, tmp_path):
     before = diagnosed(recording())
     after = diagnosed(
         recording(breaks=(PRINTED, *(record(entry(30 + n, f"y{n} = x.item()")) for n in range(12))))

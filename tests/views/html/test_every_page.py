@@ -69,9 +69,7 @@ def unfolded(page: Page) -> None:
 
 
 @SCREENS
-def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(
-    visit, tmp_path, width, scheme
-):
+def test_axe_finds_no_fault_and_everything_fits_the_screen(visit, tmp_path, width, scheme):
     for name, (render, _) in PAGES.items():
         file = in_file(tmp_path, render(), name)
         page = visit(
@@ -81,7 +79,7 @@ def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(
         assert_accessible(page, name)
 
 
-def test_without_scripts_and_on_paper_there_is_all_but_what_needs_them(visit, tmp_path):
+def test_page_is_complete_without_scripts_and_on_paper(visit, tmp_path):
     for name, (render, places) in PAGES.items():
         page = visit(in_file(tmp_path, render(), name), java_script_enabled=False, viewport=NARROW)
         for place in places:

@@ -26,7 +26,7 @@ def long_job(count: int) -> Job:
 
 
 @pytest.mark.slow
-def test_all_ranks_of_a_thousand_and_thousands_of_compiles_stay_small_and_what_is_cut_is_said():
+def test_thousand_ranks_stay_small_and_cuts_are_reported():
     page = page_of(JOB, long_job(6000))
     assert len(page.encode()) < TWO_MIB
     text = text_of(page)

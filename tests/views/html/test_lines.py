@@ -277,7 +277,7 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
     )
 
 
-def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
+def test_page_marks_every_hidden_line_including_the_last():
     page = render_page(*in_package(LONG, 5, 98), root=ROOT)
     assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == [
         "2",
@@ -288,7 +288,7 @@ def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
 
 
 @for_each("count, shown", [(5_000, 5_000), (5_001, 8)])
-def test_a_file_of_the_users_is_shown_whole_up_to_a_limit(count, shown):
+def test_user_file_is_shown_whole_up_to_a_limit(count, shown):
     text = TEXT + "x = 1\n" * (count - 16)
     (file,) = annotate(diagnosed(graphs=()), picture(captured(16), text=text), ROOT)
     assert (len(file.lines), file.hidden_line_count) == (shown, count - shown)
@@ -309,7 +309,7 @@ def test_a_log_of_others_shows_the_lines_that_torch_named():
     assert line.text.strip() == finding.location.text
 
 
-def test_functions_of_which_nothing_is_known_are_folded_but_no_few_lines():
+def test_unknown_functions_are_folded_except_short_ones():
     unused = "def unused(x):\n    y = x\n    return y\n"
     used = "class A:\n    def g(self, x):\n        return x.sin()\n\n    def h(self): ...\n"
     text = f"import torch\n\n\n{unused}\n\n{used}"

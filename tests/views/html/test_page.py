@@ -126,7 +126,7 @@ def _guards(page: Page) -> list[dict[str, object]]:
     ]
 
 
-def test_a_run_that_did_nothing_says_so_and_has_no_empty_parts(visit, tmp_path):
+def test_idle_run_says_so_and_has_no_empty_parts(visit, tmp_path):
     ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
     nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
     page = visit(written(tmp_path, nothing, Picture()))
@@ -166,7 +166,7 @@ def test_the_next_command_is_copied_whole(visit, reported):
 # Where links lead.
 
 
-def test_each_id_is_given_once_and_each_link_leads_to_one(visit, reported, tmp_path):
+def test_ids_are_unique_and_links_lead_to_one(visit, reported, tmp_path):
     for file in (reported.page, written(tmp_path, *hostile())):
         page = visit(file, java_script_enabled=False)
         ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
@@ -197,7 +197,7 @@ def test_a_link_into_the_page_opens_what_it_points_into(visit, reported):
     expect(page.locator("#graph-1")).to_have_class("picked")
 
 
-def test_a_link_opens_closed_details_and_shows_the_rows_beyond_a_tables_first_page(visit, tmp_path):
+def test_link_opens_details_and_shows_hidden_rows(visit, tmp_path):
     file = written(tmp_path, *many_calls(240))
     page = visit(file, "#call-230")
     expect(page.locator("#call-230")).to_be_in_viewport()
@@ -268,7 +268,7 @@ def test_the_link_of_a_compile_shows_its_guards(visit, reported):
     expect(page.locator("#guard-tree details").first).to_be_visible()
 
 
-def test_a_sorted_column_is_in_order_and_what_is_not_known_comes_last(visit, tmp_path):
+def test_sorted_column_is_in_order_with_unknown_last(visit, tmp_path):
     compiles = tuple(
         compiled(f"{number}/0").replace(op_count=count, frame_id=number)
         for number, count in enumerate((9, None, 100, 20))
@@ -287,7 +287,7 @@ def test_a_sorted_column_is_in_order_and_what_is_not_known_comes_last(visit, tmp
         assert column(page, table, 7) == [*order, "unknown"]
 
 
-def test_rows_beyond_the_first_page_are_counted_and_one_click_away(visit, tmp_path):
+def test_rows_beyond_the_first_page_are_counted_and_reachable(visit, tmp_path):
     page = visit(written(tmp_path, *many_calls(240)))
     page.get_by_role("button", name="Show all 239 rows").first.click()
     assert page.locator("#calls tbody tr:visible").count() == 239

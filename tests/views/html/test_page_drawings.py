@@ -92,7 +92,7 @@ def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
     expect(box.get_by_role("button", name="Drawn")).to_have_count(0)
 
 
-def test_a_node_tells_what_it_is_and_where_it_comes_from(visit, tmp_path):
+def test_node_shows_its_operation_and_origin(visit, tmp_path):
     page = visit(written(tmp_path, *lowered()))
     box = viewer(page)
     box.locator(".node", has_text="sin").click()
@@ -155,7 +155,7 @@ def test_a_node_that_is_folded_is_found_and_shown(visit, tmp_path):
     expect(box.locator(".side")).to_contain_text("self.blocks[86]")
 
 
-def test_a_graph_of_20000_nodes_without_modules_is_folded_into_runs(visit, tmp_path):
+def test_large_graph_without_modules_is_folded_into_runs(visit, tmp_path):
     nodes = chain(20_000)
     page = visit(written(tmp_path, *large(nodes)))
     box = viewer(page)
@@ -200,7 +200,7 @@ def two_files() -> tuple[Any, Picture]:
     return facts, Picture(files=files, graphs=(stage_graph(nodes), second))
 
 
-def test_a_graph_in_focus_or_under_the_pointer_lights_up_its_lines_in_every_file(visit, tmp_path):
+def test_graph_highlights_its_lines_in_every_file(visit, tmp_path):
     page = visit(written(tmp_path, *two_files()))
     lit = page.locator("#source tr.lit td.c")
     chips = page.locator("#source .chips .chip")
@@ -305,7 +305,7 @@ def test_a_recording_without_lanes_says_so(visit, tmp_path):
     expect(page.locator("#calls")).to_contain_text("no timing of the parts of a call")
 
 
-def test_operations_are_colored_by_kind_and_a_break_stands_at_the_end(visit, reported):
+def test_operations_are_colored_by_kind_and_breaks_end(visit, reported):
     page = visit(reported.page)
     page.locator("#graph-view").scroll_into_view_if_needed()
     nodes = page.locator("#graph-view .node")

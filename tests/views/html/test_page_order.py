@@ -22,7 +22,7 @@ from tests.views.test_fixes import peeled
 
 
 @pytest.mark.slow
-def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path):
+def test_page_is_in_reading_order(visit, reported, tmp_path):
     known, treatment = peeled()
     shown = diagnosed(known, treatment=treatment)
     top = "one => one.getBoundingClientRect().top"
@@ -106,7 +106,7 @@ def test_inputs_of_one_shape_are_named_together() -> None:
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
 
 
-def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Path) -> None:
+def test_ended_run_does_not_claim_nothing_is_to_do(tmp_path: Path) -> None:
     ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
     nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
     page = written(tmp_path, nothing, Picture()).read_text()
@@ -115,7 +115,7 @@ def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Pat
     assert "Nothing" not in section
 
 
-def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None:
+def test_clean_run_says_what_is_good_and_its_cost(tmp_path: Path) -> None:
     guards = Guards(
         sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),),
         share=0.04,

@@ -42,7 +42,7 @@ def is_untouched(page: Page) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_policy", [True, False], ids=["as it is", "without its policy"])
-def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, has_policy):
+def test_program_content_is_shown_as_text_and_never_run(visit, tmp_path, has_policy):
     page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
     load_everything(page)
     assert is_untouched(page)
@@ -130,7 +130,7 @@ def is_telling(line: str) -> bool:
 
 
 @pytest.mark.slow
-def test_without_source_no_line_of_the_program_is_in_the_file(run_here, tmp_path, reported):
+def test_file_without_source_has_no_program_line(run_here, tmp_path, reported):
     lines = [line.strip() for line in PROGRAM.splitlines() if is_telling(line)]
     for name, option in (("with.html", "--source"), ("without.html", "--no-source")):
         run_here("report", reported.recording, option, "-o", name, status=0)

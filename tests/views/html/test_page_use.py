@@ -30,7 +30,7 @@ def test_the_theme_is_the_systems_until_one_is_chosen(visit, reported):
     assert colour(light) == colour(dark)
 
 
-def test_the_button_goes_from_the_systems_theme_to_light_to_dark_and_is_remembered(visit, reported):
+def test_button_cycles_through_themes_and_is_remembered(visit, reported):
     page = visit(reported.page, color_scheme="dark")
     button = page.locator("#theme")
     seen = [("system", colour(page))]

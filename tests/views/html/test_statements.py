@@ -109,7 +109,7 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(f"{first}-{last}" for first, last in zip(starts, ends, strict=True))
 
 
-def test_a_function_begins_at_its_decorators_and_knows_what_is_around_it():
+def test_function_begins_at_decorators_and_knows_its_surroundings():
     forward, inner, halve = parsed(TEXT).functions
     assert (forward.name, forward.first_line, forward.line) == ("forward", 5, 6)
     assert (inner.outermost, inner.class_lines) == (5, (4,))
@@ -137,7 +137,7 @@ def _codes(code: CodeType):
 
 
 @for_each("path", [Path(statements.__file__), REPOSITORY / "graphdoctor" / "trace" / "intake.py"])
-def test_own_lines_hold_every_line_that_pythons_own_compiler_gives_code(path):
+def test_own_lines_match_those_of_pythons_compiler(path):
     text = path.read_text()
     source = parsed(text)
     codes = {

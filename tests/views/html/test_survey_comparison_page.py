@@ -71,7 +71,7 @@ def test_new_failures_of_the_same_error_are_one_line() -> None:
 
 
 @pytest.mark.slow
-def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
+def test_large_comparison_stays_small_and_reports_cuts() -> None:
     page = page_of(SURVEY_COMPARISON, many(3000))
     assert len(page.encode()) < TWO_MIB
     text = text_of(page)
@@ -84,7 +84,7 @@ def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
 
 
 @pytest.mark.slow
-def test_pieces_are_filtered_and_a_link_shows_one_that_is_hidden(visit, tmp_path):
+def test_pieces_are_filtered_and_links_show_hidden_ones(visit, tmp_path):
     file = in_file(tmp_path, page_of(SURVEY_COMPARISON, many(60)))
     page = visit(file)
     failing = page.locator("#new-failures")

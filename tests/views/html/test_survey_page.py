@@ -67,7 +67,7 @@ def test_each_row_holds_all_that_is_known_of_it():
     assert dict(found["row-clip-dynamic"]["facts"])["attempts"] == "crashed, then ok"
 
 
-def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else():
+def test_rows_link_only_to_pages_below_the_named_folder():
     assert 'href="./table-files/pieces/bert/default.html"' in page_of(
         SURVEY, report(), pages="table-files"
     )
@@ -98,7 +98,7 @@ def test_ids_of_rows_are_stable_and_no_two_are_alike():
 
 
 @pytest.mark.slow
-def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
+def test_two_thousand_rows_stay_small_and_cuts_are_reported():
     page = page_of(SURVEY, large(667, 3), pages="files")
     assert len(page.encode()) < TWO_MIB
     assert page.count("<tr id=") == 2001
@@ -116,7 +116,7 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
 
 
 @pytest.mark.slow
-def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
+def test_shared_row_texts_are_held_once_and_limited():
     trace = "Traceback\n" + "y" * 5_000
     alike = [
         failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)
@@ -151,7 +151,7 @@ def hash_of(page: Page) -> str:
 
 
 @pytest.mark.slow
-def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_path):
+def test_rows_are_filtered_with_counts_kept_in_the_address(visit, tmp_path):
     file = in_file(tmp_path, page_of(SURVEY, report()))
     page = visit(file)
     form = page.get_by_role("search", name="Rows")
@@ -191,7 +191,7 @@ def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_pa
 
 
 @pytest.mark.slow
-def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_path):
+def test_every_column_sorts_both_ways_with_unknown_last(visit, tmp_path):
     page = visit(in_file(tmp_path, page_of(SURVEY, report())))
     cells = """(column) =>
         [...document.querySelectorAll("#row-table tbody > tr")].map((row) => row.cells[column].innerText)"""
@@ -215,7 +215,7 @@ def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_
 
 
 @pytest.mark.slow
-def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_path):
+def test_row_opens_by_keyboard_and_by_its_address(visit, tmp_path):
     file = in_file(tmp_path, page_of(SURVEY, report(), pages="files"))
     page = visit(file)
     name = page.locator("#row-t5-default").get_by_role("button", name="t5")
@@ -244,7 +244,7 @@ def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_large_table_shows_its_first_rows_and_all_on_request_or_by_address(visit, tmp_path):
+def test_large_table_shows_first_rows_and_all_on_request(visit, tmp_path):
     file = in_file(tmp_path, page_of(SURVEY, large(200, 2)))
     page = visit(file)
     assert len(shown_names(page)) == 200

@@ -35,7 +35,7 @@ def keys(markup: str) -> list[str]:
     return BUTTON.findall(explained(markup))
 
 
-def test_a_term_is_explained_once_and_what_contains_it_is_another() -> None:
+def test_term_is_explained_once_and_apart_from_longer_terms() -> None:
     assert keys("<p>1 graph break, 2 graphs, a graph, guards; a Graph Break</p>") == [
         "graph-break",
         "graph",
@@ -81,9 +81,7 @@ def test_each_term_has_its_own_id_and_a_sentence() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["run", "edits", "kernels", "hostile"])
-def test_the_first_of_each_term_on_the_page_is_explained_and_no_other(
-    which, visit, reported, tmp_path
-):
+def test_only_the_first_of_each_term_is_explained(which, visit, reported, tmp_path):
     made = {"edits": with_edits, "kernels": lowered, "hostile": hostile}
     page = visit(reported.page if which == "run" else written(tmp_path, *made[which]()))
     seen = []

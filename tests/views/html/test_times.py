@@ -31,7 +31,7 @@ def own(*phases: Phase) -> dict[str, float]:
     return {row.name: row.own_us for row in phase_rows(phases)}
 
 
-def test_a_phase_of_another_thread_does_not_hide_which_one_contains_the_next() -> None:
+def test_other_threads_phase_does_not_hide_the_next_container() -> None:
     phases = (
         phase("dynamo", 0, 100),
         phase("compile_file", 10, 80, thread=1),
@@ -57,7 +57,7 @@ def test_a_phase_inside_one_of_the_same_name_counts_once() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_own_times_of_a_thread_add_up_to_its_outermost_phases(seed: int) -> None:
+def test_own_times_of_a_thread_add_up(seed: int) -> None:
     source = random.Random(seed)
     phases: list[Phase] = []
 
