@@ -32,7 +32,7 @@ _LONGEST_SHOWN = 60
 
 
 class DiffError(Exception):
-    """Why a diff can't be tried, as a clause."""
+    """The reason why a diff can't be tried, as a clause."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,9 +41,7 @@ class DiffError(Exception):
 
 @dataclass(frozen=True)
 class _Hunk:
-    """What a hunk says: ``start``: its first line before, 1-based, None if its header doesn't
-    say.
-    """
+    """A hunk; ``start``: its first line before, 1-based, None if its header doesn't say."""
 
     start: int | None
     lines: tuple[tuple[str, str], ...]
@@ -189,18 +187,18 @@ def _place(hunk: _Hunk, texts: Sequence[str], first: int, moved: int, what: str)
             raise DiffError(f"{what} says neither where it goes nor what is there")
         return min(max(hunk.start, first), len(texts))
     bare = [text.rstrip() for text in texts]
-    wanted = first if hunk.start is None else hunk.start - 1 + moved
+    expected = first if hunk.start is None else hunk.start - 1 + moved
     places = [
         at for at in range(first, len(bare) - len(old) + 1) if bare[at : at + len(old)] == old
     ]
     if hunk.start is None and len(places) > 1:
         raise DiffError(f"{what} fits in {len(places)} places, and its header has no line number")
     if places:
-        return min(places, key=lambda at: abs(at - wanted))
+        return min(places, key=lambda at: abs(at - expected))
     # Most of its lines say where it should have gone.
     at = max(
         range(first, max(len(bare), first + 1)),
-        key=lambda at: (sum(map(str.__eq__, bare[at:], old)), -abs(at - wanted)),
+        key=lambda at: (sum(map(str.__eq__, bare[at:], old)), -abs(at - expected)),
     )
     there = next(
         (

@@ -221,10 +221,10 @@ class TrialLog:
 
     def is_doubled(self, fix: Candidate) -> bool:
         """Tell if another applied fix removed a break by itself that this one removed."""
-        own, others = set[str](), set[str]()
+        mine, others = set[str](), set[str]()
         for entry in self._applied:
-            (own if entry.fix is fix else others).update(entry.tried.sites_gone)
-        return not own.isdisjoint(others)
+            (mine if entry.fix is fix else others).update(entry.tried.sites_gone)
+        return not mine.isdisjoint(others)
 
     def is_step(self, fix: Candidate) -> bool:
         """Tell if a fix is only good together with later ones."""

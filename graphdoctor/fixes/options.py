@@ -71,8 +71,8 @@ class Sources:
         """Read the file that a finding is in."""
         path = self.root / finding.location.file
         if path not in self._parsed:
-            known = self._program.content.get(path, self._originals.get(path))
-            source = SourceFile.read(path) if known is None else SourceFile.parse(path, known)
+            content = self._program.content.get(path, self._originals.get(path))
+            source = SourceFile.read(path) if content is None else SourceFile.parse(path, content)
             self._originals.setdefault(path, source.content)
             self._parsed[path] = source
         decline_if(not _is_line(self._parsed[path], finding), f"{path.name} changed since the run")

@@ -289,7 +289,7 @@ class Candidate:
         return TriedFix(**described | more)
 
     def is_same(self, other: Candidate) -> bool:
-        """Whether both do the same to the program."""
+        """Check whether both change the program in the same way."""
         return (self.edits, self.change) == (other.edits, other.change)
 
 
@@ -303,7 +303,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a search tries.
+    """Settings of a search.
 
     Args:
         jobs: How many trials run side by side; None for a number that fits the machine.
@@ -326,7 +326,7 @@ class SearchOptions:
 
     @property
     def is_timed(self) -> bool:
-        """Whether anything is timed."""
+        """Check whether anything is timed."""
         return self.timing != "none"
 
     @property
@@ -350,7 +350,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Options:
-    """What can be tried for one finding."""
+    """The fixes that can be tried for one finding."""
 
     finding: Finding
     fixes: tuple[Candidate, ...]

@@ -35,7 +35,7 @@ from graphdoctor.trials.replays import Equal, EqualSizes
 
 
 class UnlearnedError(Exception):
-    """What an edit depends on is learned in trials, and there were none."""
+    """Raised where an edit depends on what trials measure, and there were none."""
 
 
 def traced_path(finding: Finding) -> list[StackEntry]:
@@ -62,9 +62,7 @@ _NEAR = 3
 
 @dataclass(frozen=True)
 class Edit:
-    """What a recipe would write: a title worded for the line, and the bytes of the whole edited
-    file.
-    """
+    """A recipe's edit: a title worded for the line, and the bytes of the whole edited file."""
 
     title: str
     content: bytes
@@ -82,7 +80,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a finding is in a file's tree: its nodes, or ``DeclinedError``."""
+    """A finding's position in a file's tree: its nodes, or ``DeclinedError``."""
 
     source: SourceFile
     finding: Finding
@@ -102,16 +100,16 @@ class Place:
         function = self.source.function_of(node)
         name = function.name.value if isinstance(function, cst.FunctionDef) else ""
         text = ast.unparse(ast.parse(f"({self.source.code(node)})"))
-        found = self.equal_sizes.get((str(self.source.path), name, text))
-        if found is not None and found.is_ambiguous:
+        equal = self.equal_sizes.get((str(self.source.path), name, text))
+        if equal is not None and equal.is_ambiguous:
             raise DeclinedError(
-                f"several sizes equal it, such as `{found.names[0]}`, and no input tells them apart"
+                f"several sizes equal it, such as `{equal.names[0]}`, and no input tells them apart"
             )
-        return found
+        return equal
 
-    def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
+    def edit(self, title: str, *changes: Change, **fields: Any) -> Edit:  # noqa: ANN401 - fields of an edit
         """Make the edit that replaces nodes of the file."""
-        return Edit(title, self.source.replaced(*changes), **known)
+        return Edit(title, self.source.replaced(*changes), **fields)
 
     def moved(self, source: SourceFile, line: int) -> Place:
         """Place the finding at a line of a changed file."""
@@ -121,8 +119,8 @@ class Place:
 
     @property
     def is_outermost(self) -> bool:
-        """Whether the finding's function is the one that torch.compile was given; False if the path
-        isn't known.
+        """Check whether torch.compile was given the finding's function; False if the path isn't
+        known.
         """
         return len(traced_path(self.finding)) == 1
 
@@ -156,10 +154,10 @@ class Place:
     @cached_property
     def statement(self) -> Statement:
         """The innermost statement at the finding's line."""
-        found = self.source.statement_at(self.finding.location.line)
-        if found is None:
+        statement = self.source.statement_at(self.finding.location.line)
+        if statement is None:
             raise DeclinedError(f"line {self.finding.location.line} holds no statement")
-        return found
+        return statement
 
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
@@ -210,7 +208,7 @@ class Place:
 
     @property
     def context(self) -> str:
-        """What torch adds to the cause for developers, or an empty string."""
+        """Return what torch adds to the cause for developers, or an empty string."""
         reasons = self.finding.reasons
         return (reasons[0].context if reasons else None) or ""
 
@@ -222,36 +220,37 @@ class Place:
         """
         source, location = self.source, self.finding.location
         if self.expression is not None:
-            found = [self.expression]
+            candidates = [self.expression]
             if location.end_column is None:
                 # It ends on another line, so it may be any expression that begins there.
                 nodes = [
                     node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)
                 ]
-                found = [
+                candidates = [
                     node for node in nodes if source.start(node) == source.start(self.expression)
                 ]
             return only(
-                [node for node in found if is_wanted(node)],
+                [node for node in candidates if is_wanted(node)],
                 f"torch doesn't point to {what}",
                 "elsewhere",
             )
         nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
         lines = [(source.position(node), node) for node in nodes]
-        found = [
+        candidates = [
             node
             for at, node in lines
             if at.start.line <= location.line <= at.end.line and is_wanted(node)
         ]
-        decline_if(not found, f"the line doesn't contain {what}", "elsewhere")
+        decline_if(not candidates, f"the line doesn't contain {what}", "elsewhere")
         # The innermost of nested expressions runs first.
-        found = [
+        candidates = [
             node
-            for node in found
-            if not any(other is not node and other in walk(node) for other in found)
+            for node in candidates
+            if not any(other is not node and other in walk(node) for other in candidates)
         ]
         return only(
-            found, "the line has several such expressions and torch doesn't say which one it means"
+            candidates,
+            "the line has several such expressions and torch doesn't say which one it means",
         )
 
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
@@ -289,7 +288,7 @@ class Place:
 
     @cached_property
     def tested(self) -> Test:
-        """What asks for a tensor's truth value."""
+        """Find the statement or expression that needs a tensor's truth value."""
         child: cst.CSTNode | None = self.expression
         if child is None:
             return self._only_test
@@ -317,8 +316,8 @@ class Place:
         if isinstance(self.statement, cst.If):
             return self.statement
         nodes = walk(self.statement) if isinstance(self.statement, cst.SimpleStatementLine) else ()
-        found = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
-        return only(found, "the line doesn't say which condition is meant")
+        tests = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
+        return only(tests, "the line doesn't say which condition is meant")
 
     @cached_property
     def branch(self) -> cst.If:
@@ -354,9 +353,9 @@ def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
     its way.
     """
     reasons: list[str] = []
-    for one in recipes:
+    for recipe in recipes:
         try:
-            return one.edit(place)
+            return recipe.edit(place)
         except DeclinedError as error:
             reasons.append(error.reason)
     raise DeclinedError(f"without {what}, {reasons[0]}")

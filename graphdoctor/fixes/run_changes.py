@@ -78,7 +78,7 @@ def joined_change(fixes: Together) -> RunChange:
 
 @dataclass
 class RecompileFixes:
-    """What can be tried for recompiles."""
+    """The fixes that can be tried for recompiles."""
 
     singles: list[Candidate] = field(default_factory=list)
     dynamic: Candidate | None = None
@@ -93,7 +93,7 @@ class RecompileFixes:
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
         general = [
-            found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None
+            fix for fix in (self.dynamic, self.warm_up, self.higher_limit) if fix is not None
         ]
         trials: list[Together] = [(fix,) for fix in (*self.singles, *general)]
         count = len(self.singles)
@@ -160,19 +160,19 @@ def _distinct(
     for event in events:
         for change in event.changes:
             source = target.argument(change.source) if event.call_site is None else None
-            known = distinct.get((change.kind, change.expression))
+            earlier = distinct.get((change.kind, change.expression))
             if source is not None:
                 distinct[change.kind, change.expression] = change.replace(source=source), True
-            elif known is None:
+            elif earlier is None:
                 distinct[change.kind, change.expression] = change, False
     return list(distinct.values())
 
 
 def _add(singles: list[Candidate], fix: Candidate) -> None:
-    for index, known in enumerate(singles):
-        if known.change == fix.change:
+    for index, single in enumerate(singles):
+        if single.change == fix.change:
             singles[index] = replace(
-                known, addresses=tuple(dict.fromkeys((*known.addresses, *fix.addresses)))
+                single, addresses=tuple(dict.fromkeys((*single.addresses, *fix.addresses)))
             )
             return
     singles.append(fix)

@@ -194,10 +194,10 @@ class _Search:
             self.result = replace(result, treatment=result.treatment.replace(is_interrupted=True))
             raise
 
-    def _run_untouched(self, wanted: set[str]) -> bool:
+    def _run_untouched(self, fingerprints: set[str]) -> bool:
         has_inductor = self._options.is_timed or self._trials.backend == INDUCTOR
         self._trials.replays.prepare(INDUCTOR if has_inductor else EAGER)
-        untouched = self._trials.run_untouched(self._base.observed, wanted)
+        untouched = self._trials.run_untouched(self._base.observed, fingerprints)
         if untouched is not None:
             self._untouched = self._best = untouched
         return untouched is not None
@@ -823,13 +823,13 @@ class _Search:
         path = self._entry_file if settings else None
         if path is None:
             return changes, None
-        known = next((change for change in changes if change.path == path), None)
-        before = known.before if known else path.read_bytes()
+        edited = next((change for change in changes if change.path == path), None)
+        before = edited.before if edited else path.read_bytes()
         lines = [line for snippet in settings for line in snippet.splitlines()]
-        after = with_settings(known.after if known else before, lines)
+        after = with_settings(edited.after if edited else before, lines)
         if after is None:
             return changes, None
-        rest = (change for change in changes if change is not known)
+        rest = (change for change in changes if change is not edited)
         return (*rest, FileChange(path, before, after)), path
 
     def _diff(self, changes: Sequence[FileChange]) -> str:

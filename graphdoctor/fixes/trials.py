@@ -95,14 +95,14 @@ class State:
 
     @property
     def score(self) -> Score:
-        """How good the program is."""
+        """Rank the program."""
         return score(
             self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed
         )
 
     @property
     def drops_output(self) -> bool:
-        """Whether one of its fixes makes the program print less on purpose."""
+        """Check whether one of its fixes makes the program print less on purpose."""
         return any(fix.drops_output for fix in self.fixes)
 
     def joined(
@@ -196,7 +196,7 @@ class Trials:
 
     # The untouched program.
 
-    def run_untouched(self, recorded: Observed, wanted: Collection[str]) -> State | None:
+    def run_untouched(self, recorded: Observed, expected: Collection[str]) -> State | None:
         """Run the untouched program twice without torch.compile and once with it; None if the run
         can't be repeated.
 
@@ -209,7 +209,7 @@ class Trials:
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
         self.on_phase("running without fixes")
         again, untouched = self._repeat(_EAGER_AGAIN, UNTOUCHED, coverage=True)
-        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, wanted):
+        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, expected):
             self.trial_backend = self.backend
             self._untouched_name = f"{UNTOUCHED}-{self.backend}"
             [untouched] = self._repeat(self._untouched_name, coverage=True)
@@ -230,13 +230,15 @@ class Trials:
             self.notes.append(because("unprovable", *sorted(kinds)))
         return State(Program(), self.observe(untouched, self._untouched_name))
 
-    def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
+    def _is_alike(
+        self, recorded: Observed, untouched: Recording, expected: Collection[str]
+    ) -> bool:
         if untouched.exit.reason != "finished":
             return False
         observed = self.observe(untouched)
         fingerprints = {finding.fingerprint for finding in observed.diagnosis.findings}
         return (
-            fingerprints.issuperset(wanted)
+            fingerprints.issuperset(expected)
             and observed.measures.torch_counts == recorded.measures.torch_counts
         )
 
@@ -246,7 +248,9 @@ class Trials:
 
     @property
     def equal_sizes(self) -> EqualSizes:
-        """What equaled numbers that the host needs; empty before the untouched program ran."""
+        """Return the sizes equal to numbers that the host needs; empty before the untouched program
+        ran.
+        """
         return self.replays.equal_sizes(self._untouched_name)
 
     def reference_beside(self, untouched: Recording) -> Untouched:
@@ -543,9 +547,9 @@ class Trials:
         return next(pairs, None)
 
     def _pair(self, before: Program, after: Program, *, is_again: bool = False) -> _TimedPair:
-        known = None if is_again else self._known_pair(before, after)
-        if known is not None:
-            return known
+        kept = None if is_again else self._known_pair(before, after)
+        if kept is not None:
+            return kept
         name, times = f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends)
         self._timed.insert(0, _TimedPair(before, after, name, times))
         return self._timed[0]
@@ -566,7 +570,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Check:
-    """What a program does under the user's backend."""
+    """A program's counts and results under the user's backend."""
 
     verdict: Verdict
     reasons: Reasons = ()
@@ -591,7 +595,7 @@ class UserBackend:
 
     @property
     def is_another(self) -> bool:
-        """Whether trials compile with another one."""
+        """Check whether trials compile with another backend."""
         return self._trials.trial_backend != self.name
 
     @property
@@ -607,8 +611,8 @@ class UserBackend:
         """Run a program there, and the untouched one if it hasn't been; if results differ, both
         once more.
         """
-        if (known := self.known(program)) is not None:
-            return known
+        if (outcome := self.known(program)) is not None:
+            return outcome
         self._trials.on_phase(f"comparing under {self.name}")
         if self._untouched is None:
             self._untouched = self._replay(Program(), self._untouched_name)
@@ -626,8 +630,8 @@ class UserBackend:
 
     @property
     def _may_round(self) -> bool:
-        """Whether the untouched program's results differ there, and nobody knows yet whether by
-        rounding alone.
+        """Check whether the untouched program's results differ there, and nobody knows yet whether
+        by rounding alone.
         """
         untouched, rounding = self._untouched, self._trials.rounding
         return untouched is not None and rounding is None and bool(differences_of(untouched))

@@ -315,8 +315,10 @@ def _judge_whole(
     """Judge a trial whatever its edit is for: ``verified`` if the results are the same."""
     if not after.is_finished:
         return Judgment("failed", (after.failure,))
-    known = differences_of(before.recording)
-    verdict, reasons = reference.judge(after.recording, drops_output=drops_output, known=known)
+    differences = differences_of(before.recording)
+    verdict, reasons = reference.judge(
+        after.recording, drops_output=drops_output, expected=differences
+    )
     gone = tuple(finding.site for key, finding in sites.before.items() if key not in sites.after)
     new = tuple(finding.site for finding in sites.new.values())
     is_over = after.measures.frames_over_limit > before.measures.frames_over_limit

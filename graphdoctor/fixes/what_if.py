@@ -152,8 +152,10 @@ def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, 
     others = [result for result in singles if result is not best]
     rivals = [result for result in others if _score(result) == _score(best)]
     if rivals:
-        each = "; ".join(f"{_names(result)}: {_saved(base, result)}" for result in (best, *rivals))
-        return (), f"No single cause stands out. Fixing one alone: {each}.{together}"
+        savings = "; ".join(
+            f"{_names(result)}: {_saved(base, result)}" for result in (best, *rivals)
+        )
+        return (), f"No single cause stands out. Fixing one alone: {savings}.{together}"
     is_enough = _score(best) <= (0, frames)
     answer = f"Fixing {_names(best)} alone {'is enough' if is_enough else 'helps most'}: {_saved(base, best)}."
     compared = "".join(

@@ -49,11 +49,11 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
         try:
             _replace(target, change)
         except (GraphDoctorError, OSError) as error:
-            told = error
-            if isinstance(told, OSError):
-                told = GraphDoctorError(f"{change.path} can't be written: {told.strerror}.")
+            reported = error
+            if isinstance(reported, OSError):
+                reported = GraphDoctorError(f"{change.path} can't be written: {reported.strerror}.")
             more = f" Already written: {', '.join(written)}." if written else ""
-            raise GraphDoctorError(f"{told.message}{more}", hint=told.hint) from error
+            raise GraphDoctorError(f"{reported.message}{more}", hint=reported.hint) from error
         written.append(str(change.path))
 
 

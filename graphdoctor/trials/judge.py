@@ -67,22 +67,22 @@ class Observed:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the program ran to its end."""
+        """Check whether the program ran to its end."""
         return self.recording.exit.reason == "finished"
 
     @property
     def failure(self) -> Reason:
-        """Why it ended early."""
+        """Return why the program ended early."""
         return failure_of(self.recording)
 
     @property
     def compared(self) -> Comparison | None:
-        """How its results compare with eager mode's."""
+        """Return how its results compare with eager mode's."""
         return compared_with_eager(self.recording)
 
     @property
     def attacked(self) -> Attacked | None:
-        """What it did on inputs made to break it; None if nobody tried them."""
+        """Return its results on inputs made to break it; None if nobody tried them."""
         return attacked_in(self.recording)
 
 
@@ -120,7 +120,7 @@ def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
 
 @dataclass(frozen=True)
 class Repeatability:
-    """Which results of the untouched program differ between runs without torch.compile."""
+    """The results of the untouched program that differ between runs without torch.compile."""
 
     unstable: frozenset[ResultKind] = frozenset()
     unstable_numbers: frozenset[ResultKind] = frozenset()
@@ -163,14 +163,14 @@ class Untouched(Repeatability):
         recording: Recording,
         *,
         drops_output: bool,
-        known: Mapping[ResultKind, Difference] | None = None,
+        expected: Mapping[ResultKind, Difference] | None = None,
     ) -> tuple[ResultsVerdict, tuple[Reason, ...]]:
         """Judge whether a finished trial computed what the untouched program computes.
 
         Args:
             recording: The trial.
             drops_output: Whether it may write less.
-            known: Differences of the program that the change was made for.
+            expected: Differences of the program that the change was made for.
         """
         eager, replay = compared_with_eager(recording), recording.replay
         if eager is None or replay is None or not self.is_known:
@@ -188,7 +188,7 @@ class Untouched(Repeatability):
             if self.covers(difference) or is_message:
                 continue
             if drops_output and self._is_dropped(difference):
-                if (known or {}).get(kind) != difference:
+                if (expected or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
                 return "changes results", (because("differs", difference),)
@@ -251,8 +251,8 @@ def _exceptions(attacked: Attacked | None) -> list[Reason]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was
-    found; why not.
+    """A judgement whether a variant's results are eager mode's but for rounding, None if unknown,
+    with its method and reasons.
 
     ``change``: what the run that was compared needed besides the variant's own.
     """
@@ -328,13 +328,13 @@ class Reference:
         )
         return Verdict(True, repeated, None)
 
-    def replay(self, program: Program, name: str, **given: Any) -> Recording:  # noqa: ANN401 - passed on
+    def replay(self, program: Program, name: str, **options: Any) -> Recording:  # noqa: ANN401 - passed on
         """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
         return self._replays.replay(
-            program, name, references={EAGER: self._name}, rounding=self._rounding, **given
+            program, name, references={EAGER: self._name}, rounding=self._rounding, **options
         )
 
-    def judge(self, recording: Recording, program: Program, name: str, **given: Any) -> Verdict:  # noqa: ANN401
+    def judge(self, recording: Recording, program: Program, name: str, **options: Any) -> Verdict:  # noqa: ANN401
         """Judge a variant that was replayed so."""
         if not self.is_judging:
             return Verdict(None, None, None)
@@ -350,7 +350,7 @@ class Reference:
                 EAGER_NUMBERS,
                 program.changed(EAGER_NUMBERS),
             )
-            repeated = recording if numbered == program else self.replay(numbered, name, **given)
+            repeated = recording if numbered == program else self.replay(numbered, name, **options)
             if (comparison := compared_with_eager(repeated)) is not None:
                 recording, differing = repeated, self._differing(comparison)
                 is_agreed = all(difference.may_be_rounding for difference in differing)

@@ -15,14 +15,14 @@ from graphdoctor.facts.trials import CompilerPartKind
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """How to export the target before the calls."""
+    """A plan to export the target before the calls."""
 
     is_strict: bool
 
 
 @dataclass(frozen=True)
 class RunChange:
-    """What a fix changes about a run, apart from source.
+    """A fix's changes of a run, apart from source.
 
     ``without``: parts of the compiler to leave out, by kind: names, or None for all; what is used
     is reported then, even if nothing is left out.

@@ -40,8 +40,8 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Equal:
-    """What equaled a number on each of ``count`` occasions, best first; ``is_varied``: it wasn't
-    always the same.
+    """The expressions that equaled a number on each of ``count`` occasions, best first;
+    ``is_varied``: it wasn't always the same.
     """
 
     names: tuple[str, ...]
@@ -50,13 +50,13 @@ class Equal:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether another size of the best one's tensor equaled it, too."""
+        """Check whether another size of the best one's tensor equaled it, too."""
         tensor, size, _ = self.names[0].rpartition(".shape[")
         return bool(size) and any(name.startswith(f"{tensor}{size}") for name in self.names[1:])
 
     @property
     def words(self) -> str:
-        """What is said after an edit that relies on it."""
+        """Return the sentence to show with an edit that relies on it."""
         always = "" if self.is_varied else ", and always the same number"
         return f", equal {counted(self.count, 'time')}{always}"
 

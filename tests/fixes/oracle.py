@@ -43,19 +43,19 @@ _HIDDEN = (f"{_TORCH}/", __file__, "<")
 
 
 def ask_torch(files: Sequence[Path], *options: str) -> dict[Path, dict[str, Any]]:
-    """What a process of its own says of programs."""
+    """Examine programs in a separate process."""
     command = [sys.executable, __file__, *options, *map(str, files)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.stdout, done.stderr
-    return {Path(file): found for file, found in json.loads(done.stdout).items()}
+    return {Path(file): examined for file, examined in json.loads(done.stdout).items()}
 
 
 def break_site(message: str) -> tuple[str, int] | None:
     """File and line of the break that a log record is about; None if it has no user stack, as a
     repeated one."""
     for words in _STACK_BEGINS:
-        _, found, stack = message.partition(words)
-        if found:
+        _, separator, stack = message.partition(words)
+        if separator:
             entries = _ENTRY.findall(_STACK_ENDS.split(stack)[0])
             reported = [(file, int(line)) for file, line in entries if _is_reported(file)]
             return reported[-1] if reported else None
@@ -127,22 +127,25 @@ def _load(path: Path) -> ModuleType:
 
 
 def target_of(module: ModuleType) -> Any:
-    """What it builds, or its ``model``; else the one module class that can be made without arguments; else the one
-    function."""
+    """Return what the module builds, or its ``model``; else its one module class without arguments;
+    else its one function.
+    """
     if hasattr(module, "build"):
         return module.build()
     if hasattr(module, "model"):
         return module.model
-    own = [value for name, value in vars(module).items() if not name.startswith("_")]
-    own = [value for value in own if getattr(value, "__module__", None) == module.__name__]
+    values = [value for name, value in vars(module).items() if not name.startswith("_")]
+    values = [value for value in values if getattr(value, "__module__", None) == module.__name__]
     classes = [
-        value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)
+        value for value in values if isinstance(value, type) and issubclass(value, torch.nn.Module)
     ]
     ready = [value for value in classes if _needs_nothing(value)]
     if ready:
-        (one,) = ready
-        return one()
-    (function,) = (v for v in own if isinstance(v, FunctionType) and v.__name__ != "example_inputs")
+        (builder,) = ready
+        return builder()
+    (function,) = (
+        v for v in values if isinstance(v, FunctionType) and v.__name__ != "example_inputs"
+    )
     return function
 
 
@@ -185,8 +188,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_warn_always(options.eager)
     torch._logging.set_logs(graph_breaks=True)
-    found = {str(file): examine(file.resolve(), is_eager=options.eager) for file in options.files}
-    print(json.dumps(found, indent=2))
+    examined = {
+        str(file): examine(file.resolve(), is_eager=options.eager) for file in options.files
+    }
+    print(json.dumps(examined, indent=2))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def g(x):
 
 
 def apply(diff: str, tmp_path: Path, *, text: str | bytes = MODEL, name: str = "model.py") -> bytes:
-    """What the only file of a diff becomes."""
+    """Return the new content of a diff's only file."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

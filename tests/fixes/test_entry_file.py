@@ -47,21 +47,21 @@ def test_a_setting_stands_where_a_person_would_write_it(name: str) -> None:
 
 
 def test_what_a_setting_imports_comes_with_the_imports() -> None:
-    found = with_settings(b"import torch\nx = 1\n", [IMPORTED, SETTING])
-    assert found == f"import torch\n{IMPORTED}\n\n{SETTING}\n\nx = 1\n".encode()
+    edited = with_settings(b"import torch\nx = 1\n", [IMPORTED, SETTING])
+    assert edited == f"import torch\n{IMPORTED}\n\n{SETTING}\n\nx = 1\n".encode()
 
 
 @pytest.mark.parametrize(
     "source", [b"x = (", b"\0", b"# coding: latin-1\nx = '\xe9'\n", "é = 1\n".encode()]
 )
 def test_what_isn_t_python_is_left_and_other_encodings_stay(source: bytes) -> None:
-    found = with_settings(source, [SETTING])
+    edited = with_settings(source, [SETTING])
     if source.startswith((b"x", b"\0")):
-        assert found is None
+        assert edited is None
     else:
-        assert found is not None
-        assert source.splitlines()[-1] in found.splitlines()
-        ast.parse(found)
+        assert edited is not None
+        assert source.splitlines()[-1] in edited.splitlines()
+        ast.parse(edited)
 
 
 STATEMENTS = st.sampled_from(
@@ -83,10 +83,10 @@ def test_every_other_line_stays_and_a_second_time_changes_nothing(
     statements: list[str], newline: str
 ) -> None:
     source = newline.join("\n".join([*statements, ""]).split("\n")).encode()
-    found = with_settings(source, [SETTING])
-    assert found is not None
-    assert ast.parse(found)
-    assert with_settings(found, [SETTING]) == found
-    rest = iter(found.splitlines())
+    edited = with_settings(source, [SETTING])
+    assert edited is not None
+    assert ast.parse(edited)
+    assert with_settings(edited, [SETTING]) == edited
+    rest = iter(edited.splitlines())
     assert all(line in rest for line in source.splitlines())
-    assert found.count(SETTING.encode()) == 1
+    assert edited.count(SETTING.encode()) == 1

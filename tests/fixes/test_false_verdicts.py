@@ -33,13 +33,13 @@ def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> di
 
 
 def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
-    found = [
+    fixes = [
         case
         for case in document["recording"]["treatment"]["tried"]
         if word in (case["snippet"] or "") + case["title"]
     ]
-    assert found
-    return found
+    assert fixes
+    return fixes
 
 
 def test_torch_compiles_own_changes_are_not_blamed_on_fixes(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_break_returning_on_the_next_line_has_moved(tmp_path: Path) -> None:
     [case] = fixes_of(document, "capture_scalar_outputs")
     assert (case["verdict"], case["is_applied"]) == ("moved", False)
     assert "(GB0170) instead" in (why(case) or "")
-    [finding] = [found for found in document["findings"] if found["code"] == "GD103"]
-    is_gone = any(one["verdict"] == "verified" for one in finding["fixes"])
+    [finding] = [item for item in document["findings"] if item["code"] == "GD103"]
+    is_gone = any(fix["verdict"] == "verified" for fix in finding["fixes"])
     assert finding["is_mended"] is is_gone
 
 

@@ -26,8 +26,8 @@ def test_break_after_a_loop_over_modules_is_fixed(tmp_path: Path) -> None:
     treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
     verdicts = {(case["code"], case["title"]): case["verdict"] for case in treatment["tried"]}
     # The break shows if the loop has a function of its own. Both are kept only if that is faster.
-    found = verdicts["GD102", "Choose `x` with `torch.where`"]
+    verdict = verdicts["GD102", "Choose `x` with `torch.where`"]
     moved = verdicts["GD111", "Move the `for` at line 15 and its body into their own functions"]
-    assert (found, moved) in (("verified", "contained"), ("no effect", "no effect"))
+    assert (verdict, moved) in (("verified", "contained"), ("no effect", "no effect"))
     shown = [case for case in treatment["tried"] if case["code"] == "GD102"]
     assert shown[0]["before"]["coverage"] > treatment["before"]["coverage"] + 0.3

@@ -91,10 +91,10 @@ class Project:
         )
 
     def outdated(self, **choices: Any) -> Change | None:
-        """Why what was kept isn't taken again."""
-        found = self.found(**choices)
-        assert isinstance(found, OutdatedFixes)
-        return found.change
+        """Return why kept fixes aren't used again."""
+        outdated = self.found(**choices)
+        assert isinstance(outdated, OutdatedFixes)
+        return outdated.change
 
     def rewrite(self, **changes: Any) -> None:
         """Change what was kept, as somebody without the key would."""
@@ -116,12 +116,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> None:
     project.keep()
-    found = project.found()
-    assert isinstance(found, KeptFixes)
-    assert found.recording == project.recording
-    assert found.result.changes == (project.change,)
-    assert found.result.treatment.choices == CHOICES
-    assert 0 <= found.age_s < 60
+    kept = project.found()
+    assert isinstance(kept, KeptFixes)
+    assert kept.recording == project.recording
+    assert kept.result.changes == (project.change,)
+    assert kept.result.treatment.choices == CHOICES
+    assert 0 <= kept.age_s < 60
 
 
 def test_trials_skip_measurements_besides_the_calls(project: Project) -> None:
@@ -252,9 +252,9 @@ def test_the_newest_counts(project: Project) -> None:
     digest = hashlib.sha256((project.recording / "verified.json").read_bytes()).hexdigest()
     second = project.folder / ".graphdoctor" / "20261122-111112-000001-model"
     second.mkdir()
-    found = project.found()
-    assert isinstance(found, KeptFixes)
-    assert hashlib.sha256((found.recording / "verified.json").read_bytes()).hexdigest() == digest
+    kept = project.found()
+    assert isinstance(kept, KeptFixes)
+    assert hashlib.sha256((kept.recording / "verified.json").read_bytes()).hexdigest() == digest
 
 
 def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ lines = st.lists(
     ),
     max_size=12,
 ).flatmap(
-    lambda found: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(found) + last)
+    lambda lines: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(lines) + last)
 )
 
 
@@ -102,14 +102,14 @@ FOLLOWED = {
 
 
 def test_lines_are_followed_back_through_an_edit(snapshot: SnapshotAssertion) -> None:
-    told = {}
+    followed = {}
     for name, (before, after) in FOLLOWED.items():
         lines = LineMap(before, after)
-        told[name] = [
+        followed[name] = [
             f"{line}: was {lines.to_before(line)}, changed {lines.is_changed_after(line)}, {lines.range_start(line)}"
             for line in range(1, after.count(b"\n") + 3)
         ]
-    assert told == snapshot
+    assert followed == snapshot
 
 
 def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAssertion) -> None:
@@ -137,12 +137,14 @@ def test_edit_is_accepted_unchanged_and_applied_once(
 @settings(max_examples=100)
 def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: bytes) -> None:
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    found = LineMap(before, after)
-    kept = [line for line in range(1, len(new) + 1) if not found.is_changed_after(line)]
-    assert [old[found.to_before(line) - 1] for line in kept] == [new[line - 1] for line in kept]
-    followed = [found.to_before(line) for line in kept]
-    assert followed == [line for line in range(1, len(old) + 1) if found.range_start(line) is None]
-    assert all(1 <= found.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
+    line_map = LineMap(before, after)
+    kept = [line for line in range(1, len(new) + 1) if not line_map.is_changed_after(line)]
+    assert [old[line_map.to_before(line) - 1] for line in kept] == [new[line - 1] for line in kept]
+    followed = [line_map.to_before(line) for line in kept]
+    assert followed == [
+        line for line in range(1, len(old) + 1) if line_map.range_start(line) is None
+    ]
+    assert all(1 <= line_map.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
 
 
 def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:

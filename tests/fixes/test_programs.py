@@ -29,9 +29,9 @@ def test_every_program_is_counted() -> None:
 @pytest.mark.slow
 def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
     done = run_script(ORACLE, "--eager", *FILES, cwd=tmp_path, env=clean_environment())
-    found: Found = json.loads(done.stdout)
-    assert len(found) == len(FILES)
-    assert {file: one for file, one in found.items() if one["error"]} == {}
+    examined: Found = json.loads(done.stdout)
+    assert len(examined) == len(FILES)
+    assert {file: result for file, result in examined.items() if result["error"]} == {}
 
 
 @pytest.mark.slow
@@ -40,13 +40,13 @@ def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path: Path) -> Non
     # One process makes the calls of all programs, and is recorded: what torch says there stands
     # beside what we say.
     command = ("run", "-q", "--report", "all.json", ORACLE, *FILES)
-    found: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)
-    assert {file: one["error"] for file, one in found.items() if one["error"]} == {}
+    examined: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)
+    assert {file: result["error"] for file, result in examined.items() if result["error"]} == {}
     findings = json.loads((tmp_path / "all.json").read_text())["findings"]
     places = [finding["location"] for finding in findings if finding["break_effects"]]
     reported = {f"{Path(place['file']).name}:{place['line']}" for place in places}
-    own = {site for site in reported if site.partition(".")[0] in SITES}
-    assert own == {site for one in found.values() for site in one["sites"]}
+    sites = {site for site in reported if site.partition(".")[0] in SITES}
+    assert sites == {site for result in examined.values() for site in result["sites"]}
     # Another torch breaks at other lines.
     if version("torch").startswith("2.13"):
-        assert {Path(file).stem: len(one["sites"]) for file, one in found.items()} == SITES
+        assert {Path(file).stem: len(result["sites"]) for file, result in examined.items()} == SITES

@@ -78,13 +78,13 @@ RECOMPILES: dict[str, RecompileFixes] = {
 
 
 def test_which_remedies_fit_a_cause_and_what_has_none(snapshot: SnapshotAssertion) -> None:
-    told = []
+    lines = []
     for name, tried in RECOMPILES.items():
-        told += [f"{name}:"]
+        lines += [f"{name}:"]
         for (fix,) in tried.combined(0)[0]:
-            told.append(f"  {fix.name} for {', '.join(fix.addresses)}: {said_of(fix.change)}")
-        told += [f"  not {item.expression}: {item.reason}" for item in tried.untried]
-    assert told == snapshot
+            lines.append(f"  {fix.name} for {', '.join(fix.addresses)}: {said_of(fix.change)}")
+        lines += [f"  not {item.expression}: {item.reason}" for item in tried.untried]
+    assert lines == snapshot
 
 
 def test_combinations_are_bounded_all_together_first() -> None:

@@ -135,8 +135,9 @@ class Script:
 
     @property
     def trials(self) -> list[Fixes]:
-        """What was tried, in order, without the runs of the untouched program and without second
-        runs."""
+        """Return the trials in order, without the runs of the untouched program and without second
+        runs.
+        """
         return [
             asked
             for name, asked in self.asked.items()
@@ -204,20 +205,20 @@ class Patient:
         )  # fmt: skip
 
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
-        found = []
-        for proposal in (one for proposals in self.known.values() for one in proposals):
+        offered = []
+        for proposal in (fix for proposals in self.known.values() for fix in proposals):
             for edit in proposal.edits:
                 sources._originals[edit.path] = edit.before
         for finding in filter(selection.keeps, observed.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
             proposals = tuple(
-                replace(one, targets=(finding.fingerprint,))
-                for one in self.known.get(key or "", ())
+                replace(candidate, targets=(finding.fingerprint,))
+                for candidate in self.known.get(key or "", ())
             )
             declined = next((self.declined[key] for key in keys if key in self.declined), None)
-            found.append(Options(finding, proposals, (declined,) if declined else ()))
-        return found
+            offered.append(Options(finding, proposals, (declined,) if declined else ()))
+        return offered
 
 
 Make = Callable[..., Patient]
@@ -226,9 +227,9 @@ Make = Callable[..., Patient]
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(
-        world: World, known: Mapping[str, Iterable[Candidate]] | None = None, **values: Any
+        world: World, fixes: Mapping[str, Iterable[Candidate]] | None = None, **values: Any
     ) -> Patient:
-        return Patient(tmp_path, monkeypatch, world, known or {}, **values)
+        return Patient(tmp_path, monkeypatch, world, fixes or {}, **values)
 
     return make
 
@@ -250,8 +251,8 @@ THREE = {"GD101:3": [fix("a")], "GD101:5": [fix("b")], "GD101:7": [fix("c")]}
 
 
 def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
-    found = patient(peeling, THREE)
-    treatment = found.treated().treatment
+    searched = patient(peeling, THREE)
+    treatment = searched.treated().treatment
     assert told(treatment.tried) == [
         ("a", "verified", 1, True),
         ("b", "verified", 2, True),
@@ -266,10 +267,10 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     # Two are tried without: the third was tried beside the others.
     assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 8, ())
     # It lies beside the recording.
-    written = found.folder / "recording" / "fixes.json"
+    written = searched.folder / "recording" / "fixes.json"
     assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
     # Each trial is announced once, with the verdicts of the end.
-    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
+    decided = [event for event in searched.events if isinstance(event, DecidedTrial)]
     assert [(event.number, event.title, event.verdicts) for event in decided] == [
         (number, case.title, ((case.finding_place, case.verdict),))
         for number, case in enumerate(treatment.tried, start=1)
@@ -290,11 +291,13 @@ def breaking(*always: int, **mended: int) -> World:
 
 def where(*cases: tuple[str, Recording], otherwise: Recording) -> World:
     """A world that is that of the first fix that is in."""
-    return lambda fixes: next((found for name, found in cases if name in fixes), otherwise)
+    return lambda fixes: next((facts for name, facts in cases if name in fixes), otherwise)
 
 
 def known(*fixes: str | Candidate) -> list[Candidate]:
-    return [fix(one) if isinstance(one, str) else one for one in fixes]
+    return [
+        fix(name_or_fix) if isinstance(name_or_fix, str) else name_or_fix for name_or_fix in fixes
+    ]
 
 
 def broken(facts: Recording, *breaks: BreakRecord) -> Recording:
@@ -303,7 +306,7 @@ def broken(facts: Recording, *breaks: BreakRecord) -> Recording:
 
 def same_line(facts: Recording) -> Recording:
     return broken(
-        facts, *(record(entry(one.stack[0].line, 'print("here")')) for one in facts.breaks)
+        facts, *(record(entry(break_.stack[0].line, 'print("here")')) for break_ in facts.breaks)
     )
 
 
@@ -550,19 +553,19 @@ SEARCHES: dict[str, dict[str, Any]] = {
 def test_a_search_tries_keeps_and_leaves_what_it_should(
     snapshot: SnapshotAssertion, patient: Make, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    given = {**SEARCHES[name]}
-    for bound, most in given.pop("most", {}).items():
+    settings = {**SEARCHES[name]}
+    for bound, most in settings.pop("most", {}).items():
         monkeypatch.setattr(engine, bound, most)
-    pairs = timed_pairs(monkeypatch, given.pop("ratio", lambda _before, _now: 1.0))
-    found = patient(
-        given.pop("world"),
-        given.pop("known"),
-        **{key: given[key] for key in given if key != "options"},
+    pairs = timed_pairs(monkeypatch, settings.pop("ratio", lambda _before, _now: 1.0))
+    searched = patient(
+        settings.pop("world"),
+        settings.pop("known"),
+        **{key: settings[key] for key in settings if key != "options"},
     )
-    treatment = found.treated(**given.get("options", {})).treatment
+    treatment = searched.treated(**settings.get("options", {})).treatment
     replays = [
-        f"{name} under {found.script.backends[name] or 'nothing'}: {', '.join(sorted(fixes)) or 'untouched'}"
-        for name, fixes in found.script.asked.items()
+        f"{name} under {searched.script.backends[name] or 'nothing'}: {', '.join(sorted(fixes)) or 'untouched'}"
+        for name, fixes in searched.script.asked.items()
     ]
     tried = [
         f"{case.round} {case.title} for {case.code} at {case.finding_place}, {case.backend}: {case.verdict}"
@@ -573,10 +576,10 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
         for case in treatment.tried
     ]
     counts = [
-        f"{found.break_sites} sites, {found.skipped_frames} skipped, {found.recompiles} recompiles, "
-        f"{found.coverage}, {found.compile_time_s} s of compiling"
-        for found in (treatment.before, treatment.after)
-        if found is not None
+        f"{counts.break_sites} sites, {counts.skipped_frames} skipped, {counts.recompiles} recompiles, "
+        f"{counts.coverage}, {counts.compile_time_s} s of compiling"
+        for counts in (treatment.before, treatment.after)
+        if counts is not None
     ]
     timed = [f"timed {sorted(before)} beside {sorted(after)}" for before, after in pairs]
     timed += [f"{times.backend}: {times.ratio}" for times in treatment.times]
@@ -614,12 +617,12 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
         # Another cause: an edit that spans two breaks of one cause could have taken away either.
         return facts.replace(
             breaks=tuple(
-                one.replace(chain=(LOOP,)) if one.stack[0].line == 4 else one
-                for one in facts.breaks
+                break_.replace(chain=(LOOP,)) if break_.stack[0].line == 4 else break_
+                for break_ in facts.breaks
             )
         )
 
-    found = patient(world, {"GD101": []})
+    searched = patient(world, {"GD101": []})
     original = path.read_bytes()
 
     def options(observed: Observed, sources: Sources, _selection: Selection) -> list[Options]:
@@ -631,16 +634,16 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
         ]
         path.write_bytes(original)
         return [
-            Options(finding, (replace(one, targets=(finding.fingerprint,)),), ())
-            for finding, one in made
+            Options(finding, (replace(candidate, targets=(finding.fingerprint,)),), ())
+            for finding, candidate in made
         ]
 
-    found._options = options  # type: ignore[method-assign]
-    treated = found.treated()
+    searched._options = options  # type: ignore[method-assign]
+    treated = searched.treated()
     assert told(treated.treatment.tried) == [
         ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "verified", 2, True),
     ]  # fmt: skip
-    assert found.script.trials == [{"a"}, {"b"}, {"a", "b"}]
+    assert searched.script.trials == [{"a"}, {"b"}, {"a", "b"}]
     [written] = treated.changes
     assert written.before == original
     assert written.after.splitlines()[2:4] == [b"line_3 # +a", b"line_4 # +a # +b"]
@@ -663,13 +666,13 @@ def test_reverted_edits_are_not_in_the_interrupted_set(
         return runs(5, coverage=90) if "good" in fixes else runs(3, coverage=70)
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
-    found = patient(
+    searched = patient(
         world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted
     )
     with pytest.raises(KeyboardInterrupt):
-        found.treated(timing="final")
+        searched.treated(timing="final")
     treatment = read_fact(
-        Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text())
+        Treatment, json.loads((searched.folder / "recording" / "fixes.json").read_text())
     )
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
@@ -695,7 +698,8 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
         )
         text = 'print("here")'
         breaks = [
-            one.replace(stack=(entry(line or 0, text, file=str(path)),)) for one in facts.breaks
+            break_.replace(stack=(entry(line or 0, text, file=str(path)),))
+            for break_ in facts.breaks
         ]
         return facts.replace(breaks=tuple(breaks))
 
@@ -725,9 +729,9 @@ def test_without_trials_all_is_suggested_and_first_edits_patch(
     def world(_fixes: Fixes) -> Recording:
         return runs(3, 6, file=path)
 
-    found = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
-    treated = found.treated(is_tried=False)
-    assert found.script.asked == {}
+    searched = patient(world, {"GD101:3": [fix("setting"), first, second], "GD101:6": [other]})
+    treated = searched.treated(is_tried=False)
+    assert searched.script.asked == {}
     assert {why(case) for case in treated.treatment.tried} == {"trials are off"}
     assert [case.title for case in treated.treatment.tried] == [
         "Do setting",
@@ -751,7 +755,7 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(
     path = tmp_path / "model.py"
     path.write_text("    print()\n" * 8)
     safe, unsafe = edit("safe", path, 3), replace(edit("unsafe", path, 6), is_safe=False)
-    found = patient(
+    searched = patient(
         lambda _fixes: runs(3, 6, file=path),
         {"GD101:3": [fix("setting"), safe], "GD101:6": [unsafe]},
     )
@@ -763,18 +767,18 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(
 
     for is_unsafe_tried in (False, True):
         with pytest.raises(GraphDoctorError):
-            found.treated(check, is_unsafe_tried=is_unsafe_tried)
-        assert found.script.asked == {}
+            searched.treated(check, is_unsafe_tried=is_unsafe_tried)
+        assert searched.script.asked == {}
     assert asked == [[*safe.edits], [*safe.edits, *unsafe.edits]]
-    found.treated(check, is_tried=False)
+    searched.treated(check, is_tried=False)
     assert len(asked) == 2, "nothing is written without trials"
 
 
 def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -> None:
     ended = ProbeExit(status=0, reason="finished", duration_s=30.0, peak_memory_bytes=2**30)
-    found = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
-    found.treated()
-    assert found.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
+    searched = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
+    searched.treated()
+    assert searched.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
 
 
 def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -811,7 +815,7 @@ Pairs = list[tuple[Fixes, Fixes]]
 
 
 def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes], float]) -> Pairs:
-    """What is timed under Inductor, filled while trials are made."""
+    """Collect the pairs timed under Inductor, filled while trials are made."""
     asked: Pairs = []
 
     def time_pair(
@@ -840,11 +844,11 @@ def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
 
 def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:
     both = [fix("a")]
-    found = patient(
+    searched = patient(
         lambda fixes: runs(*(() if "a" in fixes else (3, 5))), {"GD101:3": both, "GD101:5": both}
     )
-    found.treated()
-    [decided] = [event for event in found.events if isinstance(event, DecidedTrial)]
+    searched.treated()
+    [decided] = [event for event in searched.events if isinstance(event, DecidedTrial)]
     assert [verdict for _, verdict in decided.verdicts] == ["verified", "verified"]
 
 
@@ -861,12 +865,12 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(
         turns=9,
     )
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
-    found = patient(
+    searched = patient(
         lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100),
         {"GD101:3": [fix("a")]},
     )
-    treatment = found.treated(timing="final").treatment
-    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
+    treatment = searched.treated(timing="final").treatment
+    decided = [event for event in searched.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [
         ((treatment.tried[0].finding_place, treatment.tried[0].verdict),)
     ]
@@ -882,11 +886,11 @@ def test_fix_not_run_under_the_users_backend_is_unverified(patient: Make) -> Non
         def cancel(self) -> None:
             pass
 
-    found = patient(breaking(a=3, b=12), TWO, backend="mine", script_type=Interrupted)
+    searched = patient(breaking(a=3, b=12), TWO, backend="mine", script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        found.treated()
+        searched.treated()
     treatment = read_fact(
-        Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text())
+        Treatment, json.loads((searched.folder / "recording" / "fixes.json").read_text())
     )
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
     assert why(treatment.tried[0]) == "under mine: it wasn't run there"

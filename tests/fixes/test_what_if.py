@@ -40,9 +40,9 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
     )
 
 
-def joined(one: Any, other: Any) -> Any:
-    remedies = (*one[1].remedies, *other[1].remedies)
-    return (), one[1].replace(remedies=remedies)
+def joined(first: Any, other: Any) -> Any:
+    remedies = (*first[1].remedies, *other[1].remedies)
+    return (), first[1].replace(remedies=remedies)
 
 
 def warmed_up() -> Any:
@@ -115,11 +115,11 @@ def test_the_remedy_that_saves_most_alone_names_what_binds(
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
     untold = compiled().replace(duration_s=None)
-    found = [
+    results = [
         _result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
     ]
-    assert [result.compile_s for result in found] == [None, 0.25, 0.0]
-    assert [result.compiles for result in found] == [1, 1, 0]
+    assert [result.compile_s for result in results] == [None, 0.25, 0.0]
+    assert [result.compiles for result in results] == [1, 1, 0]
 
 
 @pytest.mark.slow
@@ -156,12 +156,10 @@ def test_suggestion_refuted_by_replay_is_reported_as_worse(run_cli: RunCli, tmp_
         for result in document["recording"]["what_if"]["results"]
     }
     assert compiles["tensor t"] > compiles[""]
-    (finding,) = [found for found in document["findings"] if found["code"] == "GD203"]
+    (finding,) = [item for item in document["findings"] if item["code"] == "GD203"]
     assert [(fix["verdict"], why(fix)) for fix in finding["fixes"]] == [
         ("makes it worse", f"replayed: {compiles['']} compiles → {compiles['tensor t']}")
     ]
     report = run_cli("report", "--format", "json")
-    (again,) = [
-        found for found in json.loads(report.stdout)["findings"] if found["code"] == "GD203"
-    ]
+    (again,) = [item for item in json.loads(report.stdout)["findings"] if item["code"] == "GD203"]
     assert again["fixes"] == finding["fixes"], "the recording keeps what was tried"

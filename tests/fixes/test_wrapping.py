@@ -28,10 +28,10 @@ def test_a_long_line_is_broken_as_ruff_does(tmp_path: Path, name: str) -> None:
     (tmp_path / "ruff.toml").write_text("line-length = 60\n")
     path = tmp_path / "model.py"
     after = f"def forward(x, y):\n{LONG[name]}\n    return x\n".encode()
-    found = wrapped(b"", after, path)
+    edited = wrapped(b"", after, path)
     command = [ruff, "format", "--config", str(tmp_path / "ruff.toml"), "-"]
     done = subprocess.run(command, input=after, capture_output=True, check=True)
-    assert found.decode() == done.stdout.decode()
+    assert edited.decode() == done.stdout.decode()
 
 
 def test_only_new_lines_are_broken_and_newlines_and_meaning_stay(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "found"),
+    ("old", "new", "expected"),
     [
         ("print('a', 'b', \"c\")", 'print("why")', "print('why')"),
         ('print("a", "b", \'c\')', "print('why')", 'print("why")'),
@@ -88,12 +88,12 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
     ],
 )
 def test_new_strings_have_the_quotes_of_most_others(
-    tmp_path: Path, old: str, new: str, found: str
+    tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     before, after = f"{old}\n", f"{old}\n{new}\n"
     assert (
         wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode()
-        == f"{old}\n{found}\n"
+        == f"{old}\n{expected}\n"
     )
 
 

@@ -169,8 +169,8 @@ class TestWriting:
         before = [change.path.stat() for change in changes]
         written(changes)
         after = [change.path.stat() for change in changes]
-        assert [(one.st_uid, one.st_gid, one.st_mode) for one in after] == [
-            (one.st_uid, one.st_gid, one.st_mode) for one in before
+        assert [(stat.st_uid, stat.st_gid, stat.st_mode) for stat in after] == [
+            (stat.st_uid, stat.st_gid, stat.st_mode) for stat in before
         ]
 
     def test_a_link_stays_and_its_target_is_written(self, tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ NOISES = [quiet, interrupted, delayed]
 
 def timed(noise: Noise, rng: random.Random, *, ratio: float = 1.0, most: int = 120) -> list[float]:
     """Turns until they decide, or until there is no more time."""
-    found: list[float] = []
-    while len(found) < most and not is_decided(found):
-        found.append(ratio * noise(rng))
-    return found
+    ratios: list[float] = []
+    while len(ratios) < most and not is_decided(ratios):
+        ratios.append(ratio * noise(rng))
+    return ratios
 
 
 def is_different(ratios: list[float]) -> bool:
@@ -61,17 +61,19 @@ def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(
 @for_each("noise", [quiet, interrupted])
 def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
     rng = random.Random(5)
-    found = [timed(noise, rng, ratio=ratio) for _ in range(200)]
-    assert statistics.fmean(map(is_different, found)) > 0.99
-    assert all((statistics.median(one) > 1) == (ratio > 1) for one in found if is_different(one))
-    assert statistics.median(map(len, found)) <= LOOKS[1]
+    samples = [timed(noise, rng, ratio=ratio) for _ in range(200)]
+    assert statistics.fmean(map(is_different, samples)) > 0.99
+    assert all(
+        (statistics.median(sample) > 1) == (ratio > 1) for sample in samples if is_different(sample)
+    )
+    assert statistics.median(map(len, samples)) <= LOOKS[1]
 
 
 @for_each("noise", NOISES)
 def test_the_interval_holds_the_true_ratio(noise: Noise) -> None:
     rng = random.Random(5)
-    found = [interval(timed(noise, rng, ratio=1.03)) for _ in range(1000)]
-    assert statistics.fmean(low <= 1.03 <= high for low, high in found) >= 0.95
+    intervals = [interval(timed(noise, rng, ratio=1.03)) for _ in range(1000)]
+    assert statistics.fmean(low <= 1.03 <= high for low, high in intervals) >= 0.95
 
 
 def test_equal_within_the_margin_is_decided_too() -> None:

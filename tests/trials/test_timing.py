@@ -106,18 +106,18 @@ def no_hang() -> Iterator[None]:
 def test_the_ratio_is_that_of_each_turn() -> None:
     # The machine is twice as slow in every other turn; the programs' ratio stays.
     noise = [100.0 if turn % 2 else 200.0 for turn in range(TURNS)]
-    found = timed(Probes(noise, [time / 4 for time in noise]))
-    assert isinstance(found, PairedTime)
-    assert (found.ratio, found.ratio_low, found.ratio_high) == (0.25, 0.25, 0.25)
-    assert (found.before_us, found.after_us) == (150.0, 37.5)
-    assert (found.backend, found.turns) == ("eager", LOOKS[0])
+    timing = timed(Probes(noise, [time / 4 for time in noise]))
+    assert isinstance(timing, PairedTime)
+    assert (timing.ratio, timing.ratio_low, timing.ratio_high) == (0.25, 0.25, 0.25)
+    assert (timing.before_us, timing.after_us) == (150.0, 37.5)
+    assert (timing.backend, timing.turns) == ("eager", LOOKS[0])
 
 
 def test_the_spread_is_the_interval_that_decided() -> None:
     ratios = [0.5 + 0.01 * turn for turn in range(TURNS)]
-    found = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
-    assert isinstance(found, PairedTime)
-    assert (found.ratio_low, found.ratio, found.ratio_high) == pytest.approx((0.5, 0.535, 0.57))
+    timing = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
+    assert isinstance(timing, PairedTime)
+    assert (timing.ratio_low, timing.ratio, timing.ratio_high) == pytest.approx((0.5, 0.535, 0.57))
 
 
 def test_who_begins_alternates() -> None:
@@ -142,10 +142,10 @@ def test_who_begins_alternates() -> None:
 def test_what_is_not_clear_yet_gets_more_turns() -> None:
     # One turn of the first eight says the opposite; of sixteen, still one.
     ratios = [0.8] * 7 + [1.1] + [0.8] * TURNS
-    found = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
-    assert isinstance(found, PairedTime)
-    assert found.turns == LOOKS[1]
-    assert (found.ratio_low, found.ratio_high) == (0.8, 0.8)
+    timing = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
+    assert isinstance(timing, PairedTime)
+    assert timing.turns == LOOKS[1]
+    assert (timing.ratio_low, timing.ratio_high) == (0.8, 0.8)
 
 
 def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
@@ -154,11 +154,11 @@ def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
         [10 * timing.TURN_S * 1e6] * len(ratios),
         [10 * timing.TURN_S * 1e6 * ratio for ratio in ratios],
     )
-    found = timed(probes)
-    assert isinstance(found, PairedTime)
-    spent_s = (found.before_us + found.after_us) / 1e6 * found.turns
+    measured = timed(probes)
+    assert isinstance(measured, PairedTime)
+    spent_s = (measured.before_us + measured.after_us) / 1e6 * measured.turns
     assert spent_s == pytest.approx(timing._MAX_S, rel=0.05)
-    assert found.ratio_low < 1 < found.ratio_high
+    assert measured.ratio_low < 1 < measured.ratio_high
 
 
 def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
@@ -182,8 +182,8 @@ def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
 
 def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
     class Silent(Probes):
-        def _error(self, *given: Any) -> None:
-            super()._error(*given)
+        def _error(self, *arguments: Any) -> None:
+            super()._error(*arguments)
 
     assert (
         reason_text(timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})))

@@ -41,8 +41,8 @@ def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> R
     waiting = [*finder.compiled(), *finder.named(set(recorded))]
     while waiting:
         region = waiting.pop()
-        known = by_scope.get(region.scope)
-        if known is not None and (known.is_fullgraph or not region.is_fullgraph):
+        earlier = by_scope.get(region.scope)
+        if earlier is not None and (earlier.is_fullgraph or not region.is_fullgraph):
             continue
         by_scope[region.scope] = region
         for call, callee in finder.called(region):
@@ -90,8 +90,8 @@ class _Finder:
         """Find the functions with these names, unless two share one."""
         by_name = grouped((scope.qualname, scope) for scope in self._program.scopes.values())
         for qualname in sorted(qualnames):
-            if qualname != "<module>" and len(found := by_name.get(qualname, [])) == 1:
-                yield Region(found[0], found[0].owner)
+            if qualname != "<module>" and len(functions := by_name.get(qualname, [])) == 1:
+                yield Region(functions[0], functions[0].owner)
 
     def called(self, region: Region) -> Iterator[tuple[ast.Call, Region]]:
         for node, _ in certain_nodes(region.scope, self._program):
@@ -151,12 +151,12 @@ class _Finder:
     ) -> Iterator[tuple[Scope, ClassInfo | None, ast.Call]]:
         """Find what a call to torch.compile, or to a module's ``compile``, compiles."""
         compiled = self._compilers.compiled(node, scope)
-        found: Iterable[Method] = ()
+        methods: Iterable[Method] = ()
         call = node
         if compiled is not None:
             handed, call = compiled
             is_self = self._values.owner(handed, scope) is not None
-            found = (not is_self and self._runs(handed, scope)) or self._passed(handed, scope)
+            methods = (not is_self and self._runs(handed, scope)) or self._passed(handed, scope)
         elif (
             isinstance(node.func, ast.Attribute)
             and node.func.attr == "compile"
@@ -165,17 +165,19 @@ class _Finder:
             owner = self._values.owner(node.func.value, scope)
             if owner is None:
                 value = self._values.of(node.func.value, scope)
-                found = self._values.run_by(value) if value.kind == "instance" else ()
+                methods = self._values.run_by(value) if value.kind == "instance" else ()
             elif self._program.method(owner, "compile") is None:
-                found = self._values.run_by(
+                methods = self._values.run_by(
                     Value("instance", classes=(owner, *self._program.descendants(owner)))
                 )
-        yield from ((method, info, call) for method, info in found if self._is_run((method, info)))
+        yield from (
+            (method, info, call) for method, info in methods if self._is_run((method, info))
+        )
 
     def _passed(self, node: ast.expr, scope: Scope) -> Iterator[Method]:
-        if not isinstance(node, ast.Name) or (found := scope.lookup(node.id)) is None:
+        if not isinstance(node, ast.Name) or (resolved := scope.lookup(node.id)) is None:
             return
-        holder, bindings = found
+        holder, bindings = resolved
         others = [
             item for item in bindings if not self._compilers.is_wrapping(item.node, node, holder)
         ]

@@ -241,7 +241,7 @@ _PREFIX = "torch._dynamo.config."
 _SETTERS = ("patch", "setattr", "_patch")
 
 
-def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
+def switches_in(root: Path, names: Iterable[str]) -> dict[str, Path]:
     """Find the settings that Python files below a folder change, each with the first file that
     does.
 
@@ -249,7 +249,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
     assigned may be on.
     """
     switches: dict[str, Path] = {}
-    missing = set(wanted)
+    missing = set(names)
     for count, path in enumerate(_walked(root, _LEFT_OUT)):
         if count >= _MAX_FILES or not missing:
             break
@@ -296,7 +296,7 @@ def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What lint takes from a recording."""
+    """The facts of a recording that lint uses."""
 
     functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     settings: frozenset[str] = frozenset()
@@ -395,8 +395,8 @@ def lint_files(
         )
     ]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
-    known = known_in(baselines[0], counting) if baselines else ()
-    new = [finding for finding in counting if finding not in known]
+    accepted = known_in(baselines[0], counting) if baselines else ()
+    new = [finding for finding in counting if finding not in accepted]
     return LintReport(
         graphdoctor_version=version,
         file_count=len(files),
@@ -405,7 +405,7 @@ def lint_files(
         failing_count=sum(
             all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new
         ),
-        known=_shown(known, root, shown_from),
+        known=_shown(accepted, root, shown_from),
         ignored_count=ignored_count + len(findings_of_files) - len(counting),
         unreadable=tuple(unreadable),
         notes=notes,
@@ -481,14 +481,14 @@ def _silenced(
     findings: list[Finding],
     root: Path,
     shown_from: Path,
-    known: frozenset[str],
+    recorded_names: frozenset[str],
     switches: Callable[[Path, Iterable[str]], Mapping[str, Path]],
 ) -> tuple[list[Finding], tuple[str, ...]]:
-    wanted = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
-    where = dict.fromkeys(wanted & known, "the recording")
+    names = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
+    where = dict.fromkeys(names & recorded_names, "the recording")
     where |= {
         name: relative(str(path), shown_from)
-        for name, path in switches(root, wanted - known).items()
+        for name, path in switches(root, names - recorded_names).items()
     }
     hiding = [
         next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None)

@@ -220,7 +220,7 @@ class _Choice:
             whole = [If(self.outer.deep_clone(), IndentedBlock(lines, indent=indent))]
         changes = lines_for(source, self.statement, whole, also=self.rest)
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
-        shown = ["the result" if one == RETURNED else f"`{one}`" for one in targets]
+        shown = ["the result" if target == RETURNED else f"`{target}`" for target in targets]
         what = "what is returned" if targets == [RETURNED] else ", ".join(shown)
         title = f"Choose {what} with `{numpy or 'torch'}.where`"
         return self.place.edit(title, *changes, is_safe=is_safe)
@@ -241,7 +241,7 @@ class _Choice:
             in_some = [
                 f"`{name}`"
                 for name in names
-                if name != RETURNED and any(name not in one for one in chosen)
+                if name != RETURNED and any(name not in row for row in chosen)
             ]
             before = " before they return" if RETURNED in names else ""
             decline_if(in_some, f"only some branches assign {listed(in_some)}{before}")
@@ -346,7 +346,7 @@ def _rows_of(values: _Values) -> _Values | None:
     is_plain = isinstance(first.target, Name) and not (
         first.ifs or first.inner_for_in or first.asynchronous
     )
-    if not is_plain or any(not one.for_in.deep_equals(first) for one in made):
+    if not is_plain or any(not comprehension.for_in.deep_equals(first) for comprehension in made):
         return None
     parts = [
         value.elt if isinstance(value, ListComp) else first.target
@@ -378,7 +378,7 @@ def _is_same(values: _Values) -> bool:
 
 
 def _is_repeated(values: _Values) -> bool:
-    """Whether the condition stands more than once in what is chosen."""
+    """Check whether the chosen values contain the condition more than once."""
     is_each = _rows_of(values) is not None or (len(values) > 1 and len(_columns(values)) > 1)
     return is_each or any(
         not guarded(value, Name("condition"), is_if=True).deep_equals(value) for value in values
@@ -399,7 +399,7 @@ def _each_chosen(
     rows = zip(*(_parts(value)[1] for value in values), strict=True)
     chosen = [row[0].deep_clone() if _is_same(row) else _chosen(conditions, row) for row in rows]
     parts = zip(display.elements, chosen, strict=True)
-    return display.with_changes(elements=[part.with_changes(value=one) for part, one in parts])
+    return display.with_changes(elements=[part.with_changes(value=value) for part, value in parts])
 
 
 def _chosen(conditions: _Values, values: _Values) -> BaseExpression:
@@ -480,8 +480,8 @@ def _set_at_once(choice: If) -> tuple[SimpleStatementLine, list[str], _Values]:
                 ]
             ) as line
         ]:
-            plain = [one.value for one in targets if isinstance(one, Element)]
-            names = [one.value for one in plain if isinstance(one, Name)]
+            plain = [element.value for element in targets if isinstance(element, Element)]
+            names = [element.value for element in plain if isinstance(element, Name)]
             parts = [part.value for part in values if isinstance(part, Element)]
             if len(set(names)) == len(parts) == len(targets) == len(values):
                 return line, names, parts

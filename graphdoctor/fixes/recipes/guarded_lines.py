@@ -260,7 +260,7 @@ def _depends_on(value: BaseExpression, loop: For) -> bool:
 
 
 def _is_about_objects(test: BaseExpression) -> bool:
-    """Whether it only asks if something is there: ``p.grad is not None``, ``p.requires_grad``."""
+    """Check whether a test only asks for presence: ``p.grad is not None``, ``p.requires_grad``."""
     match test:
         case Comparison(comparisons=[ComparisonTarget(operator=Is() | IsNot())]):
             return True
@@ -405,8 +405,10 @@ def _names_of(assignment: Assign) -> list[str]:
 def _is_of_own_name(small: CSTNode, lines: _Body, names: Names) -> bool:
     match small:
         case Assign(targets=targets):
-            own = _names_of(small)
-            return len(own) >= len(targets) and all(names.is_only_in(name, lines) for name in own)
+            set_here = _names_of(small)
+            return len(set_here) >= len(targets) and all(
+                names.is_only_in(name, lines) for name in set_here
+            )
         case AugAssign(target=Name(value=name)):
             return names.is_only_in(name, lines)
     return isinstance(small, Pass)
@@ -577,8 +579,8 @@ def _leaving(place: Place) -> tuple[If, Sequence[BaseStatement]]:
     decline_if(
         len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear, "elsewhere"
     )
-    own = Names(place.source, place.scope)
-    is_only = all(own.is_only_in(name, [line, choice.test]) for name in names)
+    names_here = Names(place.source, place.scope)
+    is_only = all(names_here.is_only_in(name, [line, choice.test]) for name in names)
     return choice, [line] if is_only else []
 
 
@@ -606,7 +608,7 @@ def drop_shortcuts(place: Place) -> Edit:
         is_beside = isinstance(shortcut.body, SimpleStatementSuite)
         decline_if(is_beside, "a branch is on the line of its condition")
     title = f"Keep only the `else` of `if {source.shortened(choice.test)}: …`"
-    reached = tuple(source.start(lines_of(one.body)[0])[0] for one in shortcuts)
+    reached = tuple(source.start(lines_of(shortcut.body)[0])[0] for shortcut in shortcuts)
     if isinstance(source.parent(choice), If):
         return place.edit(title, (choice, general.deep_clone()), reached=reached)
     first, *rest = [line.deep_clone() for line in lines_of(general.body)]

@@ -139,18 +139,18 @@ def numpy_to_torch(place: Place) -> Edit:
     refuse_comment(call)
     parameters, template = _FUNCTIONS[name]
     required = parameters.partition("|")[0].split()
-    given = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
-    decline_if(not given.keys() >= set(required), _ARGUMENTS)
+    arguments = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
+    decline_if(not arguments.keys() >= set(required), _ARGUMENTS)
     # None is the default.
-    given = {key: value for key, value in given.items() if dotted(value) != "None"}
+    arguments = {key: value for key, value in arguments.items() if dotted(value) != "None"}
     if name == "interp":
-        decline_if(isinstance(given["x"], BaseNumber), "it interpolates a single number")
+        decline_if(isinstance(arguments["x"], BaseNumber), "it interpolates a single number")
         title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
-        return place.edit(title, _with_interp(source, call, expression(template, **given)))
+        return place.edit(title, _with_interp(source, call, expression(template, **arguments)))
     module = source.code(call.func.value) if isinstance(call.func, Attribute) else "numpy"
     old: BaseExpression = call
     if template.startswith("torch."):
-        new = _in_torch(template, given)
+        new = _in_torch(template, arguments)
         argument = source.parent(call)
         outer = source.parent(argument)
         takers = ("torch.from_numpy", "torch.as_tensor", "torch.tensor")
@@ -163,41 +163,44 @@ def numpy_to_torch(place: Place) -> Edit:
         else:
             result = method_call(new, "numpy")
     elif template:
-        new = result = _filled(template.replace("{np}", module), given)
+        new = result = _filled(template.replace("{np}", module), arguments)
     else:
-        new = result = _selected(module, given)
+        new = result = _selected(module, arguments)
     head = source.code(new.func if isinstance(new, Call) else new).partition("(")[0]
     return place.edit(f"Use `{head}` in place of `{code}`", (old, result))
 
 
-def _filled(template: str, given: _Given) -> BaseExpression:
+def _filled(template: str, arguments: _Given) -> BaseExpression:
     for mark, (name, text) in _OPTIONAL.items():
-        template = template.replace(mark, text if name in given else "")
-    return expression(template, **given)
+        template = template.replace(mark, text if name in arguments else "")
+    return expression(template, **arguments)
 
 
-def _selected(module: str, given: _Given) -> BaseExpression:
+def _selected(module: str, arguments: _Given) -> BaseExpression:
     """Write ``np.where(a, x, np.where(b, y, default))``."""
     unclear = "its conditions aren't a literal list"
     conditions, choices = (
-        need(given.get(name), List, unclear).elements for name in ("condlist", "choicelist")
+        need(arguments.get(name), List, unclear).elements for name in ("condlist", "choicelist")
     )
     is_plain = all(isinstance(element, Element) for element in (*conditions, *choices))
     decline_if(not conditions or not is_plain or len(conditions) != len(choices), unclear)
-    result = given.get("default", Integer("0"))
+    result = arguments.get("default", Integer("0"))
     template = f"{module}.where({{condition}}, {{choice}}, {{rest}})"
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
         result = expression(template, condition=condition.value, choice=choice.value, rest=result)
     return result
 
 
-def _in_torch(template: str, given: _Given) -> BaseExpression:
-    has_axes = isinstance(given.get("axis"), Tuple)
-    decline_if({"x", "dx"} <= given.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS)
-    is_number = "{q}" not in template or isinstance(given.get("q"), Integer | Float)
+def _in_torch(template: str, arguments: _Given) -> BaseExpression:
+    has_axes = isinstance(arguments.get("axis"), Tuple)
+    decline_if(
+        {"x", "dx"} <= arguments.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS
+    )
+    is_number = "{q}" not in template or isinstance(arguments.get("q"), Integer | Float)
     decline_if(not is_number, "its quantile isn't a literal number")
     return _filled(
-        template, {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()}
+        template,
+        {key: _tensor(value) if key in _ARRAYS else value for key, value in arguments.items()},
     )
 
 
@@ -212,8 +215,10 @@ def _tensor(array: BaseExpression) -> BaseExpression:
 def _with_interp(source: SourceFile, call: Call, new: BaseExpression) -> Change:
     text = _INTERP.replace("    ", source.tree.default_indent)
     function = need(parse_module(text, config=source.tree.config_for_parsing).body[0], FunctionDef)
-    own = [source.code(line).strip() for line in source.tree.body if isinstance(line, FunctionDef)]
-    if source.code(function).strip() in own:
+    functions = [
+        source.code(line).strip() for line in source.tree.body if isinstance(line, FunctionDef)
+    ]
+    if source.code(function).strip() in functions:
         return call, new
     decline_if(source.free_name("_interp") != "_interp", "the name `_interp` is already used")
     return below_new(source, call, new, function)
@@ -240,8 +245,8 @@ def one_hot_classes(place: Place) -> Edit:
     )
     decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
     named = [argument for argument in call.args if keyword_of(argument) == "num_classes"]
-    given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
-    is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
+    classes = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
+    is_open = not classes or source.code(classes[0].value).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
     spelled = {name for base in _CLASSES for name in (base, base.upper())}
     names = {name for name in spelled if source.is_in_scope(call, name)}
@@ -252,8 +257,8 @@ def one_hot_classes(place: Place) -> Edit:
     name = names.pop()
     number = parse_expression(name)
     change: Change = (call, _with_argument(call, "num_classes", number))
-    if given:
-        change = (given[0].value, number)
+    if classes:
+        change = (classes[0].value, number)
     return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
 
 
@@ -296,12 +301,12 @@ def bincount_to_scatter(place: Place) -> Edit:
     source = place.source
     call = place.nearby_call("bincount")
     refuse_comment(call)
-    given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
+    arguments = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
     counted = known(source.receiver(call), _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
-    equal = place.equal_to(call) if "minlength" not in given else None
-    length = given.get("minlength") or parse_expression(known(equal, unknown).names[0])
-    weights = need(given.get("weights", Name("None")), Name, "the weights aren't a name").value
+    equal = place.equal_to(call) if "minlength" not in arguments else None
+    length = arguments.get("minlength") or parse_expression(known(equal, unknown).names[0])
+    weights = need(arguments.get("weights", Name("None")), Name, "the weights aren't a name").value
     index = counted if isinstance(counted, Name) else Name(source.free_name("index"))
     like = ones = weights
     if weights == "None":
@@ -310,9 +315,9 @@ def bincount_to_scatter(place: Place) -> Edit:
     new: BaseExpression = expression(template, index=index, length=length)
     change: Change = call, new
     if index is not counted:
-        own = "the call has no statement of its own"
-        line = need(source.around(call, BaseStatement), SimpleStatementLine, own)
-        only(line.body, own)
+        no_statement = "the call has no statement of its own"
+        line = need(source.around(call, BaseStatement), SimpleStatementLine, no_statement)
+        only(line.body, no_statement)
         first = assigned(index.deep_clone(), bare(counted).deep_clone())
         rest = line.with_changes(leading_lines=()).deep_replace(call, new)
         change = (line, [after_lines(first, line.leading_lines), need(rest, SimpleStatementLine)])
@@ -442,9 +447,9 @@ def _kind(source: SourceFile, copied: Attribute | Name) -> tuple[str, bool]:
     """Return ``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't
     require a gradient.
     """
-    given = source.parameter(copied)
-    if given is not None:
-        return _annotated(given), False
+    parameter = source.parameter(copied)
+    if parameter is not None:
+        return _annotated(parameter), False
     values, code = source.bound_to(copied), source.code(copied)
     is_unknown = isinstance(copied, Attribute) and not values
     decline_if(is_unknown, f"nothing in the file says what `{code}` is")
@@ -476,9 +481,9 @@ def _kind_of(source: SourceFile, value: BaseExpression | None) -> tuple[str, boo
     return type(value).__name__.lower().removesuffix("comp"), is_plain
 
 
-def _annotated(given: Param) -> str:
+def _annotated(parameter: Param) -> str:
     """Return what a parameter's annotation says; one without is taken to be a tensor."""
-    annotation = given.annotation.annotation if given.annotation is not None else None
+    annotation = parameter.annotation.annotation if parameter.annotation is not None else None
     match annotation:
         case Subscript(value=Name(value=name), slice=elements) if name.lower() in _EACH:
             inner = [part.slice.value for part in elements if isinstance(part.slice, Index)]
@@ -486,7 +491,7 @@ def _annotated(given: Param) -> str:
             if inner and last_name(inner[-1]) == "Tensor":
                 return name.lower()
     is_other = annotation is not None and last_name(annotation) != "Tensor"
-    decline_if(is_other, f"`{given.name.value}` may not be a tensor")
+    decline_if(is_other, f"`{parameter.name.value}` may not be a tensor")
     return ""
 
 
@@ -524,7 +529,7 @@ def _moves(source: SourceFile, statement: CSTNode) -> Iterator[tuple[Change, str
         call
         for call in calls
         if source.dotted_name(call) in _MAKERS
-        and not any(given.star or keyword_of(given) == "device" for given in call.args)
+        and not any(argument.star or keyword_of(argument) == "device" for argument in call.args)
     ]
     moves = [(call, target) for call in calls if (target := _moved_to(call)) is not None]
     for call, target in moves:
@@ -587,16 +592,16 @@ def _computed_with(source: SourceFile, call: Call) -> BaseExpression | None:
         case BinaryOperation(left=left, right=right):
             sides = [left, right]
         case Comparison(left=left, comparisons=comparisons):
-            sides = [left, *(one.comparator for one in comparisons)]
+            sides = [left, *(comparison.comparator for comparison in comparisons)]
     names = (side for side in sides if isinstance(side, Name))
-    return next((one for one in names if source.is_tensor(one) or source.parameter(one)), None)
+    return next((name for name in names if source.is_tensor(name) or source.parameter(name)), None)
 
 
 def _moves_of_its_value(source: SourceFile, statement: CSTNode) -> Iterator[BaseExpression]:
     match statement:
         case Assign(targets=[AssignTarget(target=Name() as name)]) if source.is_local(name):
             methods = [source.parent(read) for read in source.reads(name)]
-            calls = [source.parent(one) for one in methods if isinstance(one, Attribute)]
+            calls = [source.parent(method) for method in methods if isinstance(method, Attribute)]
             yield from filter(None, map(_moved_to, calls))
 
 

@@ -208,8 +208,8 @@ class _Split:
             statements = statements[:-1]
         lines = [_Line.of(node, owner) for node in _separated(source, statements)]
         # Of an `if` that is in two parts, both have the same test; the report comes first.
-        wanted = place.statement.test if isinstance(place.statement, If) else place.statement
-        holding = (line for line in lines if any(node is wanted for node in walk(line.node)))
+        holder = place.statement.test if isinstance(place.statement, If) else place.statement
+        holding = (line for line in lines if any(node is holder for node in walk(line.node)))
         target = known(next(holding, None), "the line isn't a statement of the function")
         early = (at for at, line in enumerate(lines) if leaves(line.node))
         first_return = next(early, len(lines))
@@ -307,7 +307,7 @@ class _Split:
                 return f"line {number} sets the same name"
             if self._everything(line.touched).conflicts(self._everything(other.touched)):
                 return f"line {number} may depend on it"
-            if all(_is_writing(self.source, one.node) for one in (line, other)):
+            if all(_is_writing(self.source, moving.node) for moving in (line, other)):
                 return f"line {number} reports too, and would do so before it"
         if is_moving and later and reads_clock(self.source, line.node):
             return "it reads a clock, and would read it later"
@@ -329,7 +329,9 @@ class _Split:
     def _result_computes(self) -> bool:
         simple = Name | Tuple | List | Dict | SimpleString | Integer
         parts = walk(self._result_value) if self._result_value is not None else ()
-        return any(isinstance(one, BaseExpression) and not isinstance(one, simple) for one in parts)
+        return any(
+            isinstance(part, BaseExpression) and not isinstance(part, simple) for part in parts
+        )
 
     def content(self) -> bytes:
         names = Names(self.source, self.function)
@@ -342,23 +344,23 @@ class _Split:
             node = line.node
             if line.role == "compute":
                 # The other part of an `if` that was in two has its test already.
-                tests = [one for one in tested if isinstance(node, If) and node.test is one[0]]
+                tests = [test for test in tested if isinstance(node, If) and node.test is test[0]]
                 inner.append(_replaced(node, tests))
             elif line.role == "head":
                 head.append(node.deep_clone())
             else:
-                given, moved = _Values(self, line, at, names).taken()
+                added, moved = _Values(self, line, at, names).taken()
                 if isinstance(node, If) and isinstance(moved, If) and isinstance(moved.test, Name):
                     tested.append((node.test, moved.test.deep_clone()))
-                inner += given
+                inner += added
                 tail.append(moved)
         if self.first_return < len(self.lines) and tail:
             return self._with_early_returns(head, inner, tail, names.fresh("result"), name)
         value = self._result_value
         if self.result is not None and self.bound_outside() & name_set(self.result):
             result = _Line.of(self.result, self.owner)
-            given, moved = _Values(self, result, len(self.lines), names, is_result=True).taken()
-            inner += given
+            added, moved = _Values(self, result, len(self.lines), names, is_result=True).taken()
+            inner += added
             self.result = need(moved, SimpleStatementLine)
             decline_if(self._result_computes(), "what is returned is computed from it")
         elif self.result is not None and value is not None and self._result_computes():
@@ -390,8 +392,8 @@ class _Split:
             *kept, call = lines_of(caller.body)
             # What calls the part returns what it gives.
             value = known(need(need(call, SimpleStatementLine).body[0], Return).value)
-            given = assigned(joined([Name(one) for one in (result, *needed)]), value)
-            body = [*kept, given, *_plain(tail), SimpleStatementLine([Return(Name(result))])]
+            assignment = assigned(joined([Name(name) for name in (result, *needed)]), value)
+            body = [*kept, assignment, *_plain(tail), SimpleStatementLine([Return(Name(result))])]
             return not_traced(caller.with_changes(body=caller.body.with_changes(body=body)))
 
         run = Run(changed, function, function.body, len(before), len(lines))
@@ -432,7 +434,7 @@ class _Values:
         self._line = line
         self._is_result = is_result
         self._names = names
-        computing = [(one.role == "compute", one.flow.assigned) for one in split.lines]
+        computing = [(line.role == "compute", line.flow.assigned) for line in split.lines]
         self._inside = set[str]().union(
             *(names for is_inside, names in computing[:at] if is_inside)
         )
@@ -446,17 +448,17 @@ class _Values:
 
     def taken(self) -> tuple[list[BaseStatement], BaseStatement]:
         node = self._line.node
-        wanted = self._wanted(node, is_sure=True)
-        line = _replaced(node, [(value, self._given_name(value)) for value in wanted])
+        values = self._wanted(node, is_sure=True)
+        line = _replaced(node, [(value, self._given_name(value)) for value in values])
         again = flow_in([line]).read_first | name_set(line)
-        given = {name for _, name in self._known}
+        names = {name for _, name in self._known}
         # A parameter that is set later would have its last value when the moved line runs.
-        needed = sorted((again & self._own - given) & (self._inside | self._set_later))
+        needed = sorted((again & self._own - names) & (self._inside | self._set_later))
         for name in (name for name in needed if name in self._set_later):
             fresh = self._names.fresh(f"{name}_before")
             self._given.append(assigned(fresh, Name(name)))
-            same = [one for one in names_in(line) if one.value == name]
-            line = _replaced(line, [(one, one.with_changes(value=fresh)) for one in same])
+            same = [node for node in names_in(line) if node.value == name]
+            line = _replaced(line, [(node, node.with_changes(value=fresh)) for node in same])
         return self._given, self._with_numbers(line)
 
     def _with_numbers(self, line: BaseStatement) -> BaseStatement:
@@ -476,8 +478,8 @@ class _Values:
         )
 
     def _given_name(self, value: BaseExpression) -> BaseExpression:
-        for given, name in self._known:
-            if given.deep_equals(value):
+        for node, name in self._known:
+            if node.deep_equals(value):
                 return Name(name)
         named = f"{called(value)}_value" if called(value) else "value"
         fresh = self._names.fresh("condition" if isinstance(value, Comparison) else named)
@@ -494,7 +496,7 @@ class _Values:
         parts = node.children
         if isinstance(node, If):
             yield from self._wanted(node.test, is_sure=True)
-            parts, is_sure = [one for one in parts if one is not node.test], False
+            parts, is_sure = [part for part in parts if part is not node.test], False
         elif isinstance(node, AssignTarget | Lambda | BaseComp):
             return
         elif isinstance(node, Expr) and isinstance(node.value, Call):
@@ -527,7 +529,7 @@ class _Values:
                 return is_sure
             case Attribute(value=Name(value=name)) if name == owner:
                 moved = [line.touched for line in self._split.lines if line.role != "compute"]
-                return not any(dotted(part) in one.changed for one in moved)
+                return not any(dotted(part) in flow.changed for flow in moved)
         return not isinstance(part, _FORBIDDEN)
 
 
@@ -590,7 +592,7 @@ def _has_effect(source: SourceFile, small: CSTNode) -> bool:
         case Expr(value=Call() as call):
             return not is_in_place(call)
         case Assign(value=value) | AugAssign(value=value):
-            is_kept = all(isinstance(one, Attribute | Subscript) for one in targets_of(small))
+            is_kept = all(isinstance(target, Attribute | Subscript) for target in targets_of(small))
             return is_kept or reads_tensor(source, value)
     return False
 
@@ -718,7 +720,7 @@ class _Hoist:
             decline_if(not is_pure, "its value isn't made of arguments and attributes alone")
             moved = self._with_needed(assigned(name, made), *origins)
             rest = (value, Name(name))
-        kept = [line for line in self.lines if not any(line is one for one in moved)]
+        kept = [line for line in self.lines if not any(line is moved_line for moved_line in moved)]
         decline_if(not any(map(computes, kept)), "the function does nothing else")
         if rest is not None:
             kept = [with_replaced(line, [rest]) for line in kept]
@@ -792,8 +794,8 @@ class _Hoist:
         return made, origins
 
     def _is_movable(self, top: BaseStatement) -> bool:
-        """Whether a whole line may run outside: it sets a value or keeps one, or is an `if` that
-        does so or leaves.
+        """Check whether a whole line may run outside: it sets a value or keeps one, or is an `if`
+        that does so or leaves.
         """
         match top:
             case SimpleStatementLine(body=[Assign(value=value) | AugAssign(value=value)]):
@@ -809,7 +811,9 @@ class _Hoist:
                 if is_leaving and self.call and not returns_only(self.call, function):
                     return False
                 owner = self.source.around(function, ClassDef)
-                methods = {one.name.value for one in find(owner, FunctionDef)} if owner else set()
+                methods = (
+                    {method.name.value for method in find(owner, FunctionDef)} if owner else set()
+                )
                 calls = [call for call in calls_in(top.body) if self._is_own(call)]
                 if any(is_leaving or called(call) not in methods for call in calls):
                     return False
@@ -817,7 +821,7 @@ class _Hoist:
         return False
 
     def _is_own(self, call: Call) -> bool:
-        """Whether it calls something of the object, such as a layer."""
+        """Check whether a call is of something of the object, such as a layer."""
         func: BaseExpression = call.func
         if self.owner is None:
             return False
@@ -840,16 +844,16 @@ class _Hoist:
                 return False
         return True
 
-    def _with_needed(self, wanted: BaseStatement, *origins: CSTNode) -> list[BaseStatement]:
+    def _with_needed(self, statement: BaseStatement, *origins: CSTNode) -> list[BaseStatement]:
         """Return the lines that move: it, and those before it that set what it needs.
 
         ``origins`` are what it is made of, in the file.
         """
-        moved = [self._line(wanted)]
+        moved = [self._line(statement)]
         needed = moved[0].flow.read_first
         skipped: list[_Line] = []
         for line in reversed([self._line(node) for node in self.lines[: self.at]]):
-            is_changing = any(line.touched.changed & one.touched.read for one in moved)
+            is_changing = any(line.touched.changed & earlier.touched.read for earlier in moved)
             if is_changing or line.flow.assigned & needed:
                 small = line.node.body[0] if isinstance(line.node, SimpleStatementLine) else None
                 value = small.value if isinstance(small, Assign | AugAssign) else None
@@ -860,7 +864,7 @@ class _Hoist:
                 needed = needed | line.flow.read_first
             else:
                 # All that moves so far comes after it.
-                is_before = any(self._conflicts(line, one) for one in moved)
+                is_before = any(self._conflicts(line, earlier) for earlier in moved)
                 decline_if(is_before, "what is before it changes it")
                 skipped.append(line)
         decline_if(len(moved) > _MOST_MOVED, "it depends on much that is computed before it")
@@ -886,7 +890,7 @@ class _Hoist:
             except DeclinedError:
                 continue
             seen = (*moved, *others)
-            others += [one for one in needed if all(one is not other for other in seen)]
+            others += [check for check in needed if all(check is not other for other in seen)]
         return others
 
     def _line(self, node: BaseStatement) -> _Line:
@@ -919,7 +923,7 @@ class _Hoist:
         return self.source.dotted_name(call).startswith(_DRAWS)
 
     def _is_bool(self, value: BaseExpression) -> bool:
-        """Whether a condition is one of Python's bools already."""
+        """Check whether a condition is a Python bool already."""
         if not isinstance(value, Comparison):
             return isinstance(value, UnaryOperation) and isinstance(value.operator, Not)
         sides = [value.left, *(part.comparator for part in value.comparisons)]
@@ -951,10 +955,10 @@ class _Hoist:
         and passes it in.
         """
         function, line = self.place.function, known(self.call)
-        given = sorted(flow_in(moved).assigned & flow_in(kept).read_first)
+        handed = sorted(flow_in(moved).assigned & flow_in(kept).read_first)
         call = next(call for call in calls_in(line) if called(call) == function.name.value)
         params = function.params
-        new = [name for name in given if name not in name_set(params)]
+        new = [name for name in handed if name not in name_set(params)]
         passed = call.with_changes(args=[*call.args, *(Arg(Name(name)) for name in new)])
         params = params.with_changes(params=[*params.params, *(Param(Name(name)) for name in new)])
         body = function.body.with_changes(body=kept)

@@ -184,7 +184,7 @@ def _keyword(block: _Block) -> str:
 
 
 def _is_worth_compiling(suite: BaseSuite) -> bool:
-    """Whether the body contains more than what breaks.
+    """Check whether the body contains more than what breaks.
 
     With a counter on an object, torch would recompile the new function at every call.
     """
@@ -367,7 +367,7 @@ def backward_out_of_region(place: Place) -> Edit:
     compiled, which the user has to decide.
     """
     source, function = place.source, place.function
-    is_disabled = any("disable" in source.code(one) for one in function.decorators)
+    is_disabled = any("disable" in source.code(decorator) for decorator in function.decorators)
     decline_if(is_disabled, "Dynamo is already disabled for the function")
     name = source.part_name(function, "loss")
     body = function.body.body
@@ -521,7 +521,7 @@ def grad_outside(place: Place) -> Edit:
     )
     doc, lines = split_body(function)
     body = [*doc, *lines]
-    is_inside = any(one is line for one in body)
+    is_inside = any(statement is line for statement in body)
     decline_if(not is_inside, "the line isn't in the function's body")
     at = body.index(line)
     parts = _Parts(source, source, function)
@@ -568,7 +568,7 @@ def line_outside(place: Place) -> Edit:
     changed = source.changed((suite, suite.with_changes(body=lines))) if before else source
     parts = _Parts(source, changed, function)
     path.append(at + len(before))
-    moved = [parts.move(path[:depth], one + 1, None, "rest") for depth, one in enumerate(path)]
+    moved = [parts.move(path[:depth], index + 1, None, "rest") for depth, index in enumerate(path)]
     branch: CSTNode | None = line
     hops = 0
     while isinstance(branch, If | Else):
@@ -596,17 +596,19 @@ def _in_python(place: Place, line: BaseStatement) -> tuple[list[BaseStatement], 
             values += [test] if _is_tensor(source, test) else []
         case SimpleStatementLine(body=[Return(value=BaseExpression() as value)]):
             elements = (
-                [one.value for one in value.elements] if isinstance(value, Tuple) else [value]
+                [element.value for element in value.elements]
+                if isinstance(value, Tuple)
+                else [value]
             )
-            is_reading = any(is_read(source, one) for one in elements)
+            is_reading = any(is_read(source, element) for element in elements)
             decline_if(not is_reading, "what is returned isn't a number that is read")
-            values += [source.read_of(one, _CASTS) or one for one in elements]
+            values += [source.read_of(element, _CASTS) or element for element in elements]
         case SimpleStatementLine(body=[Assign(value=Call() as value)]):
             decline_if(source.dotted_name(value) not in _COPIES, "the line computes")
         case _:
             raise DeclinedError("the line computes")
-    wanted = "condition" if len(values) == 1 else "value"
-    changes = [(value, Name(names.fresh(wanted))) for value in values if computes(value)]
+    base_name = "condition" if len(values) == 1 else "value"
+    changes = [(value, Name(names.fresh(base_name))) for value in values if computes(value)]
     if not changes:
         return [], line
     before = [assigned(name.value, value.deep_clone()) for value, name in changes]
@@ -614,7 +616,7 @@ def _in_python(place: Place, line: BaseStatement) -> tuple[list[BaseStatement], 
 
 
 def _is_tensor(source: SourceFile, value: BaseExpression) -> bool:
-    """Whether a condition is a tensor, so that naming it doesn't read it."""
+    """Check whether a condition is a tensor, so that naming it doesn't read it."""
     match value:
         case Comparison(comparisons=[ComparisonTarget(operator=operator)]):
             return isinstance(operator, ORDERS) and not reads_tensor(source, value)
@@ -638,12 +640,12 @@ def _without_appends(
     lines: list[CSTNode] = []
     late: list[SimpleStatementLine] = []
     for line in loop.body.body:
-        is_decided = leaves(line) or any(line is one for one in around)
+        is_decided = leaves(line) or any(line is outer for outer in around)
         used, set_here = (
             (set(), set()) if is_decided else (name_set(line), flow_in([line]).assigned)
         )
         if is_decided or any(
-            name_set(one) & set_here or known(_append(one))[0] in used for one in late
+            name_set(append) & set_here or known(_append(append))[0] in used for append in late
         ):
             lines += late
             late = []
@@ -659,7 +661,9 @@ def _without_appends(
             line = line.with_changes(leading_lines=())  # noqa: PLW2901
         late.append(line)
     lines += late
-    decided = {number for number, line in enumerate(lines) if any(line is one for one in around)}
+    decided = {
+        number for number, line in enumerate(lines) if any(line is outer for outer in around)
+    }
     if len(lines) == len(loop.body.body) and all(map(operator.is_, lines, loop.body.body)):
         return source, decided
     return source.changed((loop.body, loop.body.with_changes(body=lines))), decided
@@ -746,7 +750,7 @@ class _Parts:
             if at in (keeps or ()) or leaves(body[at]) or _append(body[at])
         ]
         bounds = itertools.pairwise([start - 1, *stay, last])
-        runs = [(one + 1, other) for one, other in bounds]
+        runs = [(start + 1, other) for start, other in bounds]
         runs = [run for run in runs if any(computes(line) for line in body[slice(*run)])]
         moved = [
             self._moved(path, hops, run, f"{name}_{number}" if len(runs) > 1 else name)

@@ -207,17 +207,21 @@ def _same(source: SourceFile, node: BaseExpression) -> list[CSTNode]:
     match node, index_of(node):
         case Name(), _:
             bindings = source.assignments(node)
-            set_ = [one.node for one in bindings if isinstance(one, Assignment)]
+            set_ = [binding.node for binding in bindings if isinstance(binding, Assignment)]
             return [*set_, *source.reads(node)]
         case Attribute(value=Name("self")), _:
             unclear = "the attribute isn't of a class in the file"
             owner = known(source.around(node, ClassDef), unclear)
-            return [one for one in find(owner, Attribute) if dotted(one) == dotted(node)]
-        case _, SimpleString(value=key):
-            texts = [(one, index_of(one)) for one in find(source.tree, Subscript)]
             return [
-                one
-                for one, text in texts
+                attribute
+                for attribute in find(owner, Attribute)
+                if dotted(attribute) == dotted(node)
+            ]
+        case _, SimpleString(value=key):
+            texts = [(subscript, index_of(subscript)) for subscript in find(source.tree, Subscript)]
+            return [
+                subscript
+                for subscript, text in texts
                 if isinstance(text, SimpleString)
                 and ast.literal_eval(text.value) == ast.literal_eval(key)
             ]
@@ -297,8 +301,8 @@ class _Read:
         for call, name in zip(self._chain, self._methods, strict=True):
             if name in _WHOLE | {"detach"}:
                 return False
-            given = self._source.given_to(call)
-            if not all(_is_number(self._source, argument.value) for argument in given):
+            arguments = self._source.given_to(call)
+            if not all(_is_number(self._source, argument.value) for argument in arguments):
                 return True  # through another argument
         return True
 
@@ -308,7 +312,7 @@ class _Read:
             if isinstance(parent, With):
                 managers += [item.item for item in parent.items]
             if isinstance(parent, FunctionDef):
-                managers += [one.decorator for one in parent.decorators]
+                managers += [decorator.decorator for decorator in parent.decorators]
                 break
         return any(map(self._source.is_without_grad, managers))
 
@@ -423,11 +427,13 @@ class _Read:
             return None
         line = call_of_part(self._source, function)
         match values, line and line.body[0]:
-            case Tuple(elements=given), Assign(
+            case Tuple(elements=elements), Assign(
                 targets=[AssignTarget(target=Tuple(elements=taken))]
             ):
-                pairs = zip(given, taken, strict=True)
-                return need(next(to.value for one, to in pairs if one is element), Name, _STORED)
+                pairs = zip(elements, taken, strict=True)
+                return need(
+                    next(to.value for received, to in pairs if received is element), Name, _STORED
+                )
         return None
 
     @property
@@ -469,9 +475,11 @@ def _is_number(source: SourceFile, node: BaseExpression | None, depth: int = 0) 
             is_builtin = name in {"builtins.len", "builtins.round", *_CASTS}
             is_method = source.method_name(node) in ("item", "numel", "size", "dim")
             return is_builtin or is_method or name.startswith("math.")
-        case Name() if (given := source.parameter(node)) is not None:
-            annotation = given.annotation.annotation if given.annotation is not None else None
-            is_number = isinstance(given.default, BaseNumber)
+        case Name() if (parameter := source.parameter(node)) is not None:
+            annotation = (
+                parameter.annotation.annotation if parameter.annotation is not None else None
+            )
+            is_number = isinstance(parameter.default, BaseNumber)
             return is_number or dotted(annotation) in ("float", "int")
         case Name() | Attribute() if depth < 4:
             values = source.bound_to(node)
@@ -564,14 +572,16 @@ def _without_places(source: SourceFile, node: BaseExpression) -> dict[CSTNode, B
             return {**changes, places: bare(mask) if is_plain else mask}
         case Index() | Arg():
             selection = _around(source, places)
-            return dict([_reduced(source, selection, mask, is_rows=not is_tuple, given=places)])
+            return dict(
+                [_reduced(source, selection, mask, is_rows=not is_tuple, index_node=places)]
+            )
     raise DeclinedError(_INDICES)
 
 
 def _places(source: SourceFile, call: Call) -> tuple[BaseExpression, bool]:
-    given = {keyword_of(argument): source.code(argument.value) for argument in call.args}
+    keywords = {keyword_of(argument): source.code(argument.value) for argument in call.args}
     user = source.parent(call)
-    if source.method_name(call) == "where" or given.get("as_tuple", "False") != "False":
+    if source.method_name(call) == "where" or keywords.get("as_tuple", "False") != "False":
         match user, index_of(user):
             case Subscript(), Integer(value="0"):
                 return user, False
@@ -582,7 +592,7 @@ def _places(source: SourceFile, call: Call) -> tuple[BaseExpression, bool]:
 
 def _around(source: SourceFile, index: CSTNode) -> _Selection:
     holders = Index | SubscriptElement | Arg
-    parent = next(one for one in source.parents(index) if not isinstance(one, holders))
+    parent = next(parent for parent in source.parents(index) if not isinstance(parent, holders))
     selection = known(_selection(source, parent), _INDICES)
     decline_if(selection.index is not index, _INDICES)
     return selection
@@ -594,9 +604,9 @@ def _reduced(
     mask: BaseExpression,
     *,
     is_rows: bool = False,
-    given: CSTNode | None = None,
+    index_node: CSTNode | None = None,
 ) -> tuple[Call, BaseExpression]:
-    index = source.code(given if given is not None else mask)
+    index = source.code(index_node if index_node is not None else mask)
     node: CSTNode = selection.node
     while True:
         inner = known(_picked(source, node, index), _DIRECT)
@@ -760,8 +770,8 @@ def _selection(source: SourceFile, node: CSTNode) -> _Selection | None:
     if isinstance(node, Subscript) and (index := index_of(node)) is not None:
         return _Selection(node, node.value, index)
     if isinstance(node, Call) and (tensor := source.receiver(node)) is not None:
-        given = [argument.value for argument in source.given_to(node)]
-        match source.method_name(node), given:
+        arguments = [argument.value for argument in source.given_to(node)]
+        match source.method_name(node), arguments:
             case "masked_select", [mask]:
                 return _Selection(node, tensor, mask)
             case "index_select", [dim, rows] if source.code(dim) == "0":
@@ -770,7 +780,7 @@ def _selection(source: SourceFile, node: CSTNode) -> _Selection | None:
 
 
 def _is_masked(source: SourceFile, node: BaseExpression) -> bool:
-    """Whether it selects by what may be a mask: neither a number nor a string nor a slice."""
+    """Check whether the index may be a mask: neither a number nor a string nor a slice."""
     selection = _selection(source, node)
     match selection and selection.index:
         case UnaryOperation(operator=operator) | BinaryOperation(operator=operator):

@@ -317,14 +317,17 @@ def without_progress_bar(place: Place) -> Edit:
     )
     is_loop = isinstance(source.parent(call), For | CompFor)
     decline_if(not is_loop, "the progress bar isn't what a loop runs over")
-    given = [argument for argument in call.args if argument.keyword is None]
-    is_plain = given and not any(argument.star for argument in given) and not has_comment(call)
+    positional = [argument for argument in call.args if argument.keyword is None]
+    is_plain = (
+        positional and not any(argument.star for argument in positional) and not has_comment(call)
+    )
     decline_if(not is_plain, "the progress bar isn't given what it runs over")
-    rows: BaseExpression = given[0].value.deep_clone()
+    rows: BaseExpression = positional[0].value.deep_clone()
     if called(call) == "trange":
-        rows = Call(Name("range"), [one.deep_clone() for one in given])
+        rows = Call(Name("range"), [argument.deep_clone() for argument in positional])
     is_off = any(
-        keyword_of(one) == "disable" and source.code(one.value) == "True" for one in call.args
+        keyword_of(argument) == "disable" and source.code(argument.value) == "True"
+        for argument in call.args
     )
     title = f"Run the loop over `{source.shortened(rows)}`, without a progress bar"
     return place.edit(title, (call, rows), is_safe=is_off, drops_output=not is_off)
@@ -359,7 +362,9 @@ def hoist_read(place: Place) -> Edit:
 
 
 def _at_import(source: SourceFile, call: Call) -> Change:
-    is_known = all(isinstance(one.value, SimpleString) and not one.star for one in call.args)
+    is_known = all(
+        isinstance(argument.value, SimpleString) and not argument.star for argument in call.args
+    )
     decline_if(not is_known, "its arguments are only known inside the function")
     refuse_comment(call)
     name = f"_{called(call).removeprefix('get').lstrip('_').upper()}"
@@ -398,9 +403,9 @@ def _output_lines(source: SourceFile, call: Call) -> list[_Line]:
     is_elsewhere = any(source.function_of(line) is not scope for line in lines)
     decline_if(is_elsewhere, "another function uses the value")
     choices = [line for line in lines if isinstance(line, If)]
-    is_more = any(_is_more(source, node, seen) for one in choices for node in walk(one.test))
+    is_more = any(_is_more(source, node, seen) for choice in choices for node in walk(choice.test))
     decline_if(is_more, "a condition on the value also depends on something else")
-    inside = {node for one in choices for node in walk(one.body)}
+    inside = {node for choice in choices for node in walk(choice.body)}
     return sorted((line for line in lines if line not in inside), key=source.start)
 
 
@@ -431,13 +436,18 @@ def _is_kept(line: CSTNode) -> bool:
 
 
 def _is_duration(source: SourceFile, value: BaseExpression) -> bool:
-    """Whether a value is a difference of times, or made of names that are.
+    """Check whether a value is a difference of times, or made of names that are.
 
     A time by itself is more than a measurement: something may compare it later.
     """
     names = [name for name in names_in(value) if source.is_local(name)]
-    bound = [one for name in names for one in source.values(name) if one is not None]
-    sums = [node for one in (value, *bound) for node in find(one, BinaryOperation)]
+    bound = [
+        bound_value
+        for name in names
+        for bound_value in source.values(name)
+        if bound_value is not None
+    ]
+    sums = [node for part in (value, *bound) for node in find(part, BinaryOperation)]
     return any(isinstance(node.operator, Subtract) for node in sums)
 
 
@@ -487,7 +497,7 @@ def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
             done.update(group)
             kept = [line.with_changes(leading_lines=()), *more]
             yield line, after_lines(skipped_while_compiling(kept), line.leading_lines)
-            yield from ((one, []) for one in more)
+            yield from ((line, []) for line in more)
 
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
@@ -526,7 +536,7 @@ def _modes(source: SourceFile) -> Iterator[Change]:
             case Attribute(attr=attr) if attr is node:
                 continue
             case Call(func=func, args=args) if func is node:
-                is_on = [source.code(one.value) for one in args] in ([], ["True"])
+                is_on = [source.code(argument.value) for argument in args] in ([], ["True"])
                 decline_if(not is_on, "a value switches inference mode")
                 yield parent, with_parentheses_of(parent, Call(no_grad))
             case Decorator():

@@ -290,12 +290,12 @@ class _Number:
         reason = f"{number} in the file sets `{self.name}` to a number in `__init__`"
         definition = only(definitions, reason)
         owner = need(self.source.around(definition, ClassDef), ClassDef)
-        own = {
+        class_names = {
             self.source.code(target.target)
             for small in _smalls(owner.body)
             for target in getattr(small, "targets", ())
         }
-        decline_if(self.name in own, f"the class also has its own `{self.name}`")
+        decline_if(self.name in class_names, f"the class also has its own `{self.name}`")
         return definition
 
     def _is_start(self, node: _Set) -> bool:
@@ -349,7 +349,7 @@ class _Number:
             below = outer
 
     def _counts(self, function: BaseExpression) -> bool:
-        """Whether a function needs a number: a built-in, or one that creates or reshapes
+        """Check whether a function needs a number: a built-in, or one that creates or reshapes
         tensors.
         """
         name = self.source.code(function)

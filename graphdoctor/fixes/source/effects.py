@@ -80,7 +80,7 @@ _MUTATES = _KEEPS | words("clear pop popitem popleft remove discard insert sort 
 
 
 def is_output(source: SourceFile, call: CSTNode) -> bool:
-    """Whether a call prints, logs or warns."""
+    """Check whether a call prints, logs or warns."""
     match call:
         case Call() if source.dotted_name(call) in _OUTPUT:
             return True
@@ -109,14 +109,12 @@ def conversions(call: Call) -> list[str]:
 
 
 def reads_tensor(source: SourceFile, node: CSTNode) -> bool:
-    """Whether it contains a read of a tensor's value: ``x.item()``, ``x.tolist()``,
-    ``float(x.mean())``.
-    """
+    """Check for a read of a tensor's value: ``x.item()``, ``x.tolist()``, ``float(x.mean())``."""
     return any(is_read(source, call) for call in calls_in(node))
 
 
 def is_read(source: SourceFile, call: CSTNode) -> bool:
-    """Whether it is a call that reads a tensor's value."""
+    """Check whether a node is a call that reads a tensor's value."""
     match call:
         case Call(func=Attribute(attr=Name(value="item" | "tolist")), args=args):
             return not args
@@ -126,7 +124,7 @@ def is_read(source: SourceFile, call: CSTNode) -> bool:
 
 
 def reads_clock(source: SourceFile, node: CSTNode) -> bool:
-    """Whether it contains a call of a clock."""
+    """Check for a call of a clock."""
     return any(source.dotted_name(call) in CLOCKS for call in calls_in(node))
 
 
@@ -146,7 +144,7 @@ def smalls_under(node: CSTNode) -> Iterator[CSTNode]:
 
 
 def is_report(source: SourceFile, statement: CSTNode) -> bool:
-    """Whether a statement does nothing but print, log or warn, perhaps under an ``if``."""
+    """Check whether a statement only prints, logs or warns, perhaps under an ``if``."""
     return all(
         isinstance(small, Expr)
         and is_output(source, small.value)
@@ -169,8 +167,8 @@ def reports_apart(
 
 
 def is_record(source: SourceFile, statement: CSTNode) -> bool:
-    """Whether a statement reports, or keeps a number that it reads from a tensor, perhaps under an
-    ``if``.
+    """Check whether a statement reports, or keeps a number that it reads from a tensor, perhaps
+    under an ``if``.
     """
     return all(_is_record(source, small) for small in smalls_under(statement))
 
@@ -197,7 +195,7 @@ class Touched:
     changed: frozenset[str]
 
     def conflicts(self, later: Touched) -> bool:
-        """Whether the two statements can't change places."""
+        """Check whether swapping two statements could change results."""
         return bool(self.changed & later.read or self.read & later.changed)
 
     def shared(self, groups: Mapping[str, frozenset[str]]) -> Touched:
@@ -241,9 +239,11 @@ def reaching(
         if name not in seen and name in methods:
             seen.add(name)
             inside = touched(methods[name].body, owner)
-            own = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
-            waiting += own
-            touching = Touched(touching.read | own, touching.changed | (inside.changed & own))
+            attributes = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
+            waiting += attributes
+            touching = Touched(
+                touching.read | attributes, touching.changed | (inside.changed & attributes)
+            )
     return touching
 
 

@@ -221,13 +221,13 @@ def _are(
     source: SourceFile,
     within: _Within,
 ) -> bool:
-    """Whether all values that a variable is set to are such; False within its own value."""
+    """Check all values that a variable is set to; False within its own value."""
     values = source.set_values(name) if name.value not in within else []
     return bool(values) and all(ask(value, source, within | {name.value}) for value in values)
 
 
 def is_integer(value: BaseExpression, source: SourceFile, within: _Within = frozenset()) -> bool:
-    """Whether it certainly has no NaN, being integers or bools."""
+    """Check whether it certainly has no NaN, being integers or bools."""
     match value:
         case Integer():
             return True
@@ -246,7 +246,7 @@ def is_integer(value: BaseExpression, source: SourceFile, within: _Within = froz
 
 
 def is_boolean(test: BaseExpression, source: SourceFile, within: _Within = frozenset()) -> bool:
-    """Whether the test's tensor certainly has dtype bool."""
+    """Check whether the test's tensor certainly has dtype bool."""
     match test:
         case Comparison() | BooleanOperation() | UnaryOperation(operator=Not()):
             return True
@@ -262,8 +262,8 @@ def is_boolean(test: BaseExpression, source: SourceFile, within: _Within = froze
 
 
 def is_one_number(test: BaseExpression, source: SourceFile, within: _Within = frozenset()) -> bool:
-    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at
-    once.
+    """Check whether the test's tensor certainly has no dims, so that it chooses for a whole tensor
+    at once.
     """
     match test:
         case Comparison(left=left, comparisons=comparisons):
@@ -285,8 +285,8 @@ def is_one_number(test: BaseExpression, source: SourceFile, within: _Within = fr
 
 
 def is_evaluated_alike(tests: Sequence[BaseExpression]) -> bool:
-    """Whether evaluating all of it, some of it twice, does no more than Python's evaluation in
-    order.
+    """Check whether evaluating all of it, some of it twice, does no more than Python's evaluation
+    in order.
 
     Python stops as soon as it knows the result; what it then leaves out must be harmless.
     """
@@ -304,8 +304,8 @@ _FINITE = words("isfinite isinf isnan isposinf isneginf inf nan")
 
 
 def tests_for_finite(test: BaseExpression) -> bool:
-    """Whether the test is for infinity or NaN: they may occur, and gradients of the other branch
-    may become NaN.
+    """Check whether a condition tests for infinity or NaN: they may occur, and gradients of the other branch may
+    become NaN.
     """
     return (
         holds(test, SimpleString)  # float("inf")
@@ -357,7 +357,7 @@ def _refuse(node: CSTNode) -> None:
 
 
 def is_literal_number(node: BaseExpression | None) -> bool:
-    """Whether it is a number as Python writes it, perhaps with a sign."""
+    """Check whether it is a literal number, perhaps with a sign."""
     inner = node.expression if isinstance(node, UnaryOperation) else node
     return isinstance(inner, Integer | Float)
 
@@ -409,7 +409,7 @@ def refuse_unless_tensor(value: BaseExpression) -> None:
 
 
 def is_harmless(value: BaseExpression, source: SourceFile) -> bool:
-    """Whether computing an unused value changes nothing: it can't fail, and its gradients are
+    """Check whether computing an unused value changes nothing: it can't fail, and its gradients are
     finite.
     """
     match value:
@@ -491,7 +491,7 @@ class _Guard(CSTTransformer):
 
 
 def _is_positive(value: BaseExpression) -> bool:
-    """Whether it is certainly larger than 0: what is never negative, and a number."""
+    """Check whether it is certainly larger than 0: a non-negative value plus a number."""
     match value:
         case BinaryOperation(operator=Add(), left=left, right=Integer() | Float()):
             two = matchers.Integer("2")

@@ -102,8 +102,8 @@ class Run:
     @cached_property
     def parsed(self) -> list[ast.stmt]:
         """The same in Python's own syntax tree of the function."""
-        own = find(self.function.body, BaseSmallStatement, BaseCompoundStatement)
-        same: dict[CSTNode, ast.stmt] = dict(zip(own, _in_order(self._tree.body), strict=True))
+        inner = find(self.function.body, BaseSmallStatement, BaseCompoundStatement)
+        same: dict[CSTNode, ast.stmt] = dict(zip(inner, _in_order(self._tree.body), strict=True))
         nodes = self.suite.body[self.start : self.stop]
         return [
             same[small]
@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def flow(self) -> Flow:
-        """What it does with names."""
+        """Return the names that the run reads and sets."""
         return flow(self.parsed)
 
     @cached_property
@@ -126,7 +126,7 @@ class Run:
 
     @cached_property
     def _around(self) -> list[_Level]:
-        """What is around the run, innermost first: its body on the way there, and what is before
+        """The code around the run, innermost first: its body on the way there, and what is before
         and after in it.
         """
         parents = {
@@ -154,9 +154,11 @@ class Run:
     @cached_property
     def _foreign(self) -> set[str]:
         declared = (
-            one for one in ast.walk(self._tree) if isinstance(one, ast.Global | ast.Nonlocal)
+            statement
+            for statement in ast.walk(self._tree)
+            if isinstance(statement, ast.Global | ast.Nonlocal)
         )
-        return {name for one in declared for name in one.names}
+        return {name for statement in declared for name in statement.names}
 
     @cached_property
     def bound_before(self) -> set[str]:
@@ -280,7 +282,9 @@ class Run:
             uses = set[str]().union(*map(names, self.parsed))
             decline_if(uses & {"super", "__class__"}, "it calls `super`")
             return None
-        decorators = {self.source.code(one.decorator) for one in self.function.decorators}
+        decorators = {
+            self.source.code(decorator.decorator) for decorator in self.function.decorators
+        }
         decline_if(
             decorators & {"staticmethod", "classmethod"},
             "a static or class method has no object whose methods it could call",
@@ -358,15 +362,15 @@ _NOT_TRACED = ("disable(recursive=False)", "decorators.skip")
 
 
 def is_not_traced(source: SourceFile, function: CSTNode | None) -> bool:
-    """Whether a function is one that Dynamo doesn't trace, such as ``shell`` makes."""
+    """Check for a decorator that keeps Dynamo from tracing a function, such as ``shell`` writes."""
     decorators = function.decorators if isinstance(function, FunctionDef) else ()
-    code = " ".join(source.code(one.decorator) for one in decorators)
+    code = " ".join(source.code(decorator.decorator) for decorator in decorators)
     return any(marker in code for marker in _NOT_TRACED)
 
 
 def splits(before: bytes, after: bytes) -> bool:
-    """Whether an edit makes a function one that Dynamo doesn't trace."""
-    return any(after.count(one.encode()) > before.count(one.encode()) for one in _NOT_TRACED)
+    """Check whether an edit keeps Dynamo from tracing one more function."""
+    return any(after.count(mark.encode()) > before.count(mark.encode()) for mark in _NOT_TRACED)
 
 
 def call_of_part(source: SourceFile, function: FunctionDef) -> SimpleStatementLine | None:
@@ -391,7 +395,7 @@ def call_of_part(source: SourceFile, function: FunctionDef) -> SimpleStatementLi
 
 
 def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
-    """Whether a line returns what a part of its function gives, as it is."""
+    """Check whether a line returns the result of a function's part unchanged."""
     match line.body:
         case [Return(value=call)]:
             return called(call) == part.name.value
@@ -399,7 +403,9 @@ def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
 
 
 def leaves(line: CSTNode) -> bool:
-    """Whether a line leaves a loop, a turn of it, or its function, other than by an exception."""
+    """Check whether a line leaves a loop, an iteration, or its function, other than by an
+    exception.
+    """
     return isinstance(line, BaseStatement) and any(True for _ in jumps(parsed([line])))
 
 
@@ -407,7 +413,7 @@ def without_part(source: SourceFile, part: str) -> bytes:
     """Put a part of a function back in the one that calls it, which isn't traced and only returns
     it.
     """
-    function = next(one for one in functions_in(source) if one.name.value == part)
+    function = next(function for function in functions_in(source) if function.name.value == part)
     line = known(call_of_part(source, function))
     return source.replaced((line, in_place_of(line, lines_of(function.body))), (function, []))
 
@@ -417,9 +423,9 @@ def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
     be such a shell.
     """
     is_plain = all(
-        source.is_without_grad(one.decorator)
-        or source.dotted_name(one.decorator) == "torch.enable_grad"
-        for one in function.decorators
+        source.is_without_grad(decorator.decorator)
+        or source.dotted_name(decorator.decorator) == "torch.enable_grad"
+        for decorator in function.decorators
     )
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
@@ -436,7 +442,7 @@ def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
         source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name
     ]
     is_called = any(
-        one not in (None, function) and not is_not_traced(source, one) for one in callers
+        caller not in (None, function) and not is_not_traced(source, caller) for caller in callers
     )
     decline_if(
         is_called, f"`{function.name.value}` is called by another function, which would break there"
@@ -451,7 +457,7 @@ def operations_in(lines: Iterable[CSTNode]) -> int:
 
 
 def computes(line: CSTNode) -> bool:
-    """Whether a line does more than pass values on."""
+    """Check whether a line does more than pass values on."""
     return holds(line, Call, BinaryOperation)
 
 
@@ -490,9 +496,9 @@ def _read_next(node: ast.AST) -> set[str]:
             later = [statement for handler in node.handlers for statement in handler.body]
             flows = [
                 *(flow_of(handler.type) for handler in node.handlers),
-                *(flow([one]) for one in (*later, *node.orelse, *node.finalbody)),
+                *(flow([statement]) for statement in (*later, *node.orelse, *node.finalbody)),
             ]
-            return set().union(*(one.read_first for one in flows))
+            return set().union(*(flow.read_first for flow in flows))
     return set()
 
 

@@ -35,7 +35,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Surrounding:
-    """What surrounds a node within its function."""
+    """The code around a node within its function."""
 
     statement: ast.stmt
     around: tuple[ast.stmt, ...] = ()
@@ -80,9 +80,9 @@ class _Walk:
         yield node, place
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
-                known = self._truth(test)
-                if known is not None:
-                    yield from self.block(body if known else orelse, around)
+                truth = self._truth(test)
+                if truth is not None:
+                    yield from self.block(body if truth else orelse, around)
             case ast.While(test=test) if self._truth(test) is False:
                 return
             case ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith():
@@ -95,9 +95,11 @@ class _Walk:
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return True
         if isinstance(node, ast.If):
-            known = self._truth(node.test)
-            if known is not None:
-                return any(self._ends(one) for one in (node.body if known else node.orelse))
+            truth = self._truth(node.test)
+            if truth is not None:
+                return any(
+                    self._ends(statement) for statement in (node.body if truth else node.orelse)
+                )
         # An exception raised under a condition is a check: the program usually goes on.
         return _leaves(node, in_loop=False)
 
@@ -106,8 +108,8 @@ class _Walk:
             case ast.BoolOp(values=[first, *_]):
                 parts = [first]
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                known = self._truth(test)
-                parts = [test] if known is None else [test, body if known else orelse]
+                truth = self._truth(test)
+                parts = [test] if truth is None else [test, body if truth else orelse]
             case ast.Lambda() | ast.GeneratorExp():
                 parts = [node.generators[0].iter] if isinstance(node, ast.GeneratorExp) else []
             case ast.ListComp() | ast.SetComp() | ast.DictComp():
@@ -141,11 +143,11 @@ class _Walk:
                 inner = self._truth(operand)
                 return None if inner is None else not inner
             case ast.BoolOp(op=op, values=values):
-                known = [self._truth(value) for value in values]
+                truths = [self._truth(value) for value in values]
                 decisive = isinstance(op, ast.Or)
-                if decisive in known:
+                if decisive in truths:
                     return decisive
-                return (not decisive) if all(value is not None for value in known) else None
+                return (not decisive) if all(value is not None for value in truths) else None
             case ast.Call(func=func):
                 dotted = self.program.dotted(func, self.scope) or ""
                 name = (
@@ -195,7 +197,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass
 class Flow:
-    """What a run of statements does with names.
+    """The names that a run of statements reads and sets.
 
     Args:
         read_first: Names that may be read before the run binds them.
@@ -208,11 +210,11 @@ class Flow:
 
     @property
     def ends(self) -> bool:
-        """Whether the code after the run can be reached."""
+        """Check whether the run can end normally."""
         return self.bound is not None
 
     def has(self, name: str) -> bool:
-        """Whether a name is bound after the run."""
+        """Check whether a name is bound after the run."""
         return self.bound is None or name in self.bound
 
     def then(self, other: Flow) -> Flow:
@@ -239,7 +241,7 @@ class Flow:
 
 
 def flow(statements: Sequence[ast.stmt]) -> Flow:
-    """What a run of statements does with names."""
+    """Return the names that a run of statements reads and sets."""
     whole = Flow()
     for statement in statements:
         whole = whole.then(_statement(statement))
@@ -247,18 +249,18 @@ def flow(statements: Sequence[ast.stmt]) -> Flow:
 
 
 def flow_of(node: ast.expr | None) -> Flow:
-    """What an expression does with names."""
+    """Return the names that an expression reads and sets."""
     return _reading(node) if node is not None else Flow()
 
 
 def captured(nodes: Iterable[ast.AST]) -> set[str]:
     """Names that inner functions, classes and generator expressions may read later."""
-    found: set[str] = set()
+    free_names: set[str] = set()
     for node in nodes:
         for inner in ast.walk(node):
             if isinstance(inner, (*_SCOPES, ast.GeneratorExp)) and not _is_used_up(inner, node):
-                found |= names(inner) - _own_parameters(inner)
-    return found
+                free_names |= names(inner) - _own_parameters(inner)
+    return free_names
 
 
 def names(node: ast.AST) -> set[str]:
@@ -268,20 +270,20 @@ def names(node: ast.AST) -> set[str]:
 
 def targets(node: ast.AST) -> set[str]:
     """Names that an assignment's target, an import or a pattern binds."""
-    found: set[str] = set()
+    target_names: set[str] = set()
     for inner in ast.walk(node):
         match inner:
             case ast.Name(ctx=ast.Store()):
-                found.add(inner.id)
+                target_names.add(inner.id)
             case ast.alias():
-                found.add((inner.asname or inner.name).partition(".")[0])
+                target_names.add((inner.asname or inner.name).partition(".")[0])
             case (
                 ast.MatchAs(name=str(name))
                 | ast.MatchStar(name=str(name))
                 | ast.MatchMapping(rest=str(name))
             ):
-                found.add(name)
-    return found
+                target_names.add(name)
+    return target_names
 
 
 def parameter_names(parameters: ast.arguments) -> set[str]:
@@ -297,7 +299,7 @@ def parameter_names(parameters: ast.arguments) -> set[str]:
 
 
 def swallows(item: ast.withitem) -> bool:
-    """Whether a context manager suppresses exceptions, judging by its name."""
+    """Guess from its name whether a context manager suppresses exceptions."""
     return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
 
 
@@ -319,7 +321,7 @@ def jumps(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.AS
 
 
 def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
-    """Whether a generator expression is the only argument of a call, which reads it at once:
+    """Check whether a generator expression is the only argument of a call, which reads it at once:
     ``sum(x for x in xs)``.
     """
     return isinstance(scope, ast.GeneratorExp) and any(
@@ -428,8 +430,8 @@ def _statement(node: ast.stmt) -> Flow:
 
 
 def _without_end(body: Sequence[ast.stmt]) -> Flow:
-    found = flow(body)
-    return Flow(found.read_first, set(), found.assigned)
+    body_flow = flow(body)
+    return Flow(body_flow.read_first, set(), body_flow.assigned)
 
 
 def _try(node: ast.Try | ast.TryStar) -> Flow:

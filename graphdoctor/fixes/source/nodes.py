@@ -138,7 +138,7 @@ def calls_in(*nodes: CSTNode) -> list[Call]:
 
 
 def is_in_place(node: CSTNode) -> bool:
-    """Whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x,
+    """Check whether a call changes a tensor, by torch's conventions: ``x.add_(1)``, ``relu(x,
     inplace=True)``, ``out=``.
     """
     name = called(node)
@@ -159,7 +159,7 @@ def index_of(node: CSTNode) -> BaseExpression | None:
 
 
 def is_repeatable(node: BaseExpression) -> bool:
-    """Whether it may be written twice: it calls nothing."""
+    """Check whether it may be written twice: it calls nothing."""
     return not holds(node, Call, Await, Yield, NamedExpr, Lambda, BaseComp)
 
 
@@ -205,11 +205,11 @@ def keyword_of(argument: Arg) -> str:
 
 
 def by_name(
-    given: Sequence[Arg], parameters: Sequence[str], reason: str
+    arguments: Sequence[Arg], parameters: Sequence[str], reason: str
 ) -> dict[str, BaseExpression]:
     """Return arguments by the parameter that they are passed for; decline if one isn't certain."""
     values: dict[str, BaseExpression] = {}
-    for number, argument in enumerate(given):
+    for number, argument in enumerate(arguments):
         name = keyword_of(argument) or "".join(parameters[number : number + 1])
         decline_if(argument.star or name not in parameters or name in values, reason)
         values[name] = argument.value
@@ -349,7 +349,7 @@ def without_parentheses(node: _Expression) -> _Expression:
 
 
 def has_comment(node: CSTNode) -> bool:
-    """Whether a node contains a comment."""
+    """Check a node for comments."""
     return holds(node, Comment)
 
 
@@ -399,19 +399,19 @@ class Names:
         return name, [assigned(name, test)]
 
     def is_only_in(self, name: str, nodes: Sequence[CSTNode]) -> bool:
-        """Whether nothing outside some nodes uses or declares a name."""
+        """Check that nothing outside some nodes uses or declares a name."""
         inside = sum(used.value == name for node in nodes for used in names_in(node))
         return inside == sum(used.value == name for used in self._used)
 
     def is_bound_before(self, name: str, node: CSTNode) -> bool:
-        """Whether a name is a parameter, or appears before a node or in its test."""
+        """Check whether a name is a parameter, or appears before a node or in its test."""
         start = self.source.start(node)
         names = {param.name.value for param in find(self._function.params, Param)}
         names |= {used.value for used in self._used if self.source.start(used) < start}
         return name in names or (isinstance(node, If) and name in name_set(node.test))
 
     def is_declared(self, name: str) -> bool:
-        """Whether ``global`` or ``nonlocal`` declares a name."""
+        """Check whether ``global`` or ``nonlocal`` declares a name."""
         return any(
             item.name.value == name
             for declaration in walk(self._function)
@@ -421,9 +421,9 @@ class Names:
 
     @property
     def is_changing_tensors(self) -> bool:
-        """Whether the function, or one around it, visibly changes something in place."""
+        """Check whether the function, or one around it, visibly changes something in place."""
         around = [self._function, *self.source.parents(self._function)]
-        outermost = [one for one in around if isinstance(one, FunctionDef | Lambda)][-1]
+        outermost = [node for node in around if isinstance(node, FunctionDef | Lambda)][-1]
         stored = matchers.AugAssign() | matchers.AssignTarget(target=matchers.Subscript())
         return any(is_in_place(part) or matchers.matches(part, stored) for part in walk(outermost))
 
@@ -466,7 +466,7 @@ class Branch:
 
     @property
     def is_returning(self) -> bool:
-        """Whether it leaves the function."""
+        """Check whether it leaves the function."""
         return bool(self.steps) and self.steps[-1].target == RETURNED
 
     def commented(self, first: tuple[str, ...], last: tuple[str, ...] = ()) -> Branch:
@@ -534,7 +534,7 @@ def line_of(small: BaseSmallStatement, comments: Comments) -> SimpleStatementLin
 
 
 def is_elif(source: SourceFile, statement: CSTNode) -> bool:
-    """Whether an ``if`` is written as an ``elif``."""
+    """Check whether an ``if`` is written as ``elif``."""
     parent = source.parent(statement)
     return isinstance(parent, If) and parent.orelse is statement
 

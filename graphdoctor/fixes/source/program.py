@@ -84,8 +84,8 @@ class Scope:
         if self.owner is None or isinstance(self.node, (ast.Module, ast.Lambda)):
             return None
         if any(
-            isinstance(one, ast.Name) and one.id in ("staticmethod", "classmethod")
-            for one in self.decorators
+            isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod")
+            for decorator in self.decorators
         ):
             return None
         arguments = [*self.node.args.posonlyargs, *self.node.args.args]
@@ -149,11 +149,13 @@ class Program:
             node = node.value
         if not isinstance(node, ast.Name):
             return None
-        found = scope.lookup(node.id)
-        if found is None:
+        resolved = scope.lookup(node.id)
+        if resolved is None:
             root = f"builtins.{node.id}" if hasattr(builtins, node.id) else None
         else:
-            names = {binding.dotted if binding.kind == "import" else None for binding in found[1]}
+            names = {
+                binding.dotted if binding.kind == "import" else None for binding in resolved[1]
+            }
             root = names.pop() if len(names) == 1 else None
         return None if root is None else ".".join((root, *reversed(parts)))
 
@@ -161,21 +163,21 @@ class Program:
         """The function or class that a name certainly refers to, unless a decorator may have
         replaced the class.
         """
-        found = scope.lookup(name)
-        if found is None or len(found[1]) != 1:
+        resolved = scope.lookup(name)
+        if resolved is None or len(resolved[1]) != 1:
             return None
-        node = found[1][0].node
+        node = resolved[1][0].node
         if isinstance(node, ast.ClassDef):
             info = self.classes[node]
             return info if self.is_certain(info) else None
         return (
-            self.scopes.get(node) if found[1][0].kind == "function" and node is not None else None
+            self.scopes.get(node)
+            if resolved[1][0].kind == "function" and node is not None
+            else None
         )
 
     def is_certain(self, info: ClassInfo) -> bool:
-        """Whether a class does what its source says: no decorator or metaclass can have replaced it
-        or its methods.
-        """
+        """Check that no decorator or metaclass can have replaced a class or its methods."""
         if info not in self._certain:
             self._certain[info] = False  # while it depends on itself
             are_plain = all(
@@ -204,9 +206,9 @@ class Program:
         """The classes of the file that derive from a class, however indirectly."""
         if self._descendants is None:
             self._descendants = grouped(
-                (ancestor, one)
-                for one in self.classes.values()
-                for ancestor in list(self.ancestors(one))[1:]
+                (ancestor, info)
+                for info in self.classes.values()
+                for ancestor in list(self.ancestors(info))[1:]
             )
         return self._descendants.get(info, [])
 
@@ -215,35 +217,40 @@ class Program:
         seen: list[ClassInfo] = []
         waiting = [info]
         while waiting:
-            one = waiting.pop(0)
-            if one in seen:
+            ancestor = waiting.pop(0)
+            if ancestor in seen:
                 continue
-            seen.append(one)
-            yield one
+            seen.append(ancestor)
+            yield ancestor
             bases = [
-                self.definition(base.id, one.scope) if isinstance(base, ast.Name) else None
-                for base in one.node.bases
+                self.definition(base.id, ancestor.scope) if isinstance(base, ast.Name) else None
+                for base in ancestor.node.bases
             ]
             waiting += [base for base in bases if isinstance(base, ClassInfo)]
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
         """The method that a class's objects have, inherited or not."""
         return next(
-            (one.methods[name] for one in self.ancestors(info) if name in one.methods), None
+            (
+                ancestor.methods[name]
+                for ancestor in self.ancestors(info)
+                if name in ancestor.methods
+            ),
+            None,
         )
 
     def is_module_class(self, info: ClassInfo) -> bool:
-        """Whether a class certainly derives from a class of ``torch.nn``."""
+        """Check whether a class certainly derives from a class of ``torch.nn``."""
         return self.derives(info, "torch.nn.")
 
     def derives(self, info: ClassInfo, start: str) -> bool:
-        """Whether a class certainly derives from an imported one whose full name begins with a
-        text.
+        """Check whether a class certainly derives from an imported one whose full name begins with
+        a text.
         """
         return any(
-            (self.dotted(base, one.scope) or "").startswith(start)
-            for one in self.ancestors(info)
-            for base in one.node.bases
+            (self.dotted(base, ancestor.scope) or "").startswith(start)
+            for ancestor in self.ancestors(info)
+            for base in ancestor.node.bases
         )
 
 
@@ -386,8 +393,8 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
             yield from _looped(target, iterated)
         case ast.comprehension(target=target, iter=iterated):
             yield from (
-                (name, replace(one, is_comprehension=True))
-                for name, one in _looped(target, iterated)
+                (name, replace(binding, is_comprehension=True))
+                for name, binding in _looped(target, iterated)
             )
         case ast.withitem(optional_vars=ast.expr() as target):
             yield from (
@@ -404,20 +411,20 @@ def _unpacked(
     if not isinstance(target, (ast.Tuple, ast.List)):
         yield target, Binding("value", value, end=end)
         return
-    is_plain = not any(isinstance(one, ast.Starred) for one in target.elts)
+    is_plain = not any(isinstance(element, ast.Starred) for element in target.elts)
     if (
         is_plain
         and isinstance(value, (ast.Tuple, ast.List))
         and len(value.elts) == len(target.elts)
     ):
-        for one, part in zip(target.elts, value.elts, strict=True):
-            yield from _unpacked(one, part, end)
+        for element, part in zip(target.elts, value.elts, strict=True):
+            yield from _unpacked(element, part, end)
         return
-    for index, one in enumerate(target.elts):
-        if is_plain and isinstance(one, (ast.Name, ast.Attribute)):
-            yield one, Binding("element", value, index=index, end=end)
+    for index, element in enumerate(target.elts):
+        if is_plain and isinstance(element, (ast.Name, ast.Attribute)):
+            yield element, Binding("element", value, index=index, end=end)
         else:
-            yield from _opaque(one)
+            yield from _opaque(element)
 
 
 def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Binding]]:
@@ -452,7 +459,7 @@ def _end(node: ast.AST) -> tuple[int, int]:
 
 
 def _returns_its_argument(scope: Scope) -> bool:
-    """Whether a class decorator certainly hands back the class as it got it: ``def register(cls):
+    """Check whether a class decorator certainly returns its class unchanged: ``def register(cls):
     …; return cls``.
     """
     if (
@@ -466,7 +473,8 @@ def _returns_its_argument(scope: Scope) -> bool:
     returns = [node for node in ast.walk(scope.node) if isinstance(node, ast.Return)]
     uses = [node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == name]
     is_returned = bool(returns) and all(
-        isinstance(one.value, ast.Name) and one.value.id == name for one in returns
+        isinstance(statement.value, ast.Name) and statement.value.id == name
+        for statement in returns
     )
     return (
         is_returned
@@ -476,8 +484,8 @@ def _returns_its_argument(scope: Scope) -> bool:
 
 
 def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a use of a class can't change it: it's returned, stored in a container, or its name
-    is read.
+    """Check that a use of a class can't change it: it's returned, stored in a container, or its
+    name is read.
     """
     match parents[use]:
         case ast.Return():
@@ -497,9 +505,9 @@ def _returned_function(scope: Scope) -> ast.FunctionDef | None:
     if not isinstance(scope.node, ast.FunctionDef) or scope.decorators:
         return None
     body = [
-        one
-        for one in scope.node.body
-        if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        statement
+        for statement in scope.node.body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
     ]
     match body:
         case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if (
@@ -538,7 +546,7 @@ class Compilers:
         self._plain: dict[Scope, bool] = {}
 
     def is_compile(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is torch.compile, or another name for it in the file."""
+        """Check whether an expression is torch.compile, or another name for it in the file."""
         if self._program.dotted(node, scope) in _COMPILE:
             return True
         return isinstance(node, ast.Name) and self._named(node.id, scope) is not None
@@ -557,7 +565,9 @@ class Compilers:
         return ast.Call(node, [], []) if self.is_compile(node, scope) else None
 
     def compiled(self, node: ast.Call, scope: Scope) -> tuple[ast.expr, ast.Call] | None:
-        """What a call compiles, and the call with the arguments; None if it compiles nothing."""
+        """Return the compiled expression, and the call with the arguments; None if a call compiles
+        nothing.
+        """
         if self.is_compile(node.func, scope) and not is_off(node):
             handed = node.args[0] if node.args else keyword_value(node, "model")
             return None if handed is None else (handed, node)
@@ -568,7 +578,7 @@ class Compilers:
         return None
 
     def is_wrapping(self, value: ast.AST | None, target: ast.expr, scope: Scope) -> bool:
-        """Whether a target's new value is its old one, compiled or moved: ``model =
+        """Check whether a target's new value is its old one, compiled or moved: ``model =
         torch.compile(model.cuda())``.
         """
         is_wrapped = False
@@ -586,18 +596,20 @@ class Compilers:
         )
 
     def is_plain(self, scope: Scope) -> bool:
-        """Whether calling a function runs its body: only torch.compile and harmless decorators, no
-        generator.
+        """Check whether calling a function runs its body: only torch.compile and harmless
+        decorators, no generator.
         """
         if scope not in self._plain:
             outer = scope.parent or scope
             self._plain[scope] = (
                 not isinstance(scope.node, ast.AsyncFunctionDef)
                 and all(
-                    self.compiler(one, outer) is not None
-                    or self._program.dotted(one.func if isinstance(one, ast.Call) else one, outer)
+                    self.compiler(decorator, outer) is not None
+                    or self._program.dotted(
+                        decorator.func if isinstance(decorator, ast.Call) else decorator, outer
+                    )
                     in _HARMLESS
-                    for one in scope.decorators
+                    for decorator in scope.decorators
                 )
                 and not any(
                     isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node)
@@ -606,13 +618,13 @@ class Compilers:
         return self._plain[scope]
 
     def _named(self, name: str, scope: Scope) -> ast.expr | None:
-        found = scope.lookup(name)
-        if found is None or len(found[1]) != 1 or found[1][0].kind != "value":
+        resolved = scope.lookup(name)
+        if resolved is None or len(resolved[1]) != 1 or resolved[1][0].kind != "value":
             return None
-        node = found[1][0].node
+        node = resolved[1][0].node
         assert isinstance(node, ast.expr)
-        is_alias = self._program.dotted(node, found[0]) in _COMPILE
-        return node if is_alias or self._partial(node, found[0]) is not None else None
+        is_alias = self._program.dotted(node, resolved[0]) in _COMPILE
+        return node if is_alias or self._partial(node, resolved[0]) is not None else None
 
     def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
         """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""
@@ -630,13 +642,13 @@ class Compilers:
 
 
 def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
-    """What a call passes under a name; None if nothing, as far as it's written out."""
+    """Return a call's argument of a name; None if nothing, as far as it's written out."""
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def is_off(call: ast.Call) -> bool:
-    """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before
-    it.
+    """Check whether ``disable=`` is passed as anything but False; False if arguments are unpacked
+    before it.
     """
     for keyword in call.keywords:
         if keyword.arg is None:
@@ -647,7 +659,7 @@ def is_off(call: ast.Call) -> bool:
 
 
 def is_fullgraph(call: ast.Call) -> bool:
-    """Whether a break in what a call compiles is an error."""
+    """Check whether a break in what a call compiles is an error."""
     return any(
         keyword.arg in ("fullgraph", "nopython")
         and isinstance(keyword.value, ast.Constant)

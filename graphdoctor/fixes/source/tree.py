@@ -149,7 +149,7 @@ def find(node: CSTNode, *kinds: type[_Node]) -> list[_Node]:
 
 
 def holds(node: CSTNode, *kinds: type[CSTNode]) -> bool:
-    """Whether a node is or contains one of some kinds."""
+    """Check whether a node is or contains one of some kinds."""
     return any(isinstance(part, kinds) for part in walk(node))
 
 
@@ -283,13 +283,13 @@ class SourceFile:
         """Return the file with nodes of the tree replaced, parsed again."""
         return SourceFile.parse(self.path, self.replaced(*changes))
 
-    def free_name(self, wanted: str, taken: Iterable[str] = ()) -> str:
+    def free_name(self, base: str, taken: Iterable[str] = ()) -> str:
         """Return ``wanted``, or ``wanted_2`` and so on if the file or ``taken`` has that."""
         used = {*re.findall(r"\w+", self.tree.code), *taken}
-        name, number = wanted, 1
+        name, number = base, 1
         while name in used:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{base}_{number}"
         return name
 
     def part_name(self, function: FunctionDef, part: str) -> str:
@@ -297,7 +297,7 @@ class SourceFile:
         return self.free_name(f"_{function.name.value.strip('_')}_{part}")
 
     def imports(self, name: str) -> bool:
-        """Whether the file imports a top-level module under its own name at the top level."""
+        """Check whether the file imports a top-level module under its own name at the top level."""
         return any(
             alias.asname is None and self.code(alias.name).partition(".")[0] == name
             for line in self.tree.body
@@ -332,7 +332,7 @@ class SourceFile:
         return start.line, start.column
 
     def spans_lines(self, node: CSTNode) -> bool:
-        """Whether a node begins on one line and ends on another."""
+        """Check whether a node takes several lines."""
         return self._positions[node].start.line != self._positions[node].end.line
 
     def parent(self, node: CSTNode) -> CSTNode:
@@ -359,7 +359,7 @@ class SourceFile:
         return cast("FunctionDef | Lambda | None", self.around(node, FunctionDef, Lambda))
 
     def is_method(self, function: CSTNode) -> bool:
-        """Whether a function is defined in the body of a class."""
+        """Check whether a function is defined in the body of a class."""
         return isinstance(self._parents.get(self.parent(function)), ClassDef)
 
     def code(self, node: CSTNode) -> str:
@@ -470,9 +470,11 @@ class SourceFile:
         return list(scope[name.value]) if scope is not None and isinstance(name, Name) else []
 
     def is_local(self, name: CSTNode) -> bool:
-        """Whether a variable belongs to the function around the name, and to no other one."""
+        """Check whether a variable belongs to the function around the name, and to no other one."""
         bindings = self.assignments(name)
-        return bool(bindings) and all(one.scope is self.scopes.get(name) for one in bindings)
+        return bool(bindings) and all(
+            binding.scope is self.scopes.get(name) for binding in bindings
+        )
 
     def reads(self, name: Name) -> list[Name]:
         """Return where the variable that a name stands for is read, in file order."""
@@ -502,8 +504,10 @@ class SourceFile:
         it.
         """
         holders = list(map(self._setting, self.assignments(name)))
-        plain = [one for one in holders if isinstance(one, Assign) and len(one.targets) == 1]
-        return [one.value for one in plain] if len(plain) == len(holders) else []
+        plain = [
+            holder for holder in holders if isinstance(holder, Assign) and len(holder.targets) == 1
+        ]
+        return [holder.value for holder in plain] if len(plain) == len(holders) else []
 
     def parameter(self, name: CSTNode) -> Param | None:
         """Return the parameter that a name stands for, if it is never reassigned."""
@@ -512,12 +516,12 @@ class SourceFile:
         return node if isinstance(node, Param) else None
 
     def is_in_scope(self, node: CSTNode, name: str) -> bool:
-        """Whether a name can be read at a node: a parameter, or a variable that was set to a single
-        value before.
+        """Check whether a name can be read at a node: a parameter, or a variable that was set to a
+        single value before.
         """
         scope = self.scopes.get(node)
         bindings = scope[name] if scope is not None else ()
-        return bool(bindings) and all(self._is_set_before(one, node) for one in bindings)
+        return bool(bindings) and all(self._is_set_before(binding, node) for binding in bindings)
 
     def _is_set_before(self, assignment: BaseAssignment, node: CSTNode) -> bool:
         target = assignment.node if isinstance(assignment, Assignment) else None
@@ -541,14 +545,14 @@ class SourceFile:
         }
 
     def is_target(self, name: CSTNode) -> bool:
-        """Whether the name is set, by ``=`` or ``+=``, rather than read."""
+        """Check whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
         return isinstance(parent, AssignTarget) or (
             isinstance(parent, AugAssign) and parent.target is name
         )
 
     def is_tensor(self, node: BaseExpression | None, depth: int = 0) -> bool:
-        """Whether it is certainly one tensor, or a parameter of a module."""
+        """Check whether it is certainly one tensor, or a parameter of a module."""
         match node:
             case Call() if name := self.dotted_name(node):
                 return name in _TENSOR_FUNCTIONS
@@ -556,16 +560,16 @@ class SourceFile:
                 return self.method_name(node) in _TENSOR_METHODS
             case Name() | Attribute() if depth < 4:
                 values = self.bound_to(node)
-                return bool(values) and all(self.is_tensor(one, depth + 1) for one in values)
+                return bool(values) and all(self.is_tensor(value, depth + 1) for value in values)
         return False
 
     def is_without_grad(self, node: CSTNode) -> bool:
-        """Whether it is ``torch.no_grad()`` or ``torch.inference_mode()``."""
+        """Check for ``torch.no_grad()`` or ``torch.inference_mode()``."""
         return self.dotted_name(node) in ("torch.no_grad", "torch.inference_mode")
 
 
 def _is_one(value: BaseExpression | None) -> bool:
-    """Whether it is a single value: neither None nor a literal with several values."""
+    """Check for a single value: neither None nor a literal with several values."""
     several = List | Tuple | Dict | Set | BaseComp | BaseString | Lambda | None
     return not isinstance(value, several) and dotted(value) != "None"
 
@@ -587,13 +591,15 @@ def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
         values += [value] if is_own else []
     for line in owner.body.body:
         for small in line.body if isinstance(line, SimpleStatementLine) else ():
-            if isinstance(small, Assign) and name in [dotted(one.target) for one in small.targets]:
+            if isinstance(small, Assign) and name in [
+                dotted(target.target) for target in small.targets
+            ]:
                 values.append(small.value)
     return values
 
 
 def _is_too_deep(content: bytes) -> bool:
-    """Whether libcst would run out of stack for a text, or end the process."""
+    """Check whether libcst would run out of stack for a text, or end the process."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -53,30 +53,30 @@ class Solver:
         itself.
         """
         if key in self._settled or key in self._seen:
-            found: T = self._settled[key] if key in self._settled else self._assumed[key]
-            return found
+            value: T = self._settled[key] if key in self._settled else self._assumed[key]
+            return value
         if self._depth > _MAX_DEPTH or len(self._settled) > _MAX_EFFORT:
             return unknown
         while True:
             self._seen.add(key)
-            known = self._assumed.setdefault(key, bottom)
+            assumed = self._assumed.setdefault(key, bottom)
             self._depth += 1
-            found = evaluate()
+            value = evaluate()
             self._depth -= 1
-            if found != known:
+            if value != assumed:
                 self._is_changed = True
                 if self._round >= _MAX_ROUNDS:
-                    self._settled[key] = found = unknown
-                self._assumed[key] = found
+                    self._settled[key] = value = unknown
+                self._assumed[key] = value
             if self._depth:
-                return found
+                return value
             if not self._is_changed or key in self._settled:
                 break
             self._seen, self._is_changed, self._round = set(), False, self._round + 1
         if not self._is_changed:
-            self._settled |= {one: self._assumed[one] for one in self._seen}
+            self._settled |= {seen_key: self._assumed[seen_key] for seen_key in self._seen}
         self._seen, self._assumed, self._is_changed, self._round = set(), {}, False, 0
-        return found
+        return value
 
 
 Kind = Literal[
@@ -87,7 +87,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Value:
-    """What is known about a value.
+    """The facts known about a value.
 
     Args:
         kind: What it certainly is. ``bottom`` only while names that depend on each other are being
@@ -146,30 +146,32 @@ class Values:
         self.compilers = Compilers(program)
         self._solver = Solver()
         self._calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
-        own = {name for info in program.classes.values() for name in info.methods}
-        self._only_tensors = torch_names.ONLY_TENSOR_METHODS - own
-        self._reductions = torch_names.REDUCTIONS - own
+        methods = {name for info in program.classes.values() for name in info.methods}
+        self._only_tensors = torch_names.ONLY_TENSOR_METHODS - methods
+        self._reductions = torch_names.REDUCTIONS - methods
         self._index_calls()
 
     def of(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression certainly is."""
+        """Return what an expression certainly is."""
         value = self._of(node, scope)
         return UNKNOWN if value == _BOTTOM else value
 
     def is_tensor(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is certainly a tensor."""
+        """Check whether an expression is certainly a tensor."""
         return self.of(node, scope).kind == "tensor"
 
     def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
         """The class of the method, if an expression is the method's own object (``self``)."""
-        if not isinstance(node, ast.Name) or (found := scope.lookup(node.id)) is None:
+        if not isinstance(node, ast.Name) or (resolved := scope.lookup(node.id)) is None:
             return None
-        holder, bindings = found
+        holder, bindings = resolved
         info = holder.owner if holder.self_name == node.id and len(bindings) == 1 else None
         return info if info is not None and self._program.is_certain(info) else None
 
     def attribute(self, info: ClassInfo, name: str) -> Value:
-        """What an attribute of an object of a class, or of one derived from it, certainly is."""
+        """Return what an attribute of an object of a class, or of one derived from it, certainly
+        is.
+        """
         return self._value((info, name), lambda: self._attribute(info, name))
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
@@ -183,36 +185,36 @@ class Values:
         """The methods that an object of a class, or of one derived from it in the file, may have
         under a name.
         """
-        found: dict[Scope, ClassInfo | None] = {}
-        for one in (info, *self._program.descendants(info)):
-            method = self.method(one, name)
+        methods: dict[Scope, ClassInfo | None] = {}
+        for class_ in (info, *self._program.descendants(info)):
+            method = self.method(class_, name)
             if method is None:
                 return []
-            found.setdefault(method, one)
-        return list(found.items())
+            methods.setdefault(method, class_)
+        return list(methods.items())
 
     def returned(self, scope: Scope) -> Value:
-        """What calling a function certainly returns."""
+        """Return what calling a function certainly returns."""
         return self._value(("returned", scope), lambda: self._returned(scope))
 
     def passed(self, name: str, scope: Scope) -> list[Value]:
-        """What each call of a function in the file passes for a parameter."""
+        """Return what each call of a function in the file passes for a parameter."""
         if not isinstance(scope.node, ast.FunctionDef):
             return []
-        found: list[Value] = []
+        values: list[Value] = []
         default = _default(name, scope)
         for call, caller in self._calls.get(scope, ()):
             argument = _argument(call, name, scope)
-            is_unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
-                one.arg is None for one in call.keywords
+            is_unpacked = any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+                keyword.arg is None for keyword in call.keywords
             )
             if argument is not None:
-                found.append(self._of(argument, caller))
+                values.append(self._of(argument, caller))
             else:
-                found.append(
+                values.append(
                     UNKNOWN if default is None or is_unpacked else self._of(default, scope)
                 )
-        return found
+        return values
 
     def _index_calls(self) -> None:
         """Note who calls each function of the file. What is found on the way is forgotten: no
@@ -240,18 +242,18 @@ class Values:
         if isinstance(func, ast.Attribute):
             owner = self.owner(func.value, scope)
             if owner is not None:
-                found = self.methods_of_family(receiver or owner, func.attr)
+                methods = self.methods_of_family(receiver or owner, func.attr)
             else:
                 value = self._of(func.value, scope)
                 if value.kind != "instance":
                     return []
-                found = [
-                    (one, info)
+                methods = [
+                    (method, info)
                     for info in value.classes
-                    if (one := self.method(info, func.attr)) is not None
+                    if (method := self.method(info, func.attr)) is not None
                 ]
-            if found:
-                return found
+            if methods:
+                return methods
         itself = self.owner(func, scope)
         if itself is not None:
             return self.run_by(Value("instance", classes=(receiver or itself,)))
@@ -260,10 +262,10 @@ class Values:
     def run_by(self, value: Value) -> list[Method]:
         """The functions of the file that calling a value may run."""
         classes = value.classes if value.kind == "instance" else ()
-        found: list[Method] = [
+        methods: list[Method] = [
             (method, info) for info in classes if (method := self._runs(info)) is not None
         ]
-        return found + [(function, None) for function in value.functions]
+        return methods + [(function, None) for function in value.functions]
 
     def _value(self, key: object, evaluate: Callable[[], Value]) -> Value:
         return self._solver.value(key, evaluate, _BOTTOM, unknown=UNKNOWN)
@@ -277,35 +279,35 @@ class Values:
         if owner is not None:
             return owner in family
         value = self._of(node, scope)
-        return value in (UNKNOWN, _BOTTOM) or any(one in family for one in value.classes)
+        return value in (UNKNOWN, _BOTTOM) or any(class_ in family for class_ in value.classes)
 
     def _attribute(self, info: ClassInfo, name: str) -> Value:
         values = [self._bound(binding, scope) for binding, scope in self._assigned(info, name)]
-        for one in self._family(info):
-            values += [UNKNOWN] if name in one.methods else []
+        for class_ in self._family(info):
+            values += [UNKNOWN] if name in class_.methods else []
         return _joined(values)
 
     def _family(self, info: ClassInfo) -> list[ClassInfo]:
         return [*self._program.ancestors(info), *self._program.descendants(info)]
 
     def _assigned(self, info: ClassInfo, name: str) -> list[tuple[Binding, Scope]]:
-        """What is assigned to an attribute of a class's objects in the file, but for its own
+        """Return what is assigned to an attribute of a class's objects in the file, but for its own
         compiled value.
         """
         family = self._family(info)
-        found: list[tuple[Binding, Scope]] = []
-        for one in family:
-            for scope, binding in one.attributes.get(name, ()):
+        assigned: list[tuple[Binding, Scope]] = []
+        for class_ in family:
+            for scope, binding in class_.attributes.get(name, ()):
                 target = ast.Attribute(ast.Name(scope.self_name or ""), name)
                 if not self.compilers.is_wrapping(binding.node, target, scope):
-                    found.append((binding, scope))
+                    assigned.append((binding, scope))
         for store in self._program.stores.get(name, ()):
             is_kept = self.compilers.is_wrapping(store.binding.node, store.target, store.scope)
             if is_kept or _is_self(store.target.value, store.scope):
                 continue
             if self._may_be(store.target.value, store.scope, family):
-                found.append((store.binding, store.scope))
-        return found
+                assigned.append((store.binding, store.scope))
+        return assigned
 
     def _returned(self, scope: Scope) -> Value:
         if isinstance(scope.node, ast.Lambda):
@@ -317,7 +319,10 @@ class Values:
         ):
             returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
             return _joined(
-                [UNKNOWN if one.value is None else self._of(one.value, scope) for one in returns]
+                [
+                    UNKNOWN if statement.value is None else self._of(statement.value, scope)
+                    for statement in returns
+                ]
             )
         return UNKNOWN
 
@@ -340,12 +345,14 @@ class Values:
                 return self._comparison(left, right, op, scope)
             case ast.Subscript(value=inner):
                 return self._part(self._of(inner, scope), node.slice)
-            case ast.Tuple(elts=elts) if not any(isinstance(one, ast.Starred) for one in elts):
-                return Value("tuple", parts=tuple(self._of(one, scope) for one in elts))
+            case ast.Tuple(elts=elts) if not any(
+                isinstance(element, ast.Starred) for element in elts
+            ):
+                return Value("tuple", parts=tuple(self._of(element, scope) for element in elts))
             case ast.List(elts=elts):
                 return self._items(elts, scope)
             case ast.Dict(keys=keys, values=values):
-                keys_ = tuple(one.value if isinstance(one, ast.Constant) else None for one in keys)
+                keys_ = tuple(key.value if isinstance(key, ast.Constant) else None for key in keys)
                 return replace(self._items(values, scope), keys=keys_)
             case ast.ListComp(elt=elt, generators=[_]) | ast.DictComp(value=elt, generators=[_]):
                 return self._items([elt], scope)
@@ -361,9 +368,12 @@ class Values:
         """A list or dictionary. It may hold other things later, so only what is followed is known
         of it.
         """
-        values = [UNKNOWN if isinstance(one, ast.Starred) else self._of(one, scope) for one in elts]
+        values = [
+            UNKNOWN if isinstance(element, ast.Starred) else self._of(element, scope)
+            for element in elts
+        ]
         return Value(
-            "items", parts=tuple(one if one.kind in _FOLLOWED else UNKNOWN for one in values)
+            "items", parts=tuple(value if value.kind in _FOLLOWED else UNKNOWN for value in values)
         )
 
     @staticmethod
@@ -391,12 +401,12 @@ class Values:
         return value if value == _BOTTOM else TENSOR if value.kind == "tensor" else UNKNOWN
 
     def _named(self, name: str, scope: Scope) -> Value:
-        found = scope.lookup(name)
-        if found is None:
+        resolved = scope.lookup(name)
+        if resolved is None:
             return UNKNOWN
-        holder, bindings = found
+        holder, bindings = resolved
         if (
-            any(one.is_comprehension for one in bindings)
+            any(binding.is_comprehension for binding in bindings)
             and holder.parent
             and holder.parent.lookup(name)
         ):
@@ -407,11 +417,11 @@ class Values:
 
     def _joined_bindings(self, name: str, bindings: Sequence[Binding], scope: Scope) -> Value:
         others = (
-            one
-            for one in bindings
-            if not self.compilers.is_wrapping(one.node, ast.Name(name), scope)
+            binding
+            for binding in bindings
+            if not self.compilers.is_wrapping(binding.node, ast.Name(name), scope)
         )
-        return _joined([self._bound_name(name, one, scope) for one in others])
+        return _joined([self._bound_name(name, binding, scope) for binding in others])
 
     def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value:
         if binding.kind != "parameter":
@@ -427,7 +437,9 @@ class Values:
         return TENSOR if name in self._tensors_demanded(scope) else self._argument(name, scope)
 
     def _argument(self, name: str, scope: Scope) -> Value:
-        """What all calls in the file pass; an object or a function only if there is one call."""
+        """Return what all calls in the file pass; an object or a function only if there is one
+        call.
+        """
         passed = self.passed(name, scope)
         value = _joined(passed)
         return UNKNOWN if value.kind in _FOLLOWED and len(passed) > 1 else value
@@ -457,7 +469,7 @@ class Values:
         return UNKNOWN
 
     def _rest(self, scope: Scope) -> Value:
-        """What the only call in the file passes for ``*args``."""
+        """Return what the only call in the file passes for ``*args``."""
         calls = self._calls.get(scope, ())
         if len(calls) != 1 or not isinstance(scope.node, ast.FunctionDef):
             return UNKNOWN
@@ -490,10 +502,11 @@ class Values:
     def _demanded_in(self, scope: Scope) -> Iterator[str]:
         limits = {
             name: min(
-                (one.end for one in bindings if one.kind != "parameter"), default=(1 << 30, 0)
+                (binding.end for binding in bindings if binding.kind != "parameter"),
+                default=(1 << 30, 0),
             )
             for name, bindings in scope.bindings.items()
-            if any(one.kind == "parameter" for one in bindings)
+            if any(binding.kind == "parameter" for binding in bindings)
         }
         for node, _ in certain_nodes(scope, self._program):
             if isinstance(node, ast.Call):
@@ -523,8 +536,8 @@ class Values:
             yield first
 
     def _has_dim(self, call: ast.Call) -> bool:
-        """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``;
-        NumPy calls it axis.
+        """Check for a method call with a dimension as only torch has it: ``x.sum(dim=-1)``; NumPy
+        calls it axis.
         """
         assert isinstance(call.func, ast.Attribute)
         dim = keyword_value(call, "dim")
@@ -540,13 +553,13 @@ class Values:
         if node.attr in _TENSORS_OF.get(value.kind, ()):
             return TENSOR
         if value.kind == "instance":
-            found = _joined([self.attribute(info, node.attr) for info in value.classes])
-            return self._bound_method(value.classes, node.attr) or found
+            attribute = _joined([self.attribute(info, node.attr) for info in value.classes])
+            return self._bound_method(value.classes, node.attr) or attribute
         return UNKNOWN
 
     def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
-        found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
-        method = found.pop() if len(found) == 1 else None
+        methods = {method for info in classes for method, _ in self.methods_of_family(info, name)}
+        method = methods.pop() if len(methods) == 1 else None
         return (
             Value("function", functions=(method,))
             if method and self.compilers.is_plain(method)
@@ -560,11 +573,11 @@ class Values:
         dotted = self._program.dotted(node.func, scope)
         if dotted is not None:
             return self._made(dotted, node, scope)
-        found = [self.returned(method) for method, _ in self.called(node.func, scope)]
-        value = _joined(found)
+        results = [self.returned(method) for method, _ in self.called(node.func, scope)]
+        value = _joined(results)
         if value == UNKNOWN and isinstance(node.func, ast.Attribute):
             value = self._method(node, scope)
-        if value != UNKNOWN or found:
+        if value != UNKNOWN or results:
             return value
         value = self._of(node.func, scope)
         if value.kind == "class":
@@ -616,7 +629,7 @@ class Values:
         for part in parts:
             value = self._of(part, scope)
             values += value.parts if value.kind == "items" else [value]
-        classes = tuple(dict.fromkeys(one for value in values for one in value.classes))
+        classes = tuple(dict.fromkeys(class_ for value in values for class_ in value.classes))
         is_plain = bool(values) and all(value.kind == "layer" for value in values)
         if dotted == _SEQUENTIAL:
             return LAYER if is_plain else Value("instance", classes=classes) if classes else UNKNOWN
@@ -658,7 +671,7 @@ class Values:
         if name in torch_names.BOOLEAN_METHODS:
             return MASK
         if name == "to" and any(
-            self._program.dotted(one, scope) == "torch.bool" for one in node.args
+            self._program.dotted(argument, scope) == "torch.bool" for argument in node.args
         ):
             return MASK
         if name in torch_names.INTEGER_METHODS:
@@ -676,33 +689,33 @@ class Values:
         return TENSOR if name in torch_names.TENSOR_METHODS else UNKNOWN
 
     def _operation(self, left: ast.expr, right: ast.expr, op: ast.operator, scope: Scope) -> Value:
-        one, other = self._of(left, scope), self._of(right, scope)
-        if _BOTTOM in (one, other):
+        first, other = self._of(left, scope), self._of(right, scope)
+        if _BOTTOM in (first, other):
             return _BOTTOM
-        if one == other == NUMBER:
+        if first == other == NUMBER:
             return NUMBER
         # With a tensor on the left, the result is a tensor or the line fails.
-        if isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and one == COMPARED:
+        if isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and first == COMPARED:
             return COMPARED
-        is_tensor = one.kind == "tensor" or (other.kind == "tensor" and one == NUMBER)
+        is_tensor = first.kind == "tensor" or (other.kind == "tensor" and first == NUMBER)
         if not is_tensor:
             return UNKNOWN
         return (
             MASK
-            if one == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor))
+            if first == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor))
             else TENSOR
         )
 
     def _comparison(self, left: ast.expr, right: ast.expr, op: ast.cmpop, scope: Scope) -> Value:
-        one, other = self._of(left, scope), self._of(right, scope)
-        if _BOTTOM in (one, other):
+        first, other = self._of(left, scope), self._of(right, scope)
+        if _BOTTOM in (first, other):
             return _BOTTOM
-        if "tensor" not in (one.kind, other.kind):
+        if "tensor" not in (first.kind, other.kind):
             return UNKNOWN
         if isinstance(op, _ORDER):
             return MASK
         # Comparing a tensor with None, a string or a list by == is just False.
-        are_plain = {one.kind, other.kind} <= {"tensor", "number"}
+        are_plain = {first.kind, other.kind} <= {"tensor", "number"}
         return (MASK if are_plain else COMPARED) if isinstance(op, _EQUAL) else UNKNOWN
 
 
@@ -711,7 +724,7 @@ def _held(value: Value) -> Value:
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:
-    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its
+    """Check whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its
     annotation.
     """
     default = _default(name, scope)
@@ -719,8 +732,8 @@ def _may_be_none(name: str, scope: Scope) -> bool:
 
 
 def _is_dim(node: ast.Call) -> bool:
-    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices;
-    ``x.max(other)`` doesn't.
+    """Check for ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)``
+    doesn't.
     """
     if node.args:
         return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
@@ -728,27 +741,27 @@ def _is_dim(node: ast.Call) -> bool:
 
 
 def _joined(values: Sequence[Value]) -> Value:
-    """What all of them are; unknown if they differ in more than a tensor's dtype or an instance's
-    class.
+    """Return what all values are; unknown if they differ in more than a tensor's dtype or an
+    instance's class.
     """
-    known = [value for value in values if value != _BOTTOM]
-    if len(known) <= 1:
-        return known[0] if known else _BOTTOM if values else UNKNOWN
-    first = known[0]
-    if any(value.kind != first.kind for value in known):
+    settled = [value for value in values if value != _BOTTOM]
+    if len(settled) <= 1:
+        return settled[0] if settled else _BOTTOM if values else UNKNOWN
+    first = settled[0]
+    if any(value.kind != first.kind for value in settled):
         return UNKNOWN
     if first.kind == "tuple":
-        if any(len(value.parts) != len(first.parts) for value in known):
+        if any(len(value.parts) != len(first.parts) for value in settled):
             return UNKNOWN
         return Value(
             "tuple",
             parts=tuple(
-                _joined(column) for column in zip(*(value.parts for value in known), strict=True)
+                _joined(column) for column in zip(*(value.parts for value in settled), strict=True)
             ),
         )
-    dtype = first.dtype if all(value.dtype == first.dtype for value in known) else None
+    dtype = first.dtype if all(value.dtype == first.dtype for value in settled) else None
     classes, functions, parts = (
-        tuple(dict.fromkeys(one for value in known for one in getattr(value, name)))
+        tuple(dict.fromkeys(item for value in settled for item in getattr(value, name)))
         for name in ("classes", "functions", "parts")
     )
     return Value(first.kind, dtype, classes, functions, parts)
@@ -756,12 +769,16 @@ def _joined(values: Sequence[Value]) -> Value:
 
 def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
     assert isinstance(scope.node, ast.FunctionDef)
-    names = [one.arg for one in (*scope.node.args.posonlyargs, *scope.node.args.args)][
+    names = [parameter.arg for parameter in (*scope.node.args.posonlyargs, *scope.node.args.args)][
         scope.self_name is not None :
     ]
-    given = dict(zip(names, call.args, strict=False))
-    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    return None if any(isinstance(one, ast.Starred) for one in call.args) else given.get(name)
+    arguments = dict(zip(names, call.args, strict=False))
+    arguments |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    return (
+        None
+        if any(isinstance(argument, ast.Starred) for argument in call.args)
+        else arguments.get(name)
+    )
 
 
 def _default(name: str, scope: Scope) -> ast.expr | None:
@@ -770,11 +787,15 @@ def _default(name: str, scope: Scope) -> ast.expr | None:
     arguments = scope.node.args
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults: dict[str, ast.expr | None] = dict(
-        zip((one.arg for one in reversed(plain)), reversed(arguments.defaults), strict=False)
+        zip(
+            (parameter.arg for parameter in reversed(plain)),
+            reversed(arguments.defaults),
+            strict=False,
+        )
     )
     defaults |= {
-        one.arg: value
-        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        parameter.arg: value
+        for parameter, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     }
     return defaults.get(name)
 
@@ -785,10 +806,10 @@ def _is_dimension(node: ast.expr) -> bool:
     except ValueError:
         return False
     return type(value) is int or (
-        isinstance(value, tuple | list) and all(type(one) is int for one in value)
+        isinstance(value, tuple | list) and all(type(index) is int for index in value)
     )
 
 
 def _is_self(node: ast.expr, scope: Scope) -> bool:
-    found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-    return found is not None and isinstance(node, ast.Name) and found[0].self_name == node.id
+    resolved = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+    return resolved is not None and isinstance(node, ast.Name) and resolved[0].self_name == node.id

@@ -26,26 +26,26 @@ def kept_calibrations() -> tuple[Calibration, ...]:
     """Read what earlier profiles measured, the latest last; empty if nothing can be read."""
     kept: list[Calibration] = []
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(file.read_bytes()) if (file := _file()) is not None else []
-        for item in found if isinstance(found, list) else ():
+        stored = json.loads(file.read_bytes()) if (file := _file()) is not None else []
+        for item in stored if isinstance(stored, list) else ():
             with contextlib.suppress(InvalidFactError):
                 kept.append(read_fact(Calibration, item))
     return tuple(kept)
 
 
-def keep_calibration(found: Calibration) -> None:
+def keep_calibration(calibration: Calibration) -> None:
     """Keep what a profile measured, in place of what was kept for the same; where nothing can be
     written, don't.
     """
     file = _file()
     if file is None:
         return
-    others = [item for item in kept_calibrations() if item.conditions != found.conditions]
+    others = [item for item in kept_calibrations() if item.conditions != calibration.conditions]
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.with_name(f"{_FILE}.{os.getpid()}")
         written.write_text(
-            json.dumps([plain(item) for item in (*others, found)][-_MOST:]), encoding="utf-8"
+            json.dumps([plain(item) for item in (*others, calibration)][-_MOST:]), encoding="utf-8"
         )
         written.replace(file)
 

@@ -26,8 +26,8 @@ def architectures(library: str, setup: Setup) -> Catalog:
     events, refusal = _asked(library, setup)
     if refusal is not None:
         raise GraphDoctorError(f"{library} didn't list its architectures: {refusal.message}")
-    found = tuple(Architecture(**item) for item in events["architectures"]["architectures"])
-    return Catalog(library=library, version=events["library"]["version"], architectures=found)
+    listed = tuple(Architecture(**item) for item in events["architectures"]["architectures"])
+    return Catalog(library=library, version=events["library"]["version"], architectures=listed)
 
 
 def write_program(

@@ -73,7 +73,7 @@ def _ignore(_what: object) -> None: ...
 
 @dataclass(frozen=True)
 class Setup:
-    """How processes are run, and what is done meanwhile.
+    """Settings for running processes, and what is done meanwhile.
 
     None for our interpreter, no limits (of resident memory on Linux), no warm start, our working
     directory.
@@ -135,7 +135,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended; ``crash`` is what Python's faulthandler wrote of a signal."""
+    """The end of a child; ``crash`` is what Python's faulthandler wrote of a signal."""
 
     status: int
     stopped_for: StoppedFor | None
@@ -224,7 +224,7 @@ def probe_command(python: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def starting(python: str, wanted: str) -> Iterator[None]:
+def starting(python: str, program: str) -> Iterator[None]:
     """Say in a sentence why an interpreter can't be started; ``wanted``: which one to name
     instead.
     """
@@ -235,7 +235,7 @@ def starting(python: str, wanted: str) -> Iterator[None]:
             f"The interpreter {python} can't be started: {error.strerror}.",
             hint=None
             if error.errno in _OF_THE_SYSTEM
-            else f"Set --python to the path of {wanted}.",
+            else f"Set --python to the path of {program}.",
         ) from error
 
 
@@ -417,9 +417,9 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
     temporary.replace(recording / META_FILE)
 
 
-def check_interpreter(python: str, wanted: str = "an interpreter") -> None:
+def check_interpreter(python: str, program: str = "an interpreter") -> None:
     """Refuse an interpreter that can't be started, before anything is written for it."""
-    with starting(python, wanted):
+    with starting(python, program):
         if shutil.which(python) is None:
             raise OSError(
                 errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT)

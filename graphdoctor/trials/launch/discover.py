@@ -42,7 +42,7 @@ class PossibleTarget(NamedTuple):
 
 
 class Discovered(NamedTuple):
-    """What was found."""
+    """Targets found in a folder."""
 
     ready: tuple[PossibleTarget, ...]
     compiled: tuple[PossibleTarget, ...]
@@ -120,8 +120,8 @@ def _may_hold_target(tree: ast.Module) -> bool:
             ):
                 if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_"):
                     return True
-            case ast.alias(name=name, asname=given):
-                if (given or name) in ("build", "model", "*"):
+            case ast.alias(name=name, asname=alias):
+                if (alias or name) in ("build", "model", "*"):
                     return True
             case (
                 ast.Lambda()
@@ -143,8 +143,8 @@ def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tupl
 
 def _python_files(root: Path) -> Iterator[Path]:
     for folder, files in project_folders(root, _SKIPPED_FOLDERS):
-        own = (name for name in files if name.endswith(".py") and not name.startswith("test_"))
-        yield from (folder / name for name in own if name not in ("conftest.py", "setup.py"))
+        sources = (name for name in files if name.endswith(".py") and not name.startswith("test_"))
+        yield from (folder / name for name in sources if name not in ("conftest.py", "setup.py"))
 
 
 def _parsed(path: Path) -> ast.Module | None:

@@ -27,7 +27,7 @@ class Lifeline:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the child is to be told."""
+        """Return the arguments for the child's command line."""
         return () if sys.platform == "linux" else (str(self.descriptor),)
 
     def hold(self, owner: int) -> None:

@@ -55,8 +55,8 @@ _INPUT_FORMS = (
 
 @dataclass(frozen=True)
 class TargetText:
-    """What a target's text says: a file or a dotted module name, and a name in it, None for the
-    first that fits.
+    """A parsed target: a file or a dotted module name, and a name in it, None for the first that
+    fits.
     """
 
     file: str | None
@@ -67,7 +67,7 @@ class TargetText:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is measured after the calls.
+    """Measurements to make after the calls.
 
     ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what
     torch would keep of graphs, so that it generates all code anew.
@@ -142,7 +142,7 @@ class Request:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the probe writes torch's trace."""
+        """Check whether the probe writes torch's trace."""
         return self.timing is None or self.trial is None
 
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
@@ -162,7 +162,7 @@ class Request:
         """
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name != "target"} | {
-            "calibrations": [vars(found) for found in self.measured.calibrations],
+            "calibrations": [vars(calibration) for calibration in self.measured.calibrations],
             "inputs": self.inputs,
             "vary": None if self.vary is None else vars(self.vary),
             "trial": self.trial,

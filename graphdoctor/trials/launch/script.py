@@ -60,7 +60,7 @@ class Script:
 
     @property
     def label(self) -> str:
-        """What the recording's folder is named after."""
+        """Return the name for the recording's folder."""
         return self.name if self.is_module else Path(self.name).stem
 
     def described(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """How a program ended: why it failed and why the recording isn't complete, None where that
+    """The end of a program: why it failed and why the recording isn't complete, None where that
     isn't so.
     """
 
@@ -133,14 +133,14 @@ def _start(
     apart: Path | None,
     lifeline: Lifeline,
     change: RunChange | None,
-    own: Sequence[str],
+    packages: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
-        OWN_VARIABLE: " ".join(own),
+        OWN_VARIABLE: " ".join(packages),
     }
     if change is not None:
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)

@@ -106,17 +106,17 @@ class Store:
                 made = self._make(self._fallback, name, pool)
             except OSError:
                 raise unwritable(self._folder, error) from error
-        own = [
+        pooled = [
             path
             for path in _recordings(made.path.parent)
             if _pool_of(path) == pool and name_of(path) is None
         ]
-        results = [path for path in own if any((path / file).exists() for file in _RESULTS)]
-        single = [path for path in own if path not in results]
+        results = [path for path in pooled if any((path / file).exists() for file in _RESULTS)]
+        single = [path for path in pooled if path not in results]
         old = [
             path
-            for found in (single, results)
-            for path in found[: max(len(found) - self._keep_count, 0)]
+            for recordings in (single, results)
+            for path in recordings[: max(len(recordings) - self._keep_count, 0)]
         ]
         removed = [path for path in old if path != made.path and not is_in_use(path)]
         for path in removed:
@@ -172,9 +172,11 @@ class Store:
 
     def surveys(self, label: str | None = None) -> list[Path]:
         """Surveys, the newest first."""
-        wanted = None if label is None else f"{_plain(label)}@survey"
+        folder_name = None if label is None else f"{_plain(label)}@survey"
         return [
-            path for path in self.newest("@survey") if wanted in (None, _NAME.sub("", path.name))
+            path
+            for path in self.newest("@survey")
+            if folder_name in (None, _NAME.sub("", path.name))
         ]
 
     @staticmethod
@@ -187,7 +189,7 @@ class Store:
 
     @property
     def programs(self) -> Path:
-        """Where programs go that catalogs write."""
+        """Return the folder for programs that catalogs write."""
         return next(iter(self._folders()), self._folder) / _PROGRAMS
 
     def find(self, name: str) -> Path | None:

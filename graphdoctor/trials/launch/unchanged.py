@@ -40,8 +40,8 @@ ChangeKind = Literal[
 
 @dataclass(frozen=True)
 class Change:
-    """Why a run may find something else; ``name``: of the file, folder, variable, or fields of what
-    was asked for.
+    """A reason why a run may differ; ``name``: of the file, folder, variable, or fields of what was
+    asked for.
     """
 
     kind: ChangeKind
@@ -50,7 +50,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What runs found; None by path where nothing is.
+    """The state of everything that runs read; None by path where nothing is.
 
     Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of
     modules' names.
@@ -81,9 +81,9 @@ def surroundings_of(
     missing, folders, installed = read["missing"], read["search_path"], read["prefix"]
     files |= read["files"]
     files.update(str(path) for prefix in installed for path in Path(prefix).glob("pyvenv.cfg"))
-    own = f"{os.path.realpath(recording)}/"
+    recording_folder = f"{os.path.realpath(recording)}/"
     below = tuple(f"{prefix}/lib/" for prefix in installed)
-    files = _outside(files, own)
+    files = _outside(files, recording_folder)
     folders.update(
         str(Path(file).parent)
         for file in files
@@ -92,7 +92,9 @@ def surroundings_of(
     for folder in folders:
         with contextlib.suppress(OSError):
             files.update(str(path) for path in Path(folder).glob("*.pth"))
-    states: dict[str, list[Any] | None] = dict.fromkeys(sorted(_outside(missing - files, own)))
+    states: dict[str, list[Any] | None] = dict.fromkeys(
+        sorted(_outside(missing - files, recording_folder))
+    )
     for file in sorted(files):
         state = _state(file, is_hashed=not file.startswith(below))
         # Not older than the run: some of the replays may have read something else.

@@ -29,7 +29,7 @@ _INDUCTOR = "inductor"
 
 
 class _Imports(NamedTuple):
-    """What a warm process has imported beside torch: the program's packages, Inductor."""
+    """The imports of a warm process beside torch: the program's packages, Inductor."""
 
     has_packages: bool
     has_inductor: bool
@@ -118,15 +118,15 @@ class WarmProbes:
                 modules=[],
                 has_inductor=False,
             )
-            wanted = _Imports(
+            imports = _Imports(
                 bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR
             )
-            if wanted != _NOTHING and wanted not in self._broken:
-                process = _forked(self._branched(main, wanted), asked, held, timeout_s)
+            if imports != _NOTHING and imports not in self._broken:
+                process = _forked(self._branched(main, imports), asked, held, timeout_s)
                 if isinstance(process, WarmProcess):
                     return process
                 # Something that it imported may have started a thread.
-                self._broken.add(wanted)
+                self._broken.add(imports)
             process = _forked(main, asked, held, timeout_s)
             if isinstance(process, OSError):  # the server is gone, or has been asked for too long
                 self._is_usable = False
@@ -154,33 +154,33 @@ class WarmProbes:
         trial = json.loads(request.read_bytes()).get("trial") or {}
         return not set(self._modules.values()).isdisjoint(trial.get("patches") or ())
 
-    def _branched(self, main: socket.socket, wanted: _Imports) -> socket.socket:
+    def _branched(self, main: socket.socket, imports: _Imports) -> socket.socket:
         """Connect to a process that forks probes which have imported more."""
-        if wanted == _NOTHING:
+        if imports == _NOTHING:
             return main
-        if wanted not in self._branches:
+        if imports not in self._branches:
             parent = (
-                self._branched(main, wanted._replace(has_inductor=False))
-                if wanted.has_inductor
+                self._branched(main, imports._replace(has_inductor=False))
+                if imports.has_inductor
                 else main
             )
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            modules = [] if wanted.has_inductor else list(self._modules)
+            modules = [] if imports.has_inductor else list(self._modules)
             asked = WarmRequest(
                 path=None,
                 library=None,
                 folder=None,
                 inherited=[],
                 modules=modules,
-                has_inductor=wanted.has_inductor,
+                has_inductor=imports.has_inductor,
             )
             with (
                 theirs,
                 contextlib.suppress(OSError),
             ):  # asking it for a probe will show that it isn't there
                 socket.send_fds(parent, [json.dumps(asked).encode()], [theirs.fileno()])
-            self._branches[wanted] = ours
-        return self._branches[wanted]
+            self._branches[imports] = ours
+        return self._branches[imports]
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         if self._is_usable and self._server is None:

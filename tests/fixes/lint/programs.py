@@ -49,10 +49,10 @@ class Program:
 def _programs(name: str) -> list[Program]:
     made = []
     for heading, text in sections(Path(__file__).with_name(name)).items():
-        found = _HEADING.fullmatch(heading)
-        assert found is not None, heading
-        whole = _whole(text, int(found["calls"] or 1))
-        made.append(Program(found["name"], frozenset(found["codes"].split()), whole))
+        match = _HEADING.fullmatch(heading)
+        assert match is not None, heading
+        whole = _whole(text, int(match["calls"] or 1))
+        made.append(Program(match["name"], frozenset(match["codes"].split()), whole))
     return made
 
 

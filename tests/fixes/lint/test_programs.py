@@ -43,12 +43,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
         (folder / file_name(program)).write_text(program.text)
     script = Path(__file__).with_name("compile_programs.py")
     run_command("run", "-q", "--report", "all.json", script, *names, cwd=folder, status=0)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    by_name: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for finding in json.loads((folder / "all.json").read_text())["findings"]:
         # A skipped frame has its break beside it.
-        if finding["code"] != "GD111" and finding["location"]["file"] in found:
-            found[finding["location"]["file"]].append(finding)
-    return found
+        if finding["code"] != "GD111" and finding["location"]["file"] in by_name:
+            by_name[finding["location"]["file"]].append(finding)
+    return by_name
 
 
 @for_each("program", BAD)
@@ -72,12 +72,21 @@ def test_torch_breaks_where_lint_says_so(
     seen = compiled[file_name(program)]
     for finding in linted(program.text, tmp_path, file_name(program)):
         if not AS_ON_2_13:
-            assert finding.location.line in {one["location"]["line"] for one in seen}
+            assert finding.location.line in {
+                finding_seen["location"]["line"] for finding_seen in seen
+            }
             continue
-        same = [one for one in seen if one["fingerprint"] == finding.fingerprint]
+        same = [
+            finding_seen
+            for finding_seen in seen
+            if finding_seen["fingerprint"] == finding.fingerprint
+        ]
         assert same, (
             finding.location.text,
-            [(one["code"], one["torch_id"], one["location"]) for one in seen],
+            [
+                (finding_seen["code"], finding_seen["torch_id"], finding_seen["location"])
+                for finding_seen in seen
+            ],
         )
         assert finding.severity != "error" or same[0]["severity"] == "error"
 
@@ -93,8 +102,8 @@ def test_torch_does_not_break_in_a_good_program(
 def test_every_check_has_a_program() -> None:
     """A code that lint can give without a program that was compiled would be a guess."""
     source = Path("graphdoctor/fixes/lint/checks.py").read_text()
-    told = {code for code in ALL_RULES if f'"{code}"' in source}
-    assert told == set().union(*(program.codes for program in BAD))
+    codes = {code for code in ALL_RULES if f'"{code}"' in source}
+    assert codes == set().union(*(program.codes for program in BAD))
 
 
 @for_each("code", [code for code in ALL_RULES if code.startswith(("GD1", "GD2"))])
@@ -111,5 +120,5 @@ def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
 def test_a_rules_example_is_found(code: str, tmp_path: Path) -> None:
     text = first_block(ALL_RULES[code], "Example")
     assert code in {
-        one.code for one in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)
+        finding.code for finding in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)
     }

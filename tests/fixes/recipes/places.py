@@ -103,8 +103,8 @@ def placed(
     sizes = {}
     if equal is not None:
         functions = re.findall(r"def (\w+)", source.tree.code)
-        found = Equal(tuple(equal["name"].split(", ")), 4, is_varied=True)
-        sizes = {(str(source.path), name, equal["text"]): found for name in functions}
+        equal_size = Equal(tuple(equal["name"].split(", ")), 4, is_varied=True)
+        sizes = {(str(source.path), name, equal["text"]): equal_size for name in functions}
     return Place(source, described(_EQUAL.sub("", said), line, columns), sizes)
 
 

@@ -165,7 +165,7 @@ IMPORTS = (
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a file is written.
+    """A way to write a file.
 
     Args:
         encoding: Its encoding.

@@ -29,13 +29,13 @@ def target(program: ModuleType) -> Any:
         return program.build()
     if hasattr(program, "model"):
         return program.model
-    own = [
+    values = [
         value
         for name, value in vars(program).items()
         if getattr(value, "__module__", None) == "program"
     ]
     classes = [
-        value for value in own if isinstance(value, type) and issubclass(value, torch.nn.Module)
+        value for value in values if isinstance(value, type) and issubclass(value, torch.nn.Module)
     ]
     return classes[0]() if classes else program.forward
 
@@ -63,15 +63,15 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 def numbers(module: torch.nn.Module) -> dict[str, float]:
     """Numbers of modules, whether Python's or in buffers of no dims."""
-    found = {}
+    by_path = {}
     for path, part in module.named_modules():
         for name, value in [*vars(part).items(), *part.named_buffers(recurse=False)]:
             is_number = isinstance(value, int | float) or (
                 isinstance(value, torch.Tensor) and value.dim() == 0
             )
             if name not in _NEVER and is_number:
-                found[f"{path}.{name}"] = float(value)
-    return found
+                by_path[f"{path}.{name}"] = float(value)
+    return by_path
 
 
 def results(path: str) -> list[Any]:
@@ -80,21 +80,21 @@ def results(path: str) -> list[Any]:
     program = load(path)
     model = target(program)
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for args, kwargs in calls(program):
         output = model(*args, **kwargs)
         leaves = [leaf for leaf in tensors((args, kwargs)) if leaf.is_leaf and leaf.requires_grad]
         loss = [leaf.float().sum() for leaf in tensors(output) if leaf.requires_grad]
         if loss:
             torch.stack(loss).sum().backward()
-        found += [
+        outcomes += [
             output,
             [leaf.grad for leaf in (*leaves, *parameters)],
             list(tensors((args, kwargs))),
         ]
     if isinstance(model, torch.nn.Module):
-        found += [dict(model.state_dict()), numbers(model)]
-    return found
+        outcomes += [dict(model.state_dict()), numbers(model)]
+    return outcomes
 
 
 def difference(path: str, mended: str) -> str | None:

@@ -63,11 +63,11 @@ def branches(draw: Any) -> str:
             steps = [f"{target} = {draw(VALUES)}" for target in targets]
         if draw(st.booleans()):
             # A name that this way alone uses, anywhere among its steps.
-            own = f"own_{len(lines)}"
+            local = f"own_{len(lines)}"
             at = draw(st.integers(0, len(steps)))
-            steps.insert(at, f"{own} = {draw(VALUES)}")
+            steps.insert(at, f"{local} = {draw(VALUES)}")
             steps = [
-                step.replace("-x.", f"{own} * x.") if number > at else step
+                step.replace("-x.", f"{local} * x.") if number > at else step
                 for number, step in enumerate(steps)
             ]
         if is_returning:
@@ -80,7 +80,7 @@ def _outcome(code: str, inputs: list[torch.Tensor]) -> Any:
     names: dict[str, Any] = {}
     exec(compile(code, "<program>", "exec"), names)
     # A factor that is no leaf: programs change their arguments in place.
-    leaves = [one.clone().requires_grad_() for one in inputs]
+    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
     out = names["f"](*(leaf * 1 for leaf in leaves))
     return out, torch.autograd.grad(out.sum(), leaves, allow_unused=True, materialize_grads=True)
 
@@ -114,11 +114,11 @@ def test_what_is_written_computes_the_same(
         except RuntimeError:
             continue  # `+=` changed what a gradient needs: there is no result to keep
         try:
-            found = _outcome(edit.content.decode(), inputs)
+            outcome = _outcome(edit.content.decode(), inputs)
         except RuntimeError as error:
             # The way not taken needs it too, now that both are computed; such an edit is not called
             # safe.
             assert "modified by an inplace operation" in str(error)
             assert not edit.is_safe
             continue
-        torch.testing.assert_close(found, expected, msg=edit.content.decode())
+        torch.testing.assert_close(outcome, expected, msg=edit.content.decode())

@@ -89,12 +89,12 @@ def test_line_only_recipe_writes_the_same_or_declines() -> None:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """Each case's recipe, program and mended program, by name."""
     folder = tmp_path_factory.mktemp("mended")
-    found = {}
+    cases = {}
     for recipe, path in PAIRS:
         after = folder / f"{recipe.name}-{path.name}"
         after.write_bytes(mended(recipe, path))
-        found[name_of(recipe, path)] = recipe, path, after
-    return found
+        cases[name_of(recipe, path)] = recipe, path, after
+    return cases
 
 
 def found_in(
@@ -110,8 +110,8 @@ def found_in(
     for finding in document["findings"]:
         findings.setdefault(str(folder / finding["location"]["file"]), []).append(finding)
     counted = [
-        one["coverage"] or {"graph_ops": 0, "eager_ops": 1}
-        for one in document["recording"]["watch"]["functions"]
+        function["coverage"] or {"graph_ops": 0, "eager_ops": 1}
+        for function in document["recording"]["watch"]["functions"]
     ]
     return findings, [ops["graph_ops"] / (ops["graph_ops"] + ops["eager_ops"]) for ops in counted]
 
@@ -129,13 +129,17 @@ def test_the_finding_is_there_before_and_gone_after(pairs: Pairs, tmp_path: Path
         finding = place_of(before).finding
         location = finding.location
         there = [
-            one["location"] for one in findings.get(str(before), ()) if one["code"] == finding.code
+            shown["location"]
+            for shown in findings.get(str(before), ())
+            if shown["code"] == finding.code
         ]
-        places = [(one["line"], one["column"], one["end_column"]) for one in there]
+        places = [
+            (location["line"], location["column"], location["end_column"]) for location in there
+        ]
         columns = (location.column, location.end_column) if HAS_COLUMNS else (None, None)
         if (location.line, *columns) not in places:
             wrong.append(f"{name}: not there before")
-        if finding.code in {one["code"] for one in findings.get(str(after), ())}:
+        if finding.code in {shown["code"] for shown in findings.get(str(after), ())}:
             wrong.append(f"{name}: still there after")
     assert [line for line in wrong if line.partition(":")[0] not in OTHERWISE] == []
 

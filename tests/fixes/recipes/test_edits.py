@@ -47,7 +47,9 @@ def place_at(head: str, marked: str) -> Place:
 
 
 def outcome(recipe: Recipe, place: Place) -> str:
-    """Why a recipe declines, or the title of its edit, whether that is safe, and the difference."""
+    """Return why a recipe declines, or the title of its edit, whether that is safe, and the
+    difference.
+    """
     try:
         edit = recipe.edit(place)
     except DeclinedError as declined:
@@ -73,12 +75,12 @@ def test_small_programs_are_edited_or_left(recipe: Recipe, request: pytest.Fixtu
         return f"{head}\n{program}=> {outcome(recipe, place_at(head, program))}"
 
     expected = path.read_text(encoding="utf-8")
-    found, count = _CASE.subn(tried, expected)
+    updated, count = _CASE.subn(tried, expected)
     assert count == expected.count("\n=>") > 0
     if request.config.option.update_snapshots:
-        path.write_text(found, encoding="utf-8")
-        expected = found
-    assert found.splitlines() == expected.splitlines()
+        path.write_text(updated, encoding="utf-8")
+        expected = updated
+    assert updated.splitlines() == expected.splitlines()
 
 
 def test_other_reason_for_skipping_cuda_graphs_is_kept() -> None:

@@ -39,10 +39,10 @@ class Author:
             return "\n".join(lines) + "\n"
 
     def body(self, depth: int, *, in_loop: bool) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
         for _ in range(self.random.randint(2, 3)):
-            found += ["    " + line for line in self.statement(depth, in_loop=in_loop)]
-        return found
+            lines += ["    " + line for line in self.statement(depth, in_loop=in_loop)]
+        return lines
 
     def statement(self, depth: int, *, in_loop: bool) -> list[str]:
         kind = self.random.choice(
@@ -66,7 +66,7 @@ class Author:
                 return [f"{name} += {self.random.choice(NAMES)}"]
             case "pair":
                 # Python 3.11.2 stores `a, a = x, y` in the wrong order in some places.
-                other = self.random.choice([one for one in NAMES if one != name])
+                other = self.random.choice([candidate for candidate in NAMES if candidate != name])
                 return [f"{name}, {other} = {value}, {self.value()}"]
             case "list":
                 return [f"{name} = sum([{self.random.choice(NAMES)} + i for i in range(3)]) % 31"]

@@ -67,7 +67,7 @@ changes = st.lists(
 
 
 def columns_of(source: SourceFile, node: cst.CSTNode) -> Columns:
-    """Where torch says that an expression is."""
+    """Return the columns that torch would give for an expression."""
     place = source.position(node)
     return (
         place.start.column + 1,
@@ -117,8 +117,8 @@ def test_an_edit_loses_nothing_and_declining_does_nothing(
     wrong = data.draw(st.lists(any_place(source), max_size=WRONG_PLACES_COUNT))
     edited_count = 0
     for line, columns in [*wrong, *places[first:], *places[:first]]:
-        found = finding(code, line, columns, context=context, changes=changed)
-        edited_count += check(recipe, Place(source, found), Place(fresh, found))
+        generated = finding(code, line, columns, context=context, changes=changed)
+        edited_count += check(recipe, Place(source, generated), Place(fresh, generated))
         if edited_count == EDITS_COUNT:
             break
     assert source.content == content
@@ -126,7 +126,7 @@ def test_an_edit_loses_nothing_and_declining_does_nothing(
 
 
 def check(recipe: Recipe, place: Place, same: Place) -> bool:
-    """What the recipe did was right; True where it was an edit."""
+    """Check an edit or a refusal; return True for an edit."""
     edit = outcome(recipe, place)
     if isinstance(edit, str):
         assert edit == edit.strip()
@@ -211,18 +211,18 @@ def statements_with(content: bytes, comment: str) -> Counter[str]:
     """The code that a comment stands beside, or above: it may go with that code and no other
     way."""
     lines = lines_of(content)
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for number, line in enumerate(lines):
         if comment in line:
             code = (rest.partition("#")[0].strip() for rest in lines[number:])
             text = next((text for text in code if text), "")
-            found[text] = statements(content)[text]
-    return found
+            counted[text] = statements(content)[text]
+    return counted
 
 
 def with_tabs(content: bytes) -> bytes:
     return re.sub(
-        rb"^(?: {4})+", lambda found: b"\t" * (len(found[0]) // 4), content, flags=re.MULTILINE
+        rb"^(?: {4})+", lambda indent: b"\t" * (len(indent[0]) // 4), content, flags=re.MULTILINE
     )
 
 
@@ -241,22 +241,22 @@ def test_a_case_in_another_spelling_is_mended_too(
     recipe: Recipe, path: Path, respell: Callable[[bytes], bytes]
 ) -> None:
     place = place_of(path)
-    found, content = place.finding, respell(place.source.content)
-    if respell is with_tabs and found.location.column is not None:
-        line = content.split(b"\n")[found.location.line - 1]
+    respelled, content = place.finding, respell(place.source.content)
+    if respell is with_tabs and respelled.location.column is not None:
+        line = content.split(b"\n")[respelled.location.line - 1]
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
-        end = found.location.end_column
-        columns = (found.location.column - moved, None if end is None else end - moved)
-        found = finding(
-            found.code,
-            found.location.line,
+        end = respelled.location.end_column
+        columns = (respelled.location.column - moved, None if end is None else end - moved)
+        respelled = finding(
+            respelled.code,
+            respelled.location.line,
             columns,
             context=place.context,
             changes=place.finding.changes,
         )
     # What equaled a number is known of the file.
     sizes = {(str(PATH), *rest): equal for (_, *rest), equal in place.equal_sizes.items()}
-    check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), found, sizes)))
+    check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), respelled, sizes)))
 
 
 @pytest.mark.slow
@@ -298,9 +298,9 @@ def test_every_expression_is_found_at_its_place(content: bytes) -> None:
     for node in [node for node in source._positions if isinstance(node, cst.BaseExpression)][:60]:
         place = source.position(node)
         is_on_line = place.start.line == place.end.line
-        found = source.expression_at(
+        innermost = source.expression_at(
             place.start.line, place.start.column + 1, place.end.column + 1 if is_on_line else None
         )
-        assert found is not None
-        assert source.position(found).start == place.start
+        assert innermost is not None
+        assert source.position(innermost).start == place.start
         assert source.statement_at(place.start.line) is not None

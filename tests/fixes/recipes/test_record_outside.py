@@ -138,7 +138,7 @@ TORCH = SimpleNamespace(compiler=SimpleNamespace(disable=disable))
 
 
 def outcome(text: str) -> Any:
-    """What two calls return and leave behind, and what they print."""
+    """Return the results, the state and the output of two calls."""
     printed: list[str] = []
 
     def fake_print(*values: Any) -> None:

@@ -184,4 +184,4 @@ def test_mode_recompile_is_there_before_and_gone_after(
         assert process.returncode == 0, process.stderr
         document = json.loads((tmp_path / f"{name}.json").read_text())
         (tmp_path / f"{name}.json").unlink()
-        assert [found["code"] for found in document["findings"]] == expected
+        assert [finding["code"] for finding in document["findings"]] == expected

@@ -493,10 +493,10 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
     if tried.returncode:
         pytest.skip(f"torch does not work through links: {tried.stderr.splitlines()[-1]}")
     lacking = "import importlib.util as u; print([n for n in ('graphdoctor', 'pydantic', 'rich') if u.find_spec(n)])"
-    found = subprocess.run(
+    done = subprocess.run(
         [python, "-P", "-c", lacking], env=environment, capture_output=True, text=True, check=True
     )
-    assert found.stdout == "[]\n"
+    assert done.stdout == "[]\n"
 
     document = explain_json(clean_target, "--python", python)
 

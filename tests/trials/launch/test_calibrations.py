@@ -17,14 +17,16 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def measured(copy_gb_per_s: float = 10.0, **values: object) -> Calibration:
-    known: dict[str, object] = {
+    fields: dict[str, object] = {
         "device_name": "a processor",
         "torch": "2.13.0",
         "threads": 2,
         "precision": "highest",
     }
     return Calibration(
-        **known | {"copy_gb_per_s": copy_gb_per_s, "matmul_tflops_per_s": {"float32": 0.1}} | values
+        **fields
+        | {"copy_gb_per_s": copy_gb_per_s, "matmul_tflops_per_s": {"float32": 0.1}}
+        | values
     )
 
 
@@ -32,16 +34,15 @@ def test_new_measurement_replaces_the_kept_one() -> None:
     keep_calibration(measured())
     keep_calibration(measured(threads=1))
     keep_calibration(measured(12.0))
-    assert [(each.threads, each.copy_gb_per_s) for each in kept_calibrations()] == [
-        (1, 10.0),
-        (2, 12.0),
-    ]
+    assert [
+        (calibration.threads, calibration.copy_gb_per_s) for calibration in kept_calibrations()
+    ] == [(1, 10.0), (2, 12.0)]
 
 
 def test_only_the_latest_are_kept() -> None:
     for number in range(25):
         keep_calibration(measured(threads=number))
-    assert [each.threads for each in kept_calibrations()] == [*range(5, 25)]
+    assert [calibration.threads for calibration in kept_calibrations()] == [*range(5, 25)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"device_name": "x"}]', "\xff"])

@@ -50,10 +50,10 @@ def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__versi
 def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     # No process is started: there is no such interpreter.
-    found = write_program(
+    program = write_program(
         "transformers", "gpt-sw3", tmp_path, Setup(python="nowhere"), version="5.0"
     )
-    assert found == Program(
+    assert program == Program(
         path=str(path),
         library="transformers",
         version="5.0",
@@ -99,9 +99,9 @@ def warm() -> Iterator[WarmProbes]:
 def test_what_goes_wrong_with_an_architecture_is_a_refusal(
     tmp_path: Path, warm: WarmProbes
 ) -> None:
-    found = architectures("transformers", Setup(python=probe_python(), timeout_s=120))
-    assert found.version == "9.9"
-    assert {item.name: item.family for item in found.architectures}["fine"] == "vision"
+    catalog = architectures("transformers", Setup(python=probe_python(), timeout_s=120))
+    assert catalog.version == "9.9"
+    assert {item.name: item.family for item in catalog.architectures}["fine"] == "vision"
 
     def asked(name: str, *, timeout_s: float = 120.0) -> Program | Refusal:
         return write_program(
@@ -162,16 +162,16 @@ def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmPro
     pytest.importorskip("transformers", minversion="5")
     names = ("llama", "vit", "wav2vec2")
     for name in names:
-        found = write_program(
+        program = write_program(
             "transformers",
             name,
             tmp_path,
             Setup(python=probe_python(), timeout_s=300, memory_bytes=2**32, warm=warm),
         )
-        assert isinstance(found, Program), found
-        assert found.parameters is not None
-        assert found.parameters < 1_000_000
-        assert "graphdoctor" not in Path(found.path).read_text().partition("import torch")[2]
+        assert isinstance(program, Program), program
+        assert program.parameters is not None
+        assert program.parameters < 1_000_000
+        assert "graphdoctor" not in Path(program.path).read_text().partition("import torch")[2]
     run = (
         "import importlib, torch\n"
         f"for name in {names!r}:\n"

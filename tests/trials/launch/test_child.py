@@ -41,11 +41,11 @@ def end(tmp_path: Path) -> Callable[..., ProbeExit]:
         python.chmod(0o755)
         recording = Path(tempfile.mkdtemp(dir=tmp_path))
         request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
-        found = record(request, recording, Setup(str(python), **options))
+        ended = record(request, recording, Setup(str(python), **options))
         # What is returned is what the recording keeps.
-        assert ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"]) == found
-        assert found.duration_s is not None
-        return found
+        assert ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"]) == ended
+        assert ended.duration_s is not None
+        return ended
 
     return make
 
@@ -85,24 +85,24 @@ CASES = {
 
 def test_a_probe_ends_by_itself(end):
     for case, (script, expected) in CASES.items():
-        found = end(script)
-        assert {name: getattr(found, name) for name in expected} == expected, case
+        ended = end(script)
+        assert {name: getattr(ended, name) for name in expected} == expected, case
 
 
 def test_a_probe_is_stopped(end, monkeypatch):
-    found = end(f"{says(PHASE)}\nexec sleep 30", timeout_s=0.5)
-    assert (found.reason, found.hint_code) == ("timeout", "timeout")
-    assert found.message == "Stopped after 0.5 s in call 2."
-    found = end(f"{says(PHASE)}\nexec sleep 30", is_cancelled=lambda: True)
-    assert found.reason == "interrupted"
+    ended = end(f"{says(PHASE)}\nexec sleep 30", timeout_s=0.5)
+    assert (ended.reason, ended.hint_code) == ("timeout", "timeout")
+    assert ended.message == "Stopped after 0.5 s in call 2."
+    ended = end(f"{says(PHASE)}\nexec sleep 30", is_cancelled=lambda: True)
+    assert ended.reason == "interrupted"
     if Path("/proc/self/statm").exists():
-        found = end(f"{says(PHASE)}\nexec sleep 30", memory_bytes=1)
-        assert (found.reason, found.status) == ("killed", -9)
-        assert "too much memory" in found.message
+        ended = end(f"{says(PHASE)}\nexec sleep 30", memory_bytes=1)
+        assert (ended.reason, ended.status) == ("killed", -9)
+        assert "too much memory" in ended.message
     # It has finished, and doesn't end.
     monkeypatch.setattr("graphdoctor.trials.launch.child._GRACE_S", 0.2)
-    found = end(f"{says(FINISHED)}\nexec sleep 30")
-    assert (found.reason, found.status) == ("finished", None)
+    ended = end(f"{says(FINISHED)}\nexec sleep 30")
+    assert (ended.reason, ended.status) == ("finished", None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -118,10 +118,10 @@ def test_an_interrupt_while_a_probe_starts_ends_it_too(end, monkeypatch, number)
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        found = end(f"{says(PHASE)}\nexec sleep 30")
+        ended = end(f"{says(PHASE)}\nexec sleep 30")
     finally:
         signal.signal(signal.SIGINT, previous)
-    assert found.reason == "interrupted"
+    assert ended.reason == "interrupted"
     assert started[0].poll() is not None
 
 
@@ -164,14 +164,14 @@ def test_a_script(tmp_path):
             ended = run_script(
                 script, recording, python=sys.executable, timeout_s=timeout_s, apart=folder
             )
-            found = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
-            assert (ended.status, found.reason) == (status, reason), program
+            recorded = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
+            assert (ended.status, recorded.reason) == (status, reason), program
 
 
 def test_no_model_is_imported_before_the_child_runs():
     program = "import sys; from graphdoctor.trials.launch import child, script; print('pydantic' in sys.modules)"
     command = [sys.executable, "-c", program]
-    found = subprocess.run(
+    done = subprocess.run(
         command, env=clean_environment(), capture_output=True, text=True, check=True
     )
-    assert found.stdout == "False\n"
+    assert done.stdout == "False\n"

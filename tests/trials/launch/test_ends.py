@@ -90,9 +90,9 @@ PROBES = {
 }
 
 
-def text_of(found: ProbeExit) -> dict[str, object]:
-    """What is known of an end, without what isn't."""
-    return {name: value for name, value in vars(found).items() if value not in (None, {})}
+def text_of(ended: ProbeExit) -> dict[str, object]:
+    """Return the known fields of an end."""
+    return {name: value for name, value in vars(ended).items() if value not in (None, {})}
 
 
 def test_a_probe_ends(snapshot):
@@ -105,11 +105,11 @@ def test_a_probe_ends(snapshot):
 
 
 def test_a_long_message_is_cut():
-    found = ended(
+    end = ended(
         CALL, {"event": "error", "type": "ValueError", "message": "x" * 600, "traceback": None}
     )
-    assert len(found.message) < 600
-    assert found.message.endswith("…")
+    assert len(end.message) < 600
+    assert end.message.endswith("…")
 
 
 def test_a_script_ends(snapshot):

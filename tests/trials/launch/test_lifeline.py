@@ -103,6 +103,6 @@ def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, run_cli, a
         pids = pids_in(tmp_path / "pids")
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, pids)), within_s=5)
-    found = json.loads(run_cli("report", "--format", "json").stdout)
-    assert found["recording"]["is_partial"]
-    assert not [finding for finding in found["findings"] if finding["code"] == "GD901"]
+    document = json.loads(run_cli("report", "--format", "json").stdout)
+    assert document["recording"]["is_partial"]
+    assert not [finding for finding in document["findings"] if finding["code"] == "GD901"]

@@ -61,9 +61,10 @@ def test_target_is_a_file_or_module_with_optional_name(tmp_path):
         f"{odd}": (str(odd), None, None, False),
         f"{odd}:Net": (str(odd), None, "Net", False),
     }
-    found = {text: parse_target(text) for text in expected}
+    parsed = {text: parse_target(text) for text in expected}
     assert {
-        text: (one.file, one.module, one.name, one.is_call) for text, one in found.items()
+        text: (target.file, target.module, target.name, target.is_call)
+        for text, target in parsed.items()
     } == expected
 
 

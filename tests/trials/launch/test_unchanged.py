@@ -69,10 +69,10 @@ def ran(project: Path, name: str = "recording", **more: Any) -> Path:
 
 
 def known(project: Path, **more: Any) -> Surroundings:
-    found = surroundings_of(ran(project, **more), (), interpreter=sys.executable)
-    assert isinstance(found, Surroundings), found
+    surroundings = surroundings_of(ran(project, **more), (), interpreter=sys.executable)
+    assert isinstance(surroundings, Surroundings), surroundings
     # As it comes back from a file.
-    return Surroundings(**json.loads(json.dumps(vars(found))))
+    return Surroundings(**json.loads(json.dumps(vars(surroundings))))
 
 
 def forge(path: Path) -> None:
@@ -136,15 +136,15 @@ def test_each_change_is_found(make: Callable[[], Path]) -> None:
     for case, (change, expected) in CHANGES.items():
         project = make()
         site = (project.parent / "site").resolve()
-        found = change_after(
+        seen_change = change_after(
             project, partial(change, project), search_path=[*search_path(project), str(site)]
         )
-        wanted = (
+        expected_change = (
             None
             if expected is None
             else Change(expected[0], str((project / expected[1]).resolve()))
         )
-        assert found == wanted, case
+        assert seen_change == expected_change, case
 
 
 def change_after(project: Path, change: Callable[[], object], **more: Any) -> Change | None:
@@ -201,18 +201,18 @@ def test_a_new_version_of_graphdoctor_changed(project: Path) -> None:
     import graphdoctor
 
     before = known(project)
-    own = str(Path(graphdoctor.__file__).parent / "fixes" / "verdicts.py")
-    assert own in before.files
-    other = {**before.files, own: [1, 2, 3, None]}
+    verdicts_file = str(Path(graphdoctor.__file__).parent / "fixes" / "verdicts.py")
+    assert verdicts_file in before.files
+    other = {**before.files, verdicts_file: [1, 2, 3, None]}
     changed = Surroundings(**{**vars(before), "files": other})
-    assert first_change(changed, interpreter=sys.executable) == Change("file", own)
+    assert first_change(changed, interpreter=sys.executable) == Change("file", verdicts_file)
 
 
 def test_a_file_that_changed_while_it_ran_proves_nothing(project: Path) -> None:
     recording = ran(project)
     (project / "package" / "helper.py").write_text("edited during the trials")
-    found = surroundings_of(recording, (), interpreter=sys.executable)
-    assert found == Change("file", str(project / "package" / "helper.py"))
+    surroundings = surroundings_of(recording, (), interpreter=sys.executable)
+    assert surroundings == Change("file", str(project / "package" / "helper.py"))
 
 
 def test_what_only_a_replay_read_counts_too(project: Path) -> None:
@@ -226,9 +226,9 @@ def test_what_only_a_replay_read_counts_too(project: Path) -> None:
     (replay / READS_FILE).write_text(json.dumps(read))
     crashed = recording / "fixes" / "1.1.1-1"
     crashed.mkdir()
-    found = surroundings_of(recording, (replay, crashed), interpreter=sys.executable)
-    assert isinstance(found, Surroundings)
-    assert str(path) in found.files
+    surroundings = surroundings_of(recording, (replay, crashed), interpreter=sys.executable)
+    assert isinstance(surroundings, Surroundings)
+    assert str(path) in surroundings.files
 
 
 def test_what_was_not_seen_proves_nothing(project: Path) -> None:
