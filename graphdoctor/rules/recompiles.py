@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Graph
