@@ -177,14 +177,6 @@ def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
     }
 
 
-def plain_reason(reason: str) -> str | None:
-    """A reason in torch's fixed words alone, without anything of the program; None if they aren't
-    known.
-    """
-    words = next((text for texts in _KINDS.values() for text in texts if text in reason), None)
-    return None if words is None else f"skipping cudagraphs due to {words}"
-
-
 def skip_kind(reason: str) -> CudaGraphSkipKind:
     """Return the meaning of a reason of torch's."""
     return next(

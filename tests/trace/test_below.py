@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.inductor import bypass_kind, cache_use, cuda_graphs, plain_reason, skip_kind
+from graphdoctor.trace.inductor import bypass_kind, cache_use, cuda_graphs, skip_kind
 from tests.each import for_each
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
@@ -78,7 +78,6 @@ REASONS = {
 @for_each("reason", REASONS)
 def test_torchs_reasons_have_a_kind(reason):
     assert skip_kind(reason) == REASONS[reason]
-    assert "/p/" not in (plain_reason(reason) or "")
 
 
 def read(*, has_device: bool, reason: str | None):
