@@ -23,6 +23,7 @@ _PROGRAMS = _ROOT / "tests" / "fixes" / "programs"
 _PAGE = _ROOT / "docs" / "guide" / "fix-results.md"
 _TABLE = re.compile(r"\| program \|.*?\n\n", re.DOTALL)
 _TOTAL = re.compile(r"\d+ of \d+ break\s+sites are gone")
+_CLEAN = re.compile(r"In \d+ more programs")
 _HEAD = "| program | break sites | gone | what is left, and why |\n|---|---|---|---|\n"
 _QUICK_COUNT = 1
 
@@ -34,16 +35,20 @@ def measure(*, is_quick: bool, folder: Path) -> list[Share]:
         is_quick: One program only.
         folder: Where to run.
     """
-    table, gone_count, count = _HEAD, 0, 0
+    table, gone_count, count, clean_count = _HEAD, 0, 0, 0
     for path in sorted(_PROGRAMS.glob("*.py"))[: _QUICK_COUNT if is_quick else None]:
         gone, left = _fix(path, folder)
         gone_count, count = gone_count + gone, count + gone + len(left)
-        said = "<br>".join(left).replace("|", "\\|") or "nothing"
-        table += f"| `{path.stem}` | {gone + len(left)} | {gone} | {said} |\n"
+        if left:
+            why = "<br>".join(left).replace("|", "\\|")
+            table += f"| `{path.stem}` | {gone + len(left)} | {gone} | {why} |\n"
+        else:
+            clean_count += 1
     if not is_quick:
         page = _TABLE.sub(lambda _: f"{table}\n", _PAGE.read_text(encoding="utf-8"), count=1)
-        total = f"{gone_count} of {count} break sites are gone"
-        _PAGE.write_text(_TOTAL.sub(total, page, count=1), encoding="utf-8")
+        page = _TOTAL.sub(f"{gone_count} of {count} break sites are gone", page, count=1)
+        page = _CLEAN.sub(f"In {clean_count} more programs", page, count=1)
+        _PAGE.write_text(page, encoding="utf-8")
     return [Share("break sites that `fix --unsafe-fixes` removes", "", gone_count, count, 0.9)]
 
 
