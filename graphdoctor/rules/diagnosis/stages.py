@@ -8,7 +8,7 @@ keep their names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.base import grouped
@@ -26,7 +26,7 @@ from graphdoctor.facts.picture import (
     StageNode,
     StageReport,
 )
-from graphdoctor.facts.recording import Frame, Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stack import relative
 
@@ -37,278 +37,217 @@ _OF_PYTHON = ("torch.", "operator.", "builtins.", "math.")
 _NAMELESS = ("aten", "prims")
 """Namespaces of operators that go without saying."""
 
-Links = Mapping[str, Sequence[str]]
-"""Names of nodes at a stage, and of those that came of each at the next."""
+_Nodes = Sequence[StageNode]
+_Group = tuple[list[StageNode], list[StageNode]]
+"""Operations that belong together, before and after."""
 
 
 def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[GraphStages, ...]:
-    """Return each graph with its stages, in the order in which Dynamo captured them."""
+    """Return each graph with its stages, in the order in which Dynamo captured them.
+
+    Args:
+        recording: Says which function each graph is of.
+        picture: The graphs, stage by stage, and what was generated for them.
+        root: Paths below it are shown relative to it.
+    """
     frames = recording.frames_by_compile()
     texts = {
-        source.file: source.text.splitlines() for source in picture.files if source.text is not None
+        relative(source.file, root): source.text.splitlines()
+        for source in picture.files
+        if source.text is not None
     }
-    graphs = grouped((_key(graph), graph) for graph in picture.graphs)
+    graphs = grouped((_key(graph), _with_relative_files(graph, root)) for graph in picture.graphs)
     codes = grouped((_key(code), code) for code in picture.generated)
-    return tuple(
-        _graph(of_graph, codes.get(key, []), frames.get(of_graph[0].compile_id or ""), texts, root)
-        for key, of_graph in graphs.items()
-    )
+    shown = []
+    for key, stages in graphs.items():
+        first = stages[0]
+        frame = frames.get(first.compile_id or "")
+        # What was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several.
+        by_stage = grouped(((graph.stage, graph.of), graph) for graph in stages).values()
+        by_code = grouped((code.stage, code) for code in codes.get(key, ())).values()
+        part_count = max(map(len, (*by_stage, *by_code)))
+        reports = (
+            report
+            for part in range(part_count)
+            for report in _reports(
+                [alike[part] for alike in by_stage if part < len(alike)],
+                [alike[part] for alike in by_code if part < len(alike)],
+                is_only=part_count == 1,
+            )
+        )
+        places = _places(node for graph in stages for node in graph.nodes)
+        lines = (
+            SourceLine(file=place.file, line=place.line, text=text[place.line - 1].strip())
+            for place in sorted(places, key=lambda place: (place.file, place.line))
+            if 0 < place.line <= len(text := texts.get(place.file, []))
+        )
+        shown.append(
+            GraphStages(
+                compile_id=first.compile_id,
+                graph_index=first.graph_index,
+                function="?" if frame is None else frame.described,
+                place=frame and LinePlace(file=relative(frame.file, root), line=frame.line),
+                stages=tuple(reports),
+                lines=tuple(lines),
+            )
+        )
+    return tuple(shown)
 
 
 def _key(stage: StageGraph | GeneratedCode) -> object:
     return stage.compile_id if stage.graph_index is None else stage.graph_index
 
 
-def _graph(
-    graphs: Sequence[StageGraph],
-    codes: Sequence[GeneratedCode],
-    frame: Frame | None,
-    texts: Mapping[str, Sequence[str]],
-    root: Path,
-) -> GraphStages:
-    parts = list(_parts(graphs, codes))
-    stages = tuple(
-        report for part in parts for report in _Reports(*part, root, is_only=len(parts) == 1).all()
+def _with_relative_files(graph: StageGraph, root: Path) -> StageGraph:
+    nodes = (
+        node if node.file is None else node.replace(file=relative(node.file, root))
+        for node in graph.nodes
     )
-    places = {(node.file, node.line) for graph in graphs for node in graph.nodes}
-    lines = (
-        SourceLine(file=relative(file, root), line=line, text=texts[file][line - 1].strip())
-        for file, line in sorted(
-            (file, line) for file, line in places if file is not None and line is not None
-        )
-        if 0 < line <= len(texts.get(file, ()))
-    )
-    return GraphStages(
-        compile_id=graphs[0].compile_id,
-        graph_index=graphs[0].graph_index,
-        function="?" if frame is None else frame.described,
-        place=None
-        if frame is None
-        else LinePlace(file=relative(frame.file, root), line=frame.line),
-        stages=stages,
-        lines=tuple(lines),
-    )
+    return graph.replace(nodes=tuple(nodes))
 
 
-def _parts(
-    graphs: Sequence[StageGraph], codes: Sequence[GeneratedCode]
-) -> Iterator[tuple[list[StageGraph], list[GeneratedCode]]]:
-    """Yield what was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several."""
-    by_stage = grouped(((graph.stage, graph.of), graph) for graph in graphs)
-    by_code = grouped((code.stage, code) for code in codes)
-    count = max(*map(len, by_stage.values()), *map(len, by_code.values()), 0)
-    for number in range(count):
-        yield (
-            [alike[number] for alike in by_stage.values() if number < len(alike)],
-            [alike[number] for alike in by_code.values() if number < len(alike)],
-        )
-
-
-class _Reports:
-    """Reports on the stages of one graph.
+def _reports(
+    graphs: Iterable[StageGraph], codes: Iterable[GeneratedCode], *, is_only: bool
+) -> Iterator[StageReport]:
+    """Yield the stages of one graph in the order in which torch makes them.
 
     Args:
         graphs: It, stage by stage.
         codes: What was generated for it.
-        root: Paths below it are shown relative to it.
         is_only: Nothing else was compiled for the same graph of Dynamo's.
     """
+    stages = {(graph.stage, graph.of): graph for graph in graphs}
+    generated = {code.stage: code for code in codes}
+    dynamo, joint = stages.get(("dynamo", None)), stages.get(("joint", None))
+    forward, backward = stages.get(("forward", None)), stages.get(("backward", None))
 
-    def __init__(
-        self,
-        graphs: Sequence[StageGraph],
-        codes: Sequence[GeneratedCode],
-        root: Path,
-        *,
-        is_only: bool,
-    ) -> None:
-        self._is_only = is_only
-        self._by_stage = {graph.stage: graph for graph in graphs if graph.stage != "post_grad"}
-        self._post_grad = {graph.of: graph for graph in graphs if graph.stage == "post_grad"}
-        self._codes = {code.stage: code for code in codes}
-        self._root = root
+    def since_dynamo(report: StageReport, nodes: _Nodes, of: LoweredGraph | None) -> StageReport:
+        if dynamo is None or not is_only:
+            return report
+        links = generated[of].lowered_from if of in generated else {}
+        return _compared(report, "dynamo", dynamo.nodes, nodes, links)
 
-    def all(self) -> Iterator[StageReport]:
-        """Its stages in the order in which torch makes them."""
-        dynamo, joint = self._by_stage.get("dynamo"), self._by_stage.get("joint")
-        if dynamo is not None:
-            yield self._report("dynamo", dynamo)
-        if joint is not None:
-            yield self._joint(joint)
-        for of in (*_LOWERED, None):
-            graph = None if of is None else self._by_stage.get(of)
-            if of is not None and graph is not None:
-                yield self._lowered(of, graph)
-            post_grad = self._post_grad.get(of)
-            if post_grad is not None:
-                yield self._compared(
-                    self._report("post-grad", post_grad, of), post_grad, of or "post-grad", graph
-                )
-            if (code := self._codes.get(of)) is not None:
-                yield self._fusion(code, post_grad)
-
-    def _report(
-        self, stage: StageName, graph: StageGraph, of: LoweredGraph | None = None
-    ) -> StageReport:
-        return StageReport(
-            stage=stage,
-            of=of,
-            operations=len(_operations(graph.nodes)),
-            nodes=tuple(self._shown(node) for node in graph.nodes),
-            unread_lines=graph.unread_lines,
-            code=graph.code,
-        )
-
-    def _shown(self, node: StageNode) -> StageNode:
-        return node if node.file is None else node.replace(file=relative(node.file, self._root))
-
-    def _joint(self, joint: StageGraph) -> StageReport:
-        report = self._report("joint", joint)
-        forward = self._by_stage.get("forward")
-        if forward is None:
-            return self._from_dynamo(report, joint.nodes, None)
+    if dynamo is not None:
+        yield _report("dynamo", dynamo)
+    if joint is not None:
         # The partitioner picks nodes of the joint graph, and they keep their names.
-        own = {node.name for node in forward.nodes}
-        ahead = [node for node in joint.nodes if node.name in own]
-        backward = self._by_stage.get("backward")
-        back = set() if backward is None else {node.name for node in backward.nodes} - own
-        of_backward = sum(node.name in back for node in _operations(joint.nodes))
-        return self._from_dynamo(report, ahead, "forward").replace(
-            of_backward=None if backward is None else of_backward
-        )
+        picked = _names(joint if forward is None else forward)
+        ahead = [node for node in joint.nodes if node.name in picked]
+        of: LoweredGraph | None = None if forward is None else "forward"
+        report = since_dynamo(_report("joint", joint), ahead, of)
+        if forward is not None and backward is not None:
+            back = _names(backward) - picked
+            count = sum(node.name in back for node in _operations(joint.nodes))
+            report = report.replace(of_backward=count)
+        yield report
+    for of in (*_LOWERED, None):
+        graph, post_grad = of and stages.get((of, None)), stages.get(("post_grad", of))
+        if graph is not None and of == "inference":
+            yield since_dynamo(_report(of, graph), graph.nodes, of)
+        elif graph is not None and of is not None:
+            yield _half(_report(of, graph), graph, joint, forward, backward)
+        if post_grad is not None:
+            report = _report("post-grad", post_grad, of)
+            # The parts of a graph may be compiled for the backward in another order.
+            if of is not None and graph is not None and (of != "backward" or is_only):
+                same = {name: [name] for name in _names(graph)}
+                report = _compared(report, of, graph.nodes, post_grad.nodes, same)
+            yield report
+        if of in generated:
+            yield _fusion(generated[of], post_grad)
 
-    def _lowered(self, of: LoweredGraph, graph: StageGraph) -> StageReport:
-        report = self._report(of, graph)
-        if of == "inference":
-            return self._from_dynamo(report, graph.nodes, of)
-        joint, forward, backward = (
-            self._by_stage.get(stage) for stage in ("joint", "forward", "backward")
-        )
-        if joint is not None:
-            names = {node.name for node in joint.nodes}
-            kept = sum(node.name in names for node in _operations(graph.nodes))
-            report = report.replace(compared_with="joint", kept=kept)
-        if forward is None or backward is None:
-            return report
-        computed = {node.name: node for node in forward.nodes}
-        if of == "backward":
-            again = [node for node in _operations(backward.nodes) if node.name in computed]
-            return report.replace(recomputed=_words(again))
-        saved = (computed.get(node.name) for node in backward.nodes if node.opcode == "placeholder")
-        values = tuple(
-            SavedValue(name=node.name, value=node.value, is_input=node.opcode == "placeholder")
-            for node in saved
-            if node is not None
-        )
-        gone = {node.name for graph in (forward, backward) for node in graph.nodes}
-        lost = [node for node in _operations(joint.nodes if joint else ()) if node.name not in gone]
-        changes = tuple(self._changes([([node], []) for node in lost]))
-        return report.replace(saved=values, changes=changes)
 
-    def _from_dynamo(
-        self, report: StageReport, nodes: Sequence[StageNode], of: LoweredGraph | None
-    ) -> StageReport:
-        dynamo = self._by_stage.get("dynamo")
-        if dynamo is None or not self._is_only:
-            return report
-        code = self._codes.get(of)
-        return self._with_changes(
-            report, "dynamo", dynamo.nodes, nodes, code.lowered_from if code else {}
-        )
+def _report(stage: StageName, graph: StageGraph, of: LoweredGraph | None = None) -> StageReport:
+    return StageReport(
+        stage=stage,
+        of=of,
+        operations=len(_operations(graph.nodes)),
+        nodes=graph.nodes,
+        unread_lines=graph.unread_lines,
+        code=graph.code,
+    )
 
-    def _compared(
-        self, report: StageReport, graph: StageGraph, name: StageName, before: StageGraph | None
-    ) -> StageReport:
-        # The parts of a graph may be compiled for the backward in another order.
-        if before is None or (name == "backward" and not self._is_only):
-            return report
-        links = {node.name: [node.name] for node in before.nodes}
-        return self._with_changes(report, name, before.nodes, graph.nodes, links)
 
-    def _with_changes(
-        self,
-        report: StageReport,
-        name: StageName,
-        before: Sequence[StageNode],
-        after: Sequence[StageNode],
-        links: Links,
-    ) -> StageReport:
-        kept, changed = 0, []
-        for group in _groups(_computing(before), _computing(after), links):
-            if _words(group[0]) == _words(group[1]):
-                kept += len(group[0])
-            else:
-                changed.append(group)
-        changes = tuple(self._changes(changed))
-        return report.replace(compared_with=name, kept=kept, changes=changes)
+def _half(
+    report: StageReport,
+    graph: StageGraph,
+    joint: StageGraph | None,
+    forward: StageGraph | None,
+    backward: StageGraph | None,
+) -> StageReport:
+    """Add to the report on the forward or the backward graph what it has of the joint graph and of
+    the other half.
+    """
+    if joint is not None:
+        names = _names(joint)
+        kept = sum(node.name in names for node in _operations(graph.nodes))
+        report = report.replace(compared_with="joint", kept=kept)
+    if forward is None or backward is None:
+        return report
+    computed = {node.name: node for node in forward.nodes}
+    if graph is backward:
+        again = [node for node in _operations(backward.nodes) if node.name in computed]
+        return report.replace(recomputed=_words(again))
+    taken = (computed.get(node.name) for node in backward.nodes if node.opcode == "placeholder")
+    saved = (
+        SavedValue(name=node.name, value=node.value, is_input=node.opcode == "placeholder")
+        for node in taken
+        if node is not None
+    )
+    left = _names(forward) | _names(backward)
+    lost = (node for node in _operations(joint.nodes if joint else ()) if node.name not in left)
+    return report.replace(saved=tuple(saved), changes=_changes(([node], []) for node in lost))
 
-    def _changes(self, groups: Iterable[_Group]) -> Iterator[StageChange]:
-        alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[StageNode]] = {}
-        counts: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
-        for ours, theirs in groups:
-            before, after, count = _once(_words(ours), _words(theirs))
-            alike.setdefault((before, after), []).extend((*ours, *theirs))
-            counts[before, after] = counts.get((before, after), 0) + count
-        for (before, after), nodes in alike.items():
-            yield StageChange(
-                before=before, after=after, count=counts[before, after], places=self._places(nodes)
+
+def _compared(
+    report: StageReport,
+    name: StageName,
+    before: _Nodes,
+    after: _Nodes,
+    links: Mapping[str, Sequence[str]],
+) -> StageReport:
+    """Add to a report what changed since the stage of that name."""
+    kept, changed = 0, []
+    for group in _groups(_computing(before), _computing(after), links):
+        if _words(group[0]) == _words(group[1]):
+            kept += len(group[0])
+        else:
+            changed.append(group)
+    return report.replace(compared_with=name, kept=kept, changes=_changes(changed))
+
+
+def _fusion(code: GeneratedCode, post_grad: StageGraph | None) -> StageReport:
+    nodes = {node.name: node for node in post_grad.nodes} if post_grad is not None else {}
+    order = {name: number for number, name in enumerate(nodes)}
+    kernels = []
+    for fused in code.fused or ():
+        names = sorted(fused.nodes, key=lambda name: order.get(name, len(order)))
+        computed = [nodes[name] for name in names if name in nodes]
+        kernels.append(
+            StageKernel(
+                name=fused.name,
+                nodes=tuple(names),
+                operations=_words(_computing(computed)),
+                places=_places(computed),
             )
-
-    def _fusion(self, code: GeneratedCode, post_grad: StageGraph | None) -> StageReport:
-        nodes = post_grad.nodes if post_grad is not None else ()
-        kernels = unfused = None
-        if code.fused is not None:
-            order = {node.name: number for number, node in enumerate(nodes)}
-            known = {node.name: node for node in nodes}
-            kernels = tuple(
-                self._kernel(
-                    fused.name,
-                    sorted(fused.nodes, key=lambda name: order.get(name, len(order))),
-                    known,
-                )
-                for fused in code.fused
-            )
-            named = {name for fused in code.fused for name in fused.nodes}
-            unfused = _words([node for node in _computing(nodes) if node.name not in named])
-        return StageReport(
-            stage="fusion",
-            of=code.stage,
-            compared_with="post-grad" if post_grad is not None else None,
-            operations=None if kernels is None else len(kernels),
-            kernels=kernels,
-            unfused=unfused if post_grad is not None else None,
-            kernel_names=code.kernels,
-            file=code.file,
-            code=code.code,
         )
-
-    def _kernel(
-        self, name: str, nodes: Sequence[str], known: Mapping[str, StageNode]
-    ) -> StageKernel:
-        fused = [known[node] for node in nodes if node in known]
-        return StageKernel(
-            name=name,
-            nodes=tuple(nodes),
-            operations=_words(_computing(fused)),
-            places=self._places(fused),
-        )
-
-    def _places(self, nodes: Iterable[StageNode]) -> tuple[LinePlace, ...]:
-        lines = dict.fromkeys(
-            (node.file, node.line)
-            for node in nodes
-            if node.file is not None and node.line is not None
-        )
-        return tuple(LinePlace(file=relative(file, self._root), line=line) for file, line in lines)
+    in_kernels = {name for kernel in kernels for name in kernel.nodes}
+    unfused = (node for node in _computing(nodes.values()) if node.name not in in_kernels)
+    is_noted = code.fused is not None
+    return StageReport(
+        stage="fusion",
+        of=code.stage,
+        compared_with="post-grad" if post_grad is not None else None,
+        operations=len(kernels) if is_noted else None,
+        kernels=tuple(kernels) if is_noted else None,
+        unfused=_words(unfused) if is_noted and post_grad is not None else None,
+        kernel_names=code.kernels,
+        file=code.file,
+        code=code.code,
+    )
 
 
-_Group = tuple[list[StageNode], list[StageNode]]
-"""Operations that belong together, before and after."""
-
-
-def _groups(
-    before: Sequence[StageNode], after: Sequence[StageNode], links: Links
-) -> Iterator[_Group]:
+def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -> Iterable[_Group]:
     """Operations and what became of them, in the order of the graphs.
 
     Linked ones belong together, unless they are from different lines: a link is to what is left
@@ -317,93 +256,97 @@ def _groups(
     the same line that nothing links either, and else to what else became of the line, if that is
     one group.
     """
-    find, join = _union()
-    links_of = _linked(before, after, links)
-    named = {name for names in links_of.values() for name in names}
-    links_of |= _alike([node for node in before if node.name not in named], after)
-    linked: set[object] = set()
-    for name, names in links_of.items():
-        for source in names:
-            join(("before", source), ("after", name))
-            linked |= {("before", source), ("after", name)}
-    before_at = grouped((_place(node), node) for node in before if node.file is not None)
-    left = grouped((_place(node), node) for node in after if ("after", node.name) not in linked)
-    for place, of_line in left.items():
-        own = before_at.get(place, [])
-        free = [node for node in own if ("before", node.name) not in linked]
-        groups = {find(("before", node.name)) for node in own}
-        for node in of_line:
-            if free or len(groups) == 1:
-                join(("before", (free or own)[0].name), ("after", node.name))
-        for node in free[1:]:
-            join(("before", free[0].name), ("before", node.name))
-    members: dict[object, _Group] = {}
-    for node in before:
-        members.setdefault(find(("before", node.name)), ([], []))[0].append(node)
-    for node in after:
-        members.setdefault(find(("after", node.name)), ([], []))[1].append(node)
-    yield from members.values()
+    parents: dict[int, int] = {}
 
+    def group(node: StageNode) -> int:
+        number = id(node)  # two nodes can be equal
+        while number in parents:
+            number = parents[number]
+        return number
 
-def _linked(
-    before: Sequence[StageNode], after: Sequence[StageNode], links: Links
-) -> dict[str, list[str]]:
-    """For nodes after, those before that torch's mapping names."""
-    known = {node.name: node for node in after}
-    return grouped(
-        (name, node.name)
-        for node in before
-        for name in links.get(node.name, ())
-        if name in known and (name == node.name or _place(known[name]) == _place(node))
-    )
-
-
-def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str, list[str]]:
-    """For nodes after, one before that has the same operation in the same line; each is taken
-    once.
-    """
-    free = grouped(
-        ((_place(node), _operation_name(node)), node.name)
-        for node in before
-        if node.file is not None
-    )
-    links: dict[str, list[str]] = {}
-    for node in after:
-        waiting = free.get((_place(node), _operation_name(node)))
-        if waiting:
-            links[node.name] = [waiting.pop(0)]
-    return links
-
-
-def _once(
-    before: tuple[str, ...], after: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """One of several equal changes of a line that runs several times, and how many there are."""
-    for count in range(math.gcd(len(before), len(after)), 1, -1):
-        first, then = before[: len(before) // count], after[: len(after) // count]
-        if first * count == before and then * count == after:
-            return first, then, count
-    return before, after, 1
-
-
-def _union() -> tuple[Callable[[object], object], Callable[[object, object], None]]:
-    parents: dict[object, object] = {}
-
-    def find(item: object) -> object:
-        while item in parents:
-            item = parents[item]
-        return item
-
-    def join(first: object, second: object) -> None:
-        first, second = find(first), find(second)
+    def join(node: StageNode, other: StageNode) -> None:
+        first, second = group(node), group(other)
         if first != second:
             parents[second] = first
 
-    return find, join
+    by_name = {node.name: node for node in after}
+    mapped = [
+        (node, by_name[name])
+        for node in before
+        for name in links.get(node.name, ())
+        if name in by_name and (name == node.name or _line(by_name[name]) == _line(node))
+    ]
+    sources = grouped((id(result), node) for node, result in mapped)
+    named = {id(node) for node, _ in mapped}
+    waiting = grouped(
+        ((_line(node), _operation_name(node)), node)
+        for node in before
+        if id(node) not in named and node.file is not None
+    )
+    linked: set[int] = set()
+    for node in after:
+        if alike := waiting.get((_line(node), _operation_name(node))):
+            sources[id(node)] = [alike.pop(0)]
+        for source in sources.get(id(node), ()):
+            join(source, node)
+            linked |= {id(source), id(node)}
+    before_at = grouped((_line(node), node) for node in before if node.file is not None)
+    left = grouped((_line(node), node) for node in after if id(node) not in linked)
+    for line, nodes in left.items():
+        in_line = before_at.get(line, [])
+        free = [node for node in in_line if id(node) not in linked]
+        if free or len({group(node) for node in in_line}) == 1:
+            for node in (*free, *nodes):
+                join((free or in_line)[0], node)
+    members: dict[int, _Group] = {}
+    for side, nodes in enumerate((before, after)):
+        for node in nodes:
+            members.setdefault(group(node), ([], []))[side].append(node)
+    return members.values()
 
 
-def _place(node: StageNode) -> tuple[str | None, int | None]:
+def _changes(groups: Iterable[_Group]) -> tuple[StageChange, ...]:
+    return tuple(
+        StageChange(
+            before=before,
+            after=after,
+            count=sum(count for count, _ in equal),
+            places=_places(node for _, nodes in equal for node in nodes),
+        )
+        for (before, after), equal in grouped(map(_repeated, groups)).items()
+    )
+
+
+def _repeated(
+    group: _Group,
+) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[int, list[StageNode]]]:
+    """Return the words of a change, with how often it happens, and its nodes: a line that runs
+    several times changes in the same way each time.
+    """
+    nodes = [*group[0], *group[1]]
+    before, after = _words(group[0]), _words(group[1])
+    for count in range(math.gcd(len(before), len(after)), 1, -1):
+        first, then = before[: len(before) // count], after[: len(after) // count]
+        if first * count == before and then * count == after:
+            return (first, then), (count, nodes)
+    return (before, after), (1, nodes)
+
+
+def _places(nodes: Iterable[StageNode]) -> tuple[LinePlace, ...]:
+    lines = dict.fromkeys(map(_line, nodes))
+    return tuple(
+        LinePlace(file=file, line=line)
+        for file, line in lines
+        if file is not None and line is not None
+    )
+
+
+def _line(node: StageNode) -> tuple[str | None, int | None]:
     return node.file, node.line
+
+
+def _names(graph: StageGraph) -> set[str]:
+    return {node.name for node in graph.nodes}
 
 
 def _operations(nodes: Iterable[StageNode]) -> list[StageNode]:
