@@ -422,9 +422,7 @@ class GrowingContainer(RecompileRule, code="GD218"):
         return int(before) < int(now) if is_kept else int(before) + 1 == int(now)
 
     def because(self, group: RecompileGroup) -> str:
-        grown = [
-            f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.expressions
-        ]
+        grown = [f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.names]
         line = group.first.guard_location
         by = f"`{shortened(line.text)}`" if line is not None and line.text else "it"
         return f"{by} adds to {' and '.join(grown)} in each call"

@@ -114,9 +114,10 @@ def _enclosing(
     # torch chains a reason for a loop and for a with, but not for a try. It does resume inside
     # no_grad() and the like.
     kinds: tuple[str, ...] = ("try",)
-    if "graph break in loop" in site.chained_types:
+    chained = {reason.gb_type for record in site.records for reason in record.chain}
+    if "graph break in loop" in chained:
         kinds = _LOOPS
-    elif "Graph break under GenericContextWrappingVariable" in site.chained_types:
+    elif "Graph break under GenericContextWrappingVariable" in chained:
         kinds = ("with",)
     beginnings: list[_Where] = []
     for entry in reversed(stack):

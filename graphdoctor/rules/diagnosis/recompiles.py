@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import groupby
 
 from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.evidence import ShapeEvent
@@ -17,7 +17,7 @@ from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.wording import names, quoted, without_middle
+from graphdoctor.wording import counted, names, quoted, without_middle
 
 _STATE_KINDS = frozenset(
     {
@@ -81,11 +81,6 @@ class RecompileEvent:
         """Seconds of all its compiles; None if torch reported none."""
         return sum_of_known(compile_.duration_s for compile_ in self.compiles)
 
-    @property
-    def backend_s(self) -> float | None:
-        """Seconds of these in the backend; None if torch reported none."""
-        return sum_of_known(compile_.backend_s for compile_ in self.compiles)
-
 
 @dataclass
 class RecompileGroup:
@@ -96,9 +91,9 @@ class RecompileGroup:
         frame: The function.
         events: What happened, in order.
         changes: The changes of this value in each event, in the order of events.
+        names: Expressions of the values, each once.
         target: What is compiled, if its own call is what recompiles; None for a function that other
             code calls, where the names of arguments aren't known.
-        names: Expressions of the values.
         is_within_call: The value changed within one call of the target, as a loop's counter does
             after a break.
         constants: What lines of the program made of symbolic sizes, in any of its compiles.
@@ -106,9 +101,9 @@ class RecompileGroup:
 
     frame: Frame
     events: list[RecompileEvent] = field(default_factory=list)
-    changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
+    changes: list[list[GuardChange]] = field(default_factory=list)
+    names: dict[str, None] = field(default_factory=dict)
     target: TargetInfo | None = None
-    names: set[str] = field(default_factory=set)
     is_within_call: bool = False
     constants: tuple[ShapeEvent, ...] = ()
 
@@ -116,13 +111,6 @@ class RecompileGroup:
     def first(self) -> GuardChange:
         """The change that the finding is about."""
         return self.changes[0][0]
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        """The values that changed, each once."""
-        return tuple(
-            dict.fromkeys(change.expression for changes in self.changes for change in changes)
-        )
 
     @property
     def compiles(self) -> tuple[Compile, ...]:
@@ -134,48 +122,36 @@ class RecompileGroup:
         """Return how many compiles got code; those over the limit didn't."""
         return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
-    def values(self, name: str) -> tuple[str, ...]:
-        """Return what the calls passed for a value, in order: before and in each event, without
-        repetitions and unknown ones.
+    def steps(self, name: str) -> str:
+        """Return a value in each event, ``4 → 6 → 7``; an empty string if no value is known.
 
         What an entry was compiled for can be of a call from long ago, so it only counts before the
         first event.
         """
         texts: list[str] = []
-        for changes in self.changes:
-            for change in changes:
-                if change.expression == name:
-                    before = (
-                        change.old if not texts and change.previous is None else change.previous
-                    )
-                    texts += [text for text in (before, change.new) if text is not None]
-        return tuple(
-            text for index, text in enumerate(texts) if index == 0 or text != texts[index - 1]
-        )
-
-    def steps(self, name: str) -> str:
-        """Return a value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
-        values = self.values(name)
+        for change in (change for changes in self.changes for change in changes):
+            if change.expression == name:
+                before = change.old if not texts and change.previous is None else change.previous
+                texts += [text for text in (before, change.new) if text is not None]
+        values = [without_middle(text) for text, _ in groupby(texts)]
         if len(values) == 1:
-            return f"{without_middle(values[0])} before"
-        shown = (
-            values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
-        )
-        return " → ".join(map(without_middle, shown))
+            return f"{values[0]} before"
+        if len(values) > _MAX_VALUES:
+            values[_MAX_VALUES - 1 : -1] = ["…"]
+        return " → ".join(values)
 
     @property
     def changed(self) -> str:
         """Describe the change with its values: ``x.shape[0]`` changed: 4 → 6 → 7."""
-        steps = {name: self.steps(name) for name in self.expressions}
-        if len(set(steps.values())) == 1:
-            common = steps[self.expressions[0]]
-            return f"{names(self.expressions)} changed" + (f": {common}" if common else "")
+        steps = {name: self.steps(name) for name in self.names}
+        if len(common := set(steps.values())) == 1:
+            return ": ".join(filter(None, (f"{names(steps)} changed", *common)))
         shown = [
             f"{quoted(name)} changed" + (f" ({step})" if step else "")
             for name, step in steps.items()
         ]
         more = len(shown) - _MAX_NAMES
-        rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
+        rest = f" and {counted(more, 'more value')}" if more > 0 else ""
         return ", ".join(shown[:_MAX_NAMES]) + rest
 
     def call_sites(self) -> Iterator[tuple[StackEntry, str]]:
@@ -200,10 +176,8 @@ class RecompileGroup:
         """Return the code that calls the target, as the place of a snippet about what ``passed``
         returned.
         """
-        arguments = tuple(
-            dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values)
-        )
-        return SnippetPlace(where=where, function=self.frame.described, arguments=arguments)
+        arguments = dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values)
+        return SnippetPlace(where=where, function=self.frame.described, arguments=tuple(arguments))
 
 
 def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
@@ -211,29 +185,14 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
     one event.
     """
     frames = {frame.frame_id: frame for frame in recording.frames}
-    events: list[RecompileEvent] = []
-    calls = _Calls(events)
+    calls = _Calls()
     for compile_ in recording.compiles:
         frame = frames.get(compile_.frame_id)
-        if frame is None or not (compile_.is_recompile or compile_.outcome == "limit"):
-            continue
-        leader = next(
-            (index for index in calls.around(compile_, frame) if _follows(events[index], compile_)),
-            None,
-        )
-        if leader is None:
-            calls.begin(compile_, frame)
-            events.append(RecompileEvent(frame, (compile_,), (frame,)))
-        else:
-            calls.join(compile_, leader)
-            event = events[leader]
-            events[leader] = RecompileEvent(
-                event.frame, (*event.compiles, compile_), (*event.frames, frame)
-            )
-    return tuple(events)
+        if frame is not None and (compile_.is_recompile or compile_.outcome == "limit"):
+            calls.add(compile_, frame)
+    return tuple(calls.events)
 
 
-_Rule = TypeVar("_Rule")
 _Function = tuple[str, str]
 """A file and the name of a function in it."""
 
@@ -244,39 +203,39 @@ class _Calls:
 
     Calls of a script have no number: what one call caused is consecutive and has the same calling
     line. A stack of lines is kept as one number: that of the line in the stack above it.
-
-    Args:
-        events: All events so far.
     """
 
-    def __init__(self, events: Sequence[RecompileEvent]) -> None:
-        self._events = events
+    def __init__(self) -> None:
+        self.events: list[RecompileEvent] = []
         self._stacks: dict[tuple[int, str, int, str], int] = {}
         self._begun: dict[tuple[int, _Function], list[int]] = {}
         self._last_of_frame: dict[int, int] = {}
 
-    def around(self, compile_: Compile, frame: Frame) -> Iterator[int]:
+    def add(self, compile_: Compile, frame: Frame) -> None:
+        """Let a compile join the event that it follows from, or begin one."""
+        around = self._around(compile_, frame)
+        number = next((each for each in around if _follows(self.events[each], compile_)), None)
+        if number is None:
+            number = len(self.events)
+            *_, above = self._numbered(compile_.stack[:-1])
+            self._begun.setdefault((above, (frame.file, frame.function)), []).append(number)
+            self.events.append(RecompileEvent(frame, (compile_,), (frame,)))
+        else:
+            event = self.events[number]
+            compiles, frames = (*event.compiles, compile_), (*event.frames, frame)
+            self.events[number] = RecompileEvent(event.frame, compiles, frames)
+        last = self._last_of_frame.get(compile_.frame_id, number)
+        self._last_of_frame[compile_.frame_id] = max(number, last)
+
+    def _around(self, compile_: Compile, frame: Frame) -> Iterator[int]:
         """Yield the numbers of the events of the call that a compile belongs to, latest first."""
         if compile_.call_index is None:
             yield from heapq.merge(*self._unnumbered(compile_, frame), reverse=True)
             return
-        for index in range(len(self._events) - 1, -1, -1):
-            if self._events[index].call_index != compile_.call_index:
+        for number in range(len(self.events) - 1, -1, -1):
+            if self.events[number].call_index != compile_.call_index:
                 return
-            yield index
-
-    def begin(self, compile_: Compile, frame: Frame) -> None:
-        """Return a compile is about to begin an event."""
-        index = len(self._events)
-        *_, above = self._numbered(compile_.stack[:-1])
-        self._begun.setdefault((above, (frame.file, frame.function)), []).append(index)
-        self._last_of_frame[compile_.frame_id] = index
-
-    def join(self, compile_: Compile, index: int) -> None:
-        """Return a compile is about to join an event."""
-        self._last_of_frame[compile_.frame_id] = max(
-            index, self._last_of_frame.get(compile_.frame_id, index)
-        )
+            yield number
 
     def _unnumbered(self, compile_: Compile, frame: Frame) -> Iterator[Iterator[int]]:
         """Yield the events of functions through which the compile was reached, for each depth of
@@ -292,23 +251,23 @@ class _Calls:
             # At the same depth only a resume function belongs to the same call.
             if function is None and frame.resumes_at is None:
                 continue
-            if known := self._begun.get((above, function or (frame.file, frame.function))):
-                yield self._latest(known, compile_, frame if function is None else None)
+            if begun := self._begun.get((above, function or (frame.file, frame.function))):
+                yield self._latest(begun, compile_, frame if function is None else None)
 
     def _latest(
-        self, known: Sequence[int], compile_: Compile, resumed: Frame | None
+        self, begun: Sequence[int], compile_: Compile, resumed: Frame | None
     ) -> Iterator[int]:
         """Yield the latest call's events of one function at one line: it begins once, and continues
         from each line once.
         """
         seen: set[int] = set()
         end = self._last_of_frame.get(compile_.frame_id, -1)
-        for index in reversed(known):
-            frame = self._events[index].frame
-            if index <= end or frame.resumes_at in seen:
+        for number in reversed(begun):
+            frame = self.events[number].frame
+            if number <= end or frame.resumes_at in seen:
                 return
             if resumed is None or (resumed.resumes_at or 0) >= frame.line:
-                yield index
+                yield number
             if frame.resumes_at is None:
                 return
             seen.add(frame.resumes_at)
@@ -327,10 +286,7 @@ def _follows(event: RecompileEvent, compile_: Compile) -> bool:
     """Return whether every value that differed for a compile changed like one of the event's first
     compile.
     """
-    if (
-        compile_.frame_id in {member.frame_id for member in event.compiles}
-        or compile_.cause is None
-    ):
+    if compile_.cause is None or compile_.frame_id in (each.frame_id for each in event.compiles):
         return False
     changes = compile_.cause.changes
     return bool(changes) and all(
@@ -349,25 +305,24 @@ def _is_same(first: GuardChange, change: GuardChange) -> bool:
         or (first.previous is not None and first.previous == change.previous)
     )
     # A batch size can be a dim in one function and an int in the next.
-    if {first.kind, change.kind} <= _COUNTS and is_same_step:
+    if is_same_step and {first.kind, change.kind} <= _COUNTS:
         return True
     if first.kind != change.kind:
         return False
+    is_same_name = first.expression == change.expression
     if first.kind in _STATE_KINDS:
-        return first.expression == change.expression
-    if is_same_step:
-        return True
-    if first.kind == "size":
-        return _factor(first) is not None and _factor(first) == _factor(change)
-    return first.expression == change.expression
+        return is_same_name
+    if first.kind == "size" and not is_same_step:
+        factor = _factor(first)
+        return factor is not None and factor == _factor(change)
+    return is_same_step or is_same_name
 
 
 def _factor(change: GuardChange) -> float | None:
     try:
-        old, new = int(change.previous or change.old or ""), int(change.new or "")
-    except ValueError:
+        return int(change.new or "") / int(change.previous or change.old or "")
+    except (ValueError, ZeroDivisionError):
         return None
-    return new / old if old else None
 
 
 def can_be_dynamic(change: GuardChange) -> bool:
@@ -388,34 +343,3 @@ def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
     """Return the most changed values that one of the events has beyond those that were recorded."""
     causes = (event.compiles[0].cause for event in events)
     return max((cause.hidden_change_count for cause in causes if cause), default=0)
-
-
-def recompile_groups(
-    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange], _Rule]
-) -> Iterator[tuple[_Rule, RecompileGroup]]:
-    """Group events by what changed: one group for each function and value, or set of values.
-
-    Args:
-        events: The events.
-        rule_of: Returns the rule that a change belongs to. Changes of one rule in one event stay
-            together.
-
-    Yields:
-        The rule and the group, in the order of first events.
-    """
-    groups: list[tuple[_Rule, RecompileGroup]] = []
-    alike: dict[object, list[RecompileGroup]] = {}
-    for event in events:
-        frame = event.frame
-        for rule, changes in grouped((rule_of(change), change) for change in event.changes).items():
-            expressions = {change.expression for change in changes}
-            known = alike.setdefault((rule, frame.file, frame.name, frame.resumes_at), [])
-            group = next((group for group in known if expressions & group.names), None)
-            if group is None:
-                group = RecompileGroup(frame)
-                known.append(group)
-                groups.append((rule, group))
-            group.names |= expressions
-            group.events.append(event)
-            group.changes.append(tuple(changes))
-    yield from groups

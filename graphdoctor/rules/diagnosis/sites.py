@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import (
     BreakEffect,
@@ -31,6 +31,8 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, recompile_eve
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
 _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Python's names of their functions; from 3.12 on, only a generator expression has one."""
 
 
 def shortened(text: str) -> str:
@@ -39,10 +41,6 @@ def shortened(text: str) -> str:
     """
     flat = " ".join(text.split()) or "…"
     return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
-
-
-_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-"""Python's names of their functions; from 3.12 on, only a generator expression has one."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +90,16 @@ class BreakSite:
 
     def is_inside(self, part: str) -> bool:
         """Return whether that stack has a file of Python's or torch's own with this in its path."""
-        files = (
-            entry.file.replace("\\", "/")
+        return any(
+            part in entry.file.replace("\\", "/")
             for entry in self.stack
             if entry.origin in ("stdlib", "torch")
         )
-        return any(part in file for file in files)
 
     @property
     def is_deeper(self) -> bool:
         """Return whether torch stopped in something that the line calls."""
-        inner = self.stack[-1:]
-        return any(entry.at != self.entry.at for entry in inner)
+        return bool(self.stack) and self.stack[-1].at != self.entry.at
 
     @property
     def mechanism(self) -> TorchMechanism | None:
@@ -120,24 +116,24 @@ class BreakSite:
         """The whole statement if it is known, otherwise the line."""
         return self.context.statement if self.context else self.text
 
+    @property
+    def is_pointed(self) -> bool:
+        """Torch reports the expression within the line, not only the line."""
+        return self.entry.column is not None
+
     @cached_property
     def expression(self) -> str:
         """The part of the line that torch points to, or the whole line if it points to no part."""
-        entry = self.entry
-        if entry.text is None or entry.column is None or entry.end_column is None:
+        column, end = self.entry.column, self.entry.end_column
+        if column is None or end is None:
             return self.text
-        start = entry.column - 1 - (entry.indent or 0)
-        return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)] or self.text
+        before = 1 + (self.entry.indent or 0)
+        return self.text[max(column - before, 0) : end - before] or self.text
 
     @property
     def shown(self) -> str:
         """The pointed-to expression, shortened."""
         return shortened(self.expression)
-
-    @property
-    def is_pointed(self) -> bool:
-        """Torch reports the expression within the line, not only the line."""
-        return self.entry.column is not None
 
     @property
     def node(self) -> ast.expr | None:
@@ -157,10 +153,8 @@ class BreakSite:
         written = re.sub(r"^elif\b", "if", self.statement)
         # A log that graphdoctor didn't record has only the line: a compound statement then lacks
         # its body.
-        for text in (written, f"{written}\n    ..."):
-            if (tree := parsed(text)) is not None:
-                return next(iter(tree.body), None)
-        return None
+        tree = parsed(written) or parsed(f"{written}\n    ...")
+        return next(iter(tree.body), None) if tree is not None else None
 
     @property
     def called(self) -> str | None:
@@ -191,17 +185,13 @@ class BreakSite:
         it.
         """
         match self.statement_node:
-            # A call in a lambda is made by whoever calls that.
-            case ast.Expr(value=ast.Call() as call) if not (
-                self.is_pointed and self._is_in_lambda(call)
-            ):
-                return call
+            case ast.Expr(value=ast.Call() as call):
+                # A call in a lambda is made by whoever calls that.
+                pointed = ast.dump(self.node) if self.is_pointed and self.node else None
+                lambdas = (node for node in ast.walk(call) if isinstance(node, ast.Lambda))
+                parts = (part for each in lambdas for part in ast.walk(each.body))
+                return None if any(ast.dump(part) == pointed for part in parts) else call
         return None
-
-    def _is_in_lambda(self, tree: ast.expr) -> bool:
-        pointed = self.node and ast.dump(self.node)
-        lambdas = (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
-        return any(ast.dump(part) == pointed for each in lambdas for part in ast.walk(each.body))
 
     @property
     def is_comprehension(self) -> bool:
@@ -217,19 +207,10 @@ class BreakSite:
         """Return what the ``for`` at the line iterates over, or the expression if there is no
         ``for``.
         """
-        statement = self.statement_node
-        return (
-            shortened(ast.unparse(statement.iter))
-            if isinstance(statement, ast.For | ast.AsyncFor)
-            else self.shown
-        )
-
-    @property
-    def chained_types(self) -> tuple[str, ...]:
-        """The ``gb_type`` of all chained messages of all records, each once, in order."""
-        return tuple(
-            dict.fromkeys(reason.gb_type for record in self.records for reason in record.chain)
-        )
+        match self.statement_node:
+            case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated):
+                return shortened(ast.unparse(iterated))
+        return self.shown
 
     @property
     def break_effects(self) -> tuple[BreakEffect, ...]:
@@ -255,19 +236,30 @@ class RecordingView:
     Args:
         recording: The facts.
         root: Paths below it are shown relative to it.
-        sites: In the order of their first records.
-        events: Recompiles, in order.
     """
 
     recording: Recording
     root: Path
-    sites: tuple[BreakSite, ...] = ()
-    events: tuple[RecompileEvent, ...] = ()
+
+    @cached_property
+    def sites(self) -> tuple[BreakSite, ...]:
+        """Break sites, in the order of their first records."""
+        return tuple(_sites(self))
+
+    @cached_property
+    def events(self) -> tuple[RecompileEvent, ...]:
+        """Recompiles, in order."""
+        return recompile_events(self.recording)
 
     @cached_property
     def compiles(self) -> Mapping[str | None, Compile]:
         """By compile id."""
         return {compile_.compile_id: compile_ for compile_ in self.recording.compiles}
+
+    @cached_property
+    def order(self) -> Mapping[str | None, int]:
+        """Position of each compile in the log."""
+        return {compile_id: number for number, compile_id in enumerate(self.compiles)}
 
     @cached_property
     def frames(self) -> Mapping[int | None, Frame]:
@@ -287,13 +279,12 @@ class RecordingView:
     @cached_property
     def resumed(self) -> Mapping[CodeLine, list[str]]:
         """Compiles of the functions that continue from lines of functions."""
-        framed = (
-            (self.frames.get(compile_.frame_id), compile_) for compile_ in self.recording.compiles
-        )
         return grouped(
             ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
-            for frame, compile_ in framed
-            if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit"
+            for compile_ in self.recording.compiles
+            if compile_.outcome != "limit"
+            and (frame := self.frames.get(compile_.frame_id)) is not None
+            and frame.resumes_at is not None
         )
 
     def longest_path(self, site: BreakSite) -> tuple[StackEntry, ...]:
@@ -320,29 +311,24 @@ class RecordingView:
 
     def line(self, file: str | None, line: int | None) -> StackEntry | None:
         """Return a line that torch points to, as a location; None if nothing is known of it."""
-        stacks = (compile_.stack for compile_ in self.recording.compiles)
-        known = next(
-            (entry for stack in stacks for entry in stack if entry.at == (file, line)), None
-        )
-        if known is not None or file is None or line is None:
-            return known
+        entries = (entry for compile_ in self.recording.compiles for entry in compile_.stack)
+        entry = next((entry for entry in entries if entry.at == (file, line)), None)
+        if entry is not None or file is None or line is None:
+            return entry
         context = self.contexts.get((file, line))
-        frame = next((each for each in self.recording.frames if each.file == file), None)
-        if context is None and frame is None:
-            return None
-        return StackEntry(
-            file=file,
-            line=line,
-            function=frame.function if frame is not None else "<unknown>",
-            qualname=context.qualname
-            if context is not None
-            else frame.qualname
-            if frame is not None
-            else None,
-            text=_line_text(context) if context is not None else None,
-            origin=frame.origin if frame is not None else "user",
-            package=frame.package if frame is not None else None,
-        )
+        frame = next((frame for frame in self.recording.frames if frame.file == file), None)
+        if frame is not None:
+            entry = StackEntry(
+                line=line, **values_of(frame, "file", "function", "qualname", "origin", "package")
+            )
+        elif context is not None:
+            entry = StackEntry(file=file, line=line, function="<unknown>")
+        if entry is None or context is None:
+            return entry
+        # The statement can begin above the line.
+        number = 0 if context.statement_line is None else line - context.statement_line
+        texts = dict(enumerate(map(str.strip, context.statement.splitlines())))
+        return entry.replace(qualname=context.qualname, text=texts.get(number))
 
     def place(
         self, file: str | None, line: int | None, compile_id: str | None
@@ -352,126 +338,66 @@ class RecordingView:
         return self.line(file, line) or (frame.entry if frame is not None else None)
 
 
-def _line_text(context: SourceContext) -> str | None:
-    """Return the line within its statement, which can begin above it."""
-    lines = context.statement.splitlines()
-    number = 0 if context.statement_line is None else context.line - context.statement_line
-    return lines[number].strip() if 0 <= number < len(lines) else None
-
-
-def view_of(recording: Recording, root: Path) -> RecordingView:
-    """Return the recording with its break sites, in the order of their first records, and its
-    recompile events.
-    """
-    view = RecordingView(recording, root)
-    groups: dict[tuple[str, int, str], list[BreakRecord]] = {}
+def _sites(view: RecordingView) -> Iterator[BreakSite]:
+    """Yield the break sites: the records of one cause at one line."""
+    records: dict[tuple[str, int, str], list[BreakRecord]] = {}
     entries: dict[tuple[str, int, str], StackEntry] = {}
+    # For each line that calls a module in which torch's own code breaks, where the program compiles
+    # that module.
     roots: dict[tuple[str, int], StackEntry] = {}
-    for record in recording.breaks:
-        entry = _site_entry(record, view)
-        if entry is None:
+    for record in view.recording.breaks:
+        compile_, frame = view.compiles.get(record.compile_id), view.frame(record.compile_id)
+        above = compile_.stack[:-1] if compile_ else ()
+        # If a torch module breaks, the record's stack has no line of the program: then it's the
+        # line that led to the frame. A record without a stack is at the frame's own line: its
+        # caller isn't to blame.
+        if record.stack:
+            entry = innermost((*above, *record.stack)) or record.stack[-1]
+        elif frame is not None:
+            entry = frame.entry
+        else:
             continue
         cause = record.chain[0].torch_id or record.chain[0].gb_type
         if record.mechanism is not None:
             # torch's own code breaks in several ways; to the program it's one place.
             cause = record.mechanism
-            entry = _at_root(entry, record, view, roots)
-        key = (entry.file, entry.line, cause)
-        groups.setdefault(key, []).append(record)
+            is_wrapper = frame is not None and frame.is_wrapper and frame.line == entry.line
+            if is_wrapper and (caller := innermost(above)) is not None:
+                roots[caller.at] = entry
+            entry = roots.get(entry.at, entry)
+        key = (*entry.at, cause)
+        records.setdefault(key, []).append(record)
         # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
-    order = {compile_id: number for number, compile_id in enumerate(view.compiles)}
-    functions = {
-        (frame.file, name)
-        for frame in recording.frames
-        for name in (frame.function, frame.code_name)
-    }
-    lines = {(frame.file, frame.line) for frame in recording.frames}
-    sites = tuple(
-        BreakSite(
-            entry=entries[key],
-            records=tuple(records),
-            effects=_effects(records, view, order.__getitem__),
-            context=view.contexts.get((key[0], key[1])),
-            is_traced=_is_traced(entries[key], records, functions, lines),
+    frames = view.recording.frames
+    functions = {(frame.file, name) for frame in frames for name in _function_names(frame)}
+    lines = {(frame.file, frame.line) for frame in frames}
+    for key, entry in entries.items():
+        yield BreakSite(
+            entry=entry,
+            records=tuple(records[key]),
+            effects=_effects(records[key], view),
+            context=view.contexts.get(entry.at),
+            # A module of torch's own class stands where the program compiles or makes it.
+            is_traced=(entry.file, entry.function) in functions
+            or (entry.at not in lines and any(entry in record.stack for record in records[key])),
         )
-        for key, records in groups.items()
-    )
-    return replace(view, sites=sites, events=recompile_events(recording))
 
 
-def _site_entry(record: BreakRecord, view: RecordingView) -> StackEntry | None:
-    """Return the innermost line that belongs to neither torch nor the standard library.
-
-    If a torch module breaks, the record's stack has no such line: then this is the line that led to
-    the frame, or the frame's own line if there is none. A record without a stack is at the frame's
-    own line: its caller isn't to blame.
-    """
-    compile_ = view.compiles.get(record.compile_id)
-    above = compile_.stack[:-1] if compile_ else ()
-    if record.stack:
-        return innermost((*above, *record.stack)) or record.stack[-1]
-    frame = view.frame(record.compile_id)
-    return None if frame is None else frame.entry
-
-
-def _at_root(
-    entry: StackEntry,
-    record: BreakRecord,
-    view: RecordingView,
-    roots: dict[tuple[str, int], StackEntry],
-) -> StackEntry:
-    """Return where the program compiles the module in whose call torch's own code breaks, if that
-    is known.
-
-    Args:
-        entry: The innermost line of the program.
-        record: The break.
-        view: The recording.
-        roots: For each line that calls such a module, where it is compiled; those found now are
-            added.
-    """
-    compile_, frame = view.compiles.get(record.compile_id), view.frame(record.compile_id)
-    is_wrapper = frame is not None and frame.is_wrapper and frame.line == entry.line
-    if (
-        compile_ is not None
-        and is_wrapper
-        and (caller := innermost(compile_.stack[:-1])) is not None
-    ):
-        roots[caller.at] = entry
-    return roots.get(entry.at, entry)
-
-
-def _is_traced(
-    entry: StackEntry,
-    records: Iterable[BreakRecord],
-    functions: Set[tuple[str, str]],
-    lines: Set[tuple[str, int]],
-) -> bool:
-    """Return whether torch compiles the function that the line is in."""
-    if (entry.file, entry.function) in functions:
-        return True
-    # A module of torch's own class stands where the program compiles or makes it.
-    is_root = entry.at in lines
-    return not is_root and any(entry in record.stack for record in records)
+def _function_names(frame: Frame) -> tuple[str, str]:
+    return frame.function, frame.code_name
 
 
 def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
     """Return the line of the frame's own function where the break left it, or None if the stack
     doesn't show it.
     """
-    if record.is_stack_exact:
-        return record.stack[0].line if record.stack else None
-    names = (frame.function, frame.code_name)
-    return next(
-        (
-            entry.line
-            for entry in record.stack
-            if entry.file == frame.file and entry.function in names
-        ),
-        None,
-    )
+    for entry in record.stack:
+        is_of_frame = entry.file == frame.file and entry.function in _function_names(frame)
+        if record.is_stack_exact or is_of_frame:
+            return entry.line
+    return None
 
 
 def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[str, ...]:
@@ -487,22 +413,19 @@ def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[
     if line is None or (frame.file, frame.function, line) not in view.resumed:
         return (frame.name,)
     called = record.stack[1:] if record.is_stack_exact else record.stack
-    own = (frame.function, frame.code_name)
     return tuple(
         entry.qualname or entry.function
         for entry in called
-        if entry.function not in own
+        if entry.function not in _function_names(frame)
         and (entry.file, entry.function, entry.line) not in view.resumed
     )
 
 
-def _effects(
-    records: Iterable[BreakRecord], view: RecordingView, order: Callable[[str], int]
-) -> Effects:
+def _effects(records: Iterable[BreakRecord], view: RecordingView) -> Effects:
     broken: set[str] = set()
     skipped: dict[str, None] = {}
     rest_eager: dict[str, None] = {}
-    resumes: set[CodeLine] = set()
+    following: set[str] = set()
     for record in records:
         frame = view.frame(record.compile_id)
         if frame is None or record.compile_id is None:
@@ -512,15 +435,13 @@ def _effects(
             # Of a function that torch resumed before, what comes before runs in graphs.
             (skipped if frame.resumes_at is None else rest_eager)[frame.name] = None
         rest_eager |= dict.fromkeys(left_eager(record, frame, view))
-        if (
-            record.effect in ("resumed", "rest_eager")
-            and (line := _frame_line(record, frame)) is not None
-        ):
-            resumes.add((frame.file, frame.function, line))
-    following = [compile_id for line in resumes for compile_id in view.resumed.get(line, ())]
+        if record.effect in ("resumed", "rest_eager"):
+            line = _frame_line(record, frame)
+            following |= {*view.resumed.get((frame.file, frame.function, line or 0), ())}
+    graphs = (broken | following) & view.graphs.keys()
     return Effects(
-        graphs=tuple(sorted({*broken, *following} & view.graphs.keys(), key=order)),
-        resume_functions=tuple(sorted(following, key=order)),
+        graphs=tuple(sorted(graphs, key=view.order.__getitem__)),
+        resume_functions=tuple(sorted(following, key=view.order.__getitem__)),
         skipped_frames=tuple(skipped),
         rest_eager_frames=tuple(rest_eager),
     )

@@ -65,7 +65,7 @@ def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[Gr
         # What was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several.
         by_stage = grouped(((graph.stage, graph.of), graph) for graph in stages).values()
         by_code = grouped((code.stage, code) for code in codes.get(key, ())).values()
-        part_count = max(map(len, (*by_stage, *by_code)))
+        part_count = max(*map(len, by_stage), *map(len, by_code), 0)
         reports = (
             report
             for part in range(part_count)
@@ -86,7 +86,9 @@ def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[Gr
                 compile_id=first.compile_id,
                 graph_index=first.graph_index,
                 function="?" if frame is None else frame.described,
-                place=frame and LinePlace(file=relative(frame.file, root), line=frame.line),
+                place=None
+                if frame is None
+                else LinePlace(file=relative(frame.file, root), line=frame.line),
                 stages=tuple(reports),
                 lines=tuple(lines),
             )
@@ -299,8 +301,8 @@ def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -
             for node in (*free, *nodes):
                 join((free or in_line)[0], node)
     members: dict[int, _Group] = {}
-    for side, nodes in enumerate((before, after)):
-        for node in nodes:
+    for side, of_side in enumerate((before, after)):
+        for node in of_side:
             members.setdefault(group(node), ([], []))[side].append(node)
     return members.values()
 

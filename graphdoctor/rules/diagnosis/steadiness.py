@@ -23,26 +23,31 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
     """
     recording = view.recording
     watch, settling = recording.watch, recording.settling
-    counts = () if watch is not None else [call.compile_count for call in recording.calls]
+    calls = () if watch is not None else recording.calls
+    counts = [call.compile_count for call in calls]
     if watch is None and (not counts or None in counts):
         return None
     state, frame, again = _unsettled(recording)
     if watch is not None and state is None:
         return _of_script(watch)
+    if state is None and (not counts[-1] or (len(counts) == 1 and settling is not None)):
+        state = "settled"
+    elif state is None and len(counts) > 1:
+        state = "compiling"
     limited = next((compile_ for compile_ in again if compile_.outcome == "limit"), None)
     compiles = (*recording.compiles, *(settling.recompiles if settling else ()))
+    to_limit = (
+        compile_
+        for compile_ in compiles
+        if limited and compile_.outcome == "compiled" and compile_.frame_id == limited.frame_id
+    )
     return Steadiness(
-        state=state or _settled(recording),
+        state=state,
         compiles_per_call=tuple(count for count in counts if count is not None),
         compiles_repeated=settling.compiles if settling and watch is None else None,
         function=frame.described if frame else None,
         changing=tuple(change.expression for change in _always_changing(again)),
-        compiles_to_limit=None
-        if limited is None
-        else sum(
-            compile_.outcome == "compiled" and compile_.frame_id == limited.frame_id
-            for compile_ in compiles
-        ),
+        compiles_to_limit=sum(1 for _ in to_limit) if limited else None,
         limit_call=limited.call_index if limited and watch is None else None,
     )
 
@@ -76,15 +81,6 @@ def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ..
     return frame, _always_changing(again)
 
 
-def _settled(recording: Recording) -> SteadyState | None:
-    """Return the state of a program that has no function over its limit."""
-    if not recording.calls[-1].compile_count:
-        return "settled"
-    if len(recording.calls) > 1:
-        return "compiling"
-    return "settled" if recording.settling is not None else None
-
-
 def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, list[Compile]]:
     """Return the state of a program that doesn't settle, with one function that shows it, and its
     recompiles.
@@ -104,7 +100,9 @@ def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, 
     # the outermost.
     shown.sort(key=lambda compile_: (compile_.outcome != "limit", compile_.frame_id))
     chosen = next((compile_.frame_id for compile_ in shown if compile_.frame_id in frames), None)
-    again = [one for one in compiles if one.frame_id == chosen and one.is_recompile]
+    again = [
+        compile_ for compile_ in compiles if compile_.frame_id == chosen and compile_.is_recompile
+    ]
     return state, frames.get(chosen) if chosen is not None else None, again
 
 
@@ -114,18 +112,18 @@ def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
 
     Where layers share a function, what one layer changes alternates with what differs between them.
     """
-    changes = [compile_.cause.changes if compile_.cause else () for compile_ in again]
     by_value = grouped(
         (change.key, (number, change))
-        for number, found in enumerate(changes)
-        for change in found
+        for number, compile_ in enumerate(again)
+        for change in (compile_.cause.changes if compile_.cause else ())
         if change.kind != "unknown"
     )
-    values = list(by_value.values())
-    always = [pairs[0][1] for pairs in values if len({number for number, _ in pairs}) == len(again)]
-    return tuple(always or (pairs[0][1] for pairs in values if _is_always_new(pairs)))
-
-
-def _is_always_new(pairs: Sequence[tuple[int, GuardChange]]) -> bool:
-    values = {change.new for _, change in pairs}
-    return len(pairs) > 1 and None not in values and len(values) == len(pairs)
+    always, always_new = [], []
+    for pairs in by_value.values():
+        _, first = pairs[0]
+        new = {change.new for _, change in pairs}
+        if len({number for number, _ in pairs}) == len(again):
+            always.append(first)
+        if len(pairs) > 1 and None not in new and len(new) == len(pairs):
+            always_new.append(first)
+    return tuple(always or always_new)

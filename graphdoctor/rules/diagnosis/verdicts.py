@@ -6,22 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Companion, Finding
-from graphdoctor.facts.fixes import WORKING, Fix, Reason, Treatment, TriedFix, Verdict, because
+from graphdoctor.facts.fixes import WORKING, Fix, Treatment, TriedFix, Verdict, because
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
+from graphdoctor.facts.trials import TrialResult, WhatIf
 
 _ORDER: tuple[Verdict, ...] = (
-    *(
-        "verified",
-        "contained",
-        "unproven",
-        "not tried",
-        "moved",
-        "no effect",
-        "makes it worse",
-        "changes results",
-    ),
+    "verified",
+    "contained",
+    "unproven",
+    "not tried",
+    "moved",
+    "no effect",
+    "makes it worse",
+    "changes results",
     "failed",
 )
 
@@ -33,8 +30,10 @@ def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Fin
     treatment, reasons = recording.treatment, recording.declined.reasons
     if treatment is None:
         return [
-            one.replace(fixes=tuple(_in_words(one.fixes, reasons.get(one.fingerprint))))
-            for one in findings
+            finding.replace(
+                fixes=tuple(_without_edit(finding.fixes, reasons.get(finding.fingerprint)))
+            )
+            for finding in findings
         ]
     return [
         finding.replace(
@@ -48,21 +47,14 @@ def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Fin
 
 def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
     working = [fix for fix in treatment.tried if fix.verdict in WORKING]
-    is_own = any(fix.fingerprint == finding.fingerprint for fix in working)
-    if is_own or finding.fingerprint not in treatment.gone:
+    has_fix = any(fix.fingerprint == finding.fingerprint for fix in working)
+    if has_fix or finding.fingerprint not in treatment.gone:
         return None
-    # Lines of later programs have other numbers.
-    causes = (
-        fix
-        for fix in working
-        if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone
-    )
-    fix = next(causes, None)
-    return (
-        None
-        if fix is None
-        else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
-    )
+    for fix in working:
+        # Lines of later programs have other numbers.
+        if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone:
+            return Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
+    return None
 
 
 def fixes_with(
@@ -75,39 +67,38 @@ def fixes_with(
         tried: What was tried, for other findings too.
         declined: Why no edit was written for it; None if there is one.
     """
-    every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
-    # A finding can have only fixes that were tried together with other verified fixes.
-    own = _last([fix for fix in every if fix.is_on_untouched] or every)
-    rules = {_key(fix): fix for fix in finding.fixes}
+    for_finding = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
+    # Each fix as it was tried last: one that is taken back can be tried again beside others. A
+    # finding can have only fixes that were tried together with other verified fixes.
+    latest: dict[object, TriedFix] = {}
+    for trial in [fix for fix in for_finding if fix.is_on_untouched] or for_finding:
+        key = trial.title, trial.snippet, trial.diff
+        if key not in latest or not latest[key].is_applied:
+            latest[key] = trial
+    # A suggestion and its trial have the setting in common, or the lines to write.
+    suggested = {fix.setting or fix.snippet: fix for fix in finding.fixes}
     fixes = []
-    for one in own:
-        rule = rules.get(_key(one))
-        fix = Fix(**values_of(one, *Fix.__dataclass_fields__))
-        fixes.append(fix if rule is None else fix.replace(place=rule.place, source=rule.source))
-    has_edit = any(fix.diff for fix in own)
-    # An edit replaces the rule's description of it.
-    rest = [
-        fix
-        for fix in finding.fixes
-        if not (fix.kind == "code" and has_edit) and not _is_tried(fix, own)
-    ]
-    fixes += _in_words(rest, declined)
+    for trial in latest.values():
+        fix = Fix(**values_of(trial, *Fix.__dataclass_fields__))
+        rule = suggested.get(fix.setting or fix.snippet)
+        fixes.append(fix.replace(**values_of(rule, "place", "source")) if rule else fix)
+    settings = {fix.setting for fix in fixes if fix.setting is not None}
+    lines = {line for fix in fixes for line in (fix.snippet or "").splitlines()}
+    has_edit = any(fix.diff for fix in fixes)
+
+    def is_left(fix: Fix) -> bool:
+        if fix.kind == "code" and has_edit:
+            return False  # an edit replaces the rule's description of it
+        if fix.setting is not None:
+            return fix.setting not in settings
+        # All of its lines can be tried in one trial or in several.
+        return fix.snippet is None or not lines.issuperset(fix.snippet.splitlines())
+
+    fixes += _without_edit(list(filter(is_left, finding.fixes)), declined)
     return tuple(sorted(fixes, key=lambda fix: _ORDER.index(fix.verdict)))
 
 
-def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
-    """Return each fix once, as it was tried last: one that is taken back can be tried again beside
-    others.
-    """
-    latest: dict[tuple[str, str | None, str | None], TriedFix] = {}
-    for fix in tried:
-        key = fix.title, fix.snippet, fix.diff
-        if key not in latest or not latest[key].is_applied:
-            latest[key] = fix
-    return list(latest.values())
-
-
-def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
+def _without_edit(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
     """Suggestions without their code, if no edit could be written: what kept it from being written
     holds for the code.
 
@@ -124,84 +115,46 @@ def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
             reasons = ()
 
 
-def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
-    """Return whether a suggestion was tried: its setting, or all of its lines, in one trial or in
-    several.
-    """
-    if fix.setting is not None:
-        return any(one.setting == fix.setting for one in own)
-    written = {line for one in own for line in (one.snippet or "").splitlines()}
-    return fix.snippet is not None and set(fix.snippet.splitlines()) <= written
-
-
-def _key(fix: Fix) -> Setting | str | None:
-    """Return what a suggestion and its trial have in common: the setting, or the lines to write."""
-    return fix.setting or fix.snippet
-
-
 def with_replays(findings: Sequence[Finding], answer: WhatIf | None) -> list[Finding]:
     """Return the findings, with the results of replays on their suggestions; those that save
     nothing come last.
 
     Args:
-        findings: All findings of a diagnosis.
+        findings: All findings of a diagnosis, none tried.
         answer: The replays, or None.
     """
-    base = (
-        next((result for result in answer.results if not result.remedies), None) if answer else None
-    )
-    if answer is None or base is None or base.compiles is None:
+    results = answer.results if answer else ()
+    base = next((result for result in results if not result.remedies), None)
+    if base is None or base.compiles is None:
         return list(findings)
-    return [
-        finding.replace(fixes=tuple(_judged(finding.fixes, answer.results, base)))
-        for finding in findings
-    ]
+    with_results = []
+    for finding in findings:
+        fixes = [_replayed(fix, results, base) for fix in finding.fixes]
+        fixes.sort(key=lambda fix: fix.verdict != "not tried")
+        with_results.append(finding.replace(fixes=tuple(fixes)))
+    return with_results
 
 
-def _judged(
-    fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialResult
-) -> Iterator[Fix]:
-    refuted: list[Fix] = []
-    for fix in fixes:
-        result = next(
-            (one for one in results if len(one.remedies) == 1 and _is_same(fix, one.remedies[0])),
-            None,
-        )
-        if fix.verdict != "not tried" or result is None:
-            yield fix
-            continue
-        verdict, reason = _verdict(result, base)
-        judged = fix.replace(verdict=verdict, reasons=(reason,))
-        if verdict == "not tried":
-            yield judged
-        else:
-            refuted.append(judged)
-    yield from refuted
-
-
-def _is_same(fix: Fix, remedy: Remedy) -> bool:
-    """Return whether the remedy is the suggestion: the same setting, or the same lines to write."""
-    code = fix.setting.code if fix.setting is not None else fix.snippet
-    if code is None or remedy.snippet is None:
-        return False
-    return set(code.splitlines()) == set(remedy.snippet.splitlines())
-
-
-def _verdict(result: TrialResult, base: TrialResult) -> tuple[Verdict, Reason]:
-    """Judge a suggestion by its replay; "not tried" if it saves compiles, since that proves no
-    finding gone.
+def _replayed(fix: Fix, results: Sequence[TrialResult], base: TrialResult) -> Fix:
+    """Judge a suggestion by the replay of the same lines; "not tried" if it saves compiles, since
+    that proves no finding gone.
     """
-    if result.compiles is None:
-        return "failed", because("message", result.error or "")
-    if result.outputs == "different":
-        return "changes results", because("message", result.where or "")
-    before, after = _score(base), _score(result)
-    values = base.compiles or 0, result.compiles, int(bool(result.frames_over_limit))
-    reason = because("replayed", *values)
-    if after > before:
-        return "makes it worse", reason
-    return ("not tried" if after < before else "no effect"), reason
-
-
-def _score(result: TrialResult) -> tuple[int, int]:
-    return result.frames_over_limit or 0, result.compiles or 0
+    lines = set(((fix.setting and fix.setting.code) or fix.snippet or "").splitlines())
+    for result in results:
+        snippets = [remedy.snippet or "" for remedy in result.remedies]
+        if not lines or len(snippets) != 1 or lines != set(snippets[0].splitlines()):
+            continue
+        if result.compiles is None:
+            return fix.replace(verdict="failed", reasons=(because("message", result.error or ""),))
+        if result.outputs == "different":
+            reason = because("message", result.where or "")
+            return fix.replace(verdict="changes results", reasons=(reason,))
+        before, after = (
+            (each.frames_over_limit or 0, each.compiles or 0) for each in (base, result)
+        )
+        reason = because("replayed", before[1], after[1], int(after[0] > 0))
+        verdict = "no effect" if after == before else "not tried"
+        return fix.replace(
+            verdict="makes it worse" if after > before else verdict, reasons=(reason,)
+        )
+    return fix

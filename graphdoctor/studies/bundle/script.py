@@ -24,7 +24,7 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
-from graphdoctor.rules.diagnosis.sites import BreakSite, view_of
+from graphdoctor.rules.diagnosis.sites import BreakSite, RecordingView
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 from graphdoctor.trials.launch.request import DTYPES
@@ -311,7 +311,7 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
     old, new = (
-        {_key(site): site for site in view_of(recording, Path()).sites}
+        {_key(site): site for site in RecordingView(recording, Path()).sites}
         for recording in (before, after)
     )
     missing = [site for key, site in old.items() if key not in new]
