@@ -83,7 +83,6 @@ from graphdoctor.rules.gate.check import (
     known_run,
     sort_findings,
     trouble_of,
-    trouble_text,
 )
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
@@ -600,8 +599,7 @@ def _troubles(
         if run.diagnosis is None:
             yield f"{name}: {run.error}", run.hint
         elif (trouble := trouble_of(run.diagnosis)) is not None:
-            error = trouble_text(trouble, run.diagnosis)
-            yield f"{name}: {error}", run.diagnosis.recording.exit.hint
+            yield f"{name}: {trouble}", run.diagnosis.recording.exit.hint
         elif not is_empty_allowed and (
             empty := empty_text(run.diagnosis, known_run(before, name, run.diagnosis))
         ):

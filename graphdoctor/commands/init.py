@@ -19,7 +19,7 @@ from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyp
 from graphdoctor.commands.terminal import say, say_result
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option
-from graphdoctor.rules.gate.check import empty_text, trouble_of, trouble_text
+from graphdoctor.rules.gate.check import empty_text, trouble_of
 from graphdoctor.trials.launch.discover import Discovered, discover
 
 _LIMIT = 10
@@ -82,12 +82,7 @@ def with_budgets(starter: Starter, ran: Sequence[TargetRun]) -> Starter:
 def _budgets(ran: TargetRun) -> Iterator[str]:
     error: str | None = ran.error
     if ran.diagnosis is not None:
-        trouble = trouble_of(ran.diagnosis)
-        error = (
-            empty_text(ran.diagnosis, None)
-            if trouble is None
-            else trouble_text(trouble, ran.diagnosis)
-        )
+        error = trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
     if ran.diagnosis is None or error is not None:
         yield f"# Not measured: {_comment(error or '')}\n"
         return

@@ -65,13 +65,7 @@ class Baseline(Fact):
         if not versions:
             return None
         before = [version for version in versions if _order(version) <= _order(torch)]
-        chosen = (
-            torch
-            if torch in versions
-            else max(before, key=_order)
-            if before
-            else min(versions, key=_order)
-        )
+        chosen = max(before, key=_order) if before else min(versions, key=_order)
         return chosen, versions[chosen]
 
 

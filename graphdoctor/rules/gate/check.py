@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from graphdoctor.facts.check import (
     BaselineEntry,
@@ -17,7 +16,6 @@ from graphdoctor.facts.check import (
     TargetCheck,
     WorseFinding,
 )
-from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CaptureGap, CompileSwitch, GapKind
 from graphdoctor.facts.spec import FailOn
@@ -27,17 +25,23 @@ from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
 from graphdoctor.wording import counted, switch_text
 
 _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
+_INCOMPLETE: tuple[GapKind, ...] = (
+    "unrecorded_compile",
+    "log_damage",
+    "log_cut",
+    "log_beginning",
+    "log_removed",
+    "unreadable_record",
+    "unfinished_compile",
+)
+_NOISE = 0.01
+"""A share: coverage that falls by no more than this hasn't fallen."""
+_RISE = 10
+"""Factor by which a known finding happens more often that is no longer the one that was
+accepted."""
 
-Trouble = Literal[
-    "refused",
-    "ended_early",
-    "failed_call",
-    "cut_log",
-    "no_calls",
-    "unknown_torch",
-    "missing_records",
-]
-"""Why a run can't be relied on."""
+Limits = Mapping[BudgetName, float]
+"""The configured limits."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ def check_target(
         name=name, target=target, state="passed", diagnosis=diagnosis, fail_on=policy.fail_on
     )
     trouble = trouble_of(diagnosis)
-    error = _off_text(diagnosis) if trouble is None else trouble_text(trouble, diagnosis)
-    if error is not None:
+    if (error := trouble or _off_text(diagnosis)) is not None:
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
         return verdict.replace(state="crashed", error=error, hint=hint)
     counting, ignored = sort_findings(diagnosis, comments, policy)
@@ -76,20 +79,27 @@ def check_target(
     compared = policy.baseline.entries(name, version) if policy.baseline else None
     entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
     new = tuple(finding for finding in counting if finding.fingerprint not in entries)
-    known = tuple(finding for finding in counting if finding.fingerprint in entries)
+    known = [
+        (finding, entries[finding.fingerprint])
+        for finding in counting
+        if finding.fingerprint in entries
+    ]
+    before = known_run(policy.baseline, name, diagnosis)
+    more_calls = diagnosis.summary.calls / before.calls if before and before.calls else 1
+    worse = tuple(
+        WorseFinding(finding=finding, before=entry, is_rise=not is_harm)
+        for finding, entry in known
+        if (is_harm := _does_more_harm(finding, entry))
+        or (finding.count >= entry.count * _RISE * max(more_calls, 1) and not entry.may_rise)
+    )
+    explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
     # An entry whose finding is now ignored isn't fixed.
     present = {finding.fingerprint for finding in diagnosis.findings}
-    before, refusal = known_run(policy.baseline, name, diagnosis), refused_call(diagnosis)
-    more_calls = diagnosis.summary.calls / before.calls if before and before.calls else 1
-    worse = tuple(_worse(known, entries, most=_RISE * max(more_calls, 1)))
-    explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
     verdict = verdict.replace(
-        error=_refusal_text(refusal) if refusal else empty_text(diagnosis, before),
+        error=_refusal_text(diagnosis) or empty_text(diagnosis, before),
         new=new,
-        known=known,
-        grown=tuple(
-            finding for finding in known if finding.count > entries[finding.fingerprint].count
-        ),
+        known=tuple(finding for finding, _ in known),
+        grown=tuple(finding for finding, entry in known if finding.count > entry.count),
         worse=worse,
         newly_eager=_newly_eager(diagnosis, before, explained) if before else (),
         # A limit of its own says how much may run eagerly.
@@ -99,7 +109,7 @@ def check_target(
         baseline_run=before,
         fixed=tuple(entry for entry in entries.values() if entry.fingerprint not in present),
         ignored=ignored,
-        budgets=tuple(_budgets(policy.limits, diagnosis.summary)),
+        budgets=_budgets(policy.limits, diagnosis),
         baseline_torch=compared[0] if compared else None,
         is_other_torch=compared is not None and compared[0] != version,
     )
@@ -117,71 +127,56 @@ def sort_findings(
     """
     counting, ignored = [], []
     for finding in diagnosis.findings:
-        item = ignored_by(
+        reason = ignored_by(
             finding, comments=comments, paths=policy.paths, selection=policy.selection
         )
-        if item is None:
+        if reason is None:
             counting.append(finding)
         else:
-            ignored.append(item)
+            ignored.append(reason)
     return tuple(counting), tuple(ignored)
 
 
-def trouble_of(diagnosis: Diagnosis) -> Trouble | None:
-    """Return why the gate can't rely on a run, or None when it can.
+def trouble_of(diagnosis: Diagnosis) -> str | None:
+    """Return why the gate can't rely on a run, in a sentence; None when it can.
 
     A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a
     finding explains it.
     """
-    recording, refusal = diagnosis.recording, refused_call(diagnosis)
-    if refusal is not None:
+    recording, gap = diagnosis.recording, missing_records(diagnosis)
+    if (refusal := _refusal_text(diagnosis)) is not None:
         is_explained = any(finding.severity == "error" for finding in diagnosis.findings)
-        return None if is_explained else "refused"
-    troubles: dict[Trouble, bool] = {
-        "ended_early": recording.exit.reason != "finished",
-        "failed_call": any(call.outcome != "ok" for call in recording.calls),
-        "cut_log": recording.is_partial,
-        "no_calls": not recording.calls,
-        "unknown_torch": recording.environment.torch is None,
-        "missing_records": missing_records(diagnosis) is not None,
-    }
-    return next((trouble for trouble, is_so in troubles.items() if is_so), None)
-
-
-def trouble_text(trouble: Trouble, diagnosis: Diagnosis) -> str:
-    """Return a run's trouble in a sentence."""
-    match trouble:
-        case "refused":
-            call = refused_call(diagnosis)
-            return "" if call is None else _refusal_text(call)
-        case "ended_early":
-            return diagnosis.recording.exit.message or "The run ended early."
-        case "failed_call":
-            call = next(call for call in diagnosis.recording.calls if call.outcome != "ok")
-            return f"Call {call.index} failed: {call.error.type if call.error else 'it did not finish'}."
-        case "cut_log":
-            return "The recording is incomplete: its log is cut off."
-        case "no_calls":
-            return "No calls were made."
-        case "unknown_torch":
-            return "The recording doesn't say which version of torch ran."
-        case "missing_records":
-            gap = missing_records(diagnosis)
-            return "" if gap is None else gap.message
+        return None if is_explained else refusal
+    if recording.exit.reason != "finished":
+        return recording.exit.message or "The run ended early."
+    for call in recording.calls:
+        if call.outcome != "ok":
+            error = call.error.type if call.error else "it did not finish"
+            return f"Call {call.index} failed: {error}."
+    if recording.is_partial:
+        return "The recording is incomplete: its log is cut off."
+    if not recording.calls:
+        return "No calls were made."
+    if recording.environment.torch is None:
+        return "The recording doesn't say which version of torch ran."
+    return None if gap is None else gap.message
 
 
 def refused_call(diagnosis: Diagnosis) -> Call | None:
     """Return the call that torch.compile refused although it works in eager mode, or None."""
-    return next(
-        (
-            call
-            for call in diagnosis.recording.calls
-            if call.error is not None
-            and call.error.from_compiler
-            and call.error.eager in (None, "ok")
-        ),
-        None,
-    )
+    for call in diagnosis.recording.calls:
+        error = call.error
+        if error is not None and error.from_compiler and error.eager in (None, "ok"):
+            return call
+    return None
+
+
+def _refusal_text(diagnosis: Diagnosis) -> str | None:
+    call = refused_call(diagnosis)
+    if call is None or call.error is None:
+        return None
+    name = call.error.type.rpartition(".")[2]
+    return f"torch.compile refused call {call.index} ({name}); later calls were not made."
 
 
 def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> BaselineRun | None:
@@ -199,6 +194,26 @@ def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> Bas
     return baseline.run(name, compared[0]) if compared else None
 
 
+def missing_records(diagnosis: Diagnosis) -> CaptureGap | None:
+    """Return the first gap that means records are missing, so every count may be too low; None if
+    none does.
+    """
+    return diagnosis.recording.gap(*_INCOMPLETE)
+
+
+def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
+    """Return what kept torch.compile from compiling, so that the run shows nothing; None if nothing
+    did.
+
+    What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph
+    was made.
+    """
+    for switch in diagnosis.recording.switches:
+        if switch.is_off or not diagnosis.summary.graphs:
+            return switch
+    return None
+
+
 def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
     """Return why a run that ended well shows nothing, in a sentence; None if it shows something.
 
@@ -209,9 +224,8 @@ def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
     """
     if (off := _off_text(diagnosis)) is not None:
         return off
-    if diagnosis.summary.graphs or not (
-        before.graphs if before is not None else not diagnosis.findings
-    ):
+    has_enough = diagnosis.findings if before is None else not before.graphs
+    if diagnosis.summary.graphs or has_enough:
         return None
     known = f"; the baseline has {counted(before.graphs, 'graph')}" if before is not None else ""
     return f"Nothing was compiled: no graph reached the backend{known}."
@@ -224,94 +238,34 @@ def _off_text(diagnosis: Diagnosis) -> str | None:
     return f"torch.compile {'was off' if switch.is_off else 'compiled nothing'}: {switch_text(switch)}."
 
 
-def _refusal_text(call: Call) -> str:
-    name = call.error.type.rpartition(".")[2] if call.error else ""
-    return f"torch.compile refused call {call.index} ({name}); later calls were not made."
-
-
-Limits = Mapping[BudgetName, float]
-"""The configured limits."""
-
-
-def _budgets(limits: Limits, summary: Counts) -> Iterator[Budget]:
+def _budgets(limits: Limits, diagnosis: Diagnosis) -> tuple[Budget, ...]:
     """Compare each limit with what was measured.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.
     """
+    summary = diagnosis.summary
     values: dict[BudgetName, float | None] = {
         "max-breaks": summary.break_sites,
         "max-recompiles": summary.recompiles,
         "max-graphs": summary.graphs,
         "min-coverage": summary.coverage,
     }
+    budgets = []
     for name, value in values.items():
         if (limit := limits.get(name)) is not None:
-            is_above = value is not None and value >= limit
-            is_kept = is_above if name == "min-coverage" else value is not None and value <= limit
-            yield Budget(name=name, limit=limit, value=value, is_kept=is_kept)
+            is_least = name == "min-coverage"
+            is_kept = value is not None and (value >= limit if is_least else value <= limit)
+            budgets.append(Budget(name=name, limit=limit, value=value, is_kept=is_kept))
+    return tuple(budgets)
 
 
-# How a run is worse than its baseline, apart from new findings, and whether it shows anything that
-# can be judged.
-
-_INCOMPLETE: tuple[GapKind, ...] = (
-    "unrecorded_compile",
-    "log_damage",
-    "log_cut",
-    "log_beginning",
-    "log_removed",
-    "unreadable_record",
-    "unfinished_compile",
-)
-
-
-def missing_records(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Return the first gap that means records are missing, so every count may be too low; None if
-    none does.
+def _does_more_harm(finding: Finding, before: BaselineEntry) -> bool:
+    """Return whether a known finding has worse effects than in the baseline, as far as that has
+    them.
     """
-    return diagnosis.recording.gap(*_INCOMPLETE)
-
-
-_NOISE = 0.01
-"""A share: coverage that falls by no more than this hasn't fallen."""
-
-
-def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
-    """Return what kept torch.compile from compiling, so that the run shows nothing; None if nothing
-    did.
-
-    What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph
-    was made.
-    """
-    off = (
-        switch
-        for switch in diagnosis.recording.switches
-        if switch.is_off or not diagnosis.summary.graphs
-    )
-    return next(off, None)
-
-
-_RISE = 10
-"""Factor by which a known finding happens more often that is no longer the one that was
-accepted."""
-
-
-def _worse(
-    known: Iterable[Finding], entries: Mapping[str, BaselineEntry], *, most: float
-) -> Iterator[WorseFinding]:
-    """Known findings with worse effects than in the baseline, or that happen so many times as
-    often.
-    """
-    for finding in known:
-        before = entries[finding.fingerprint]
-        if before.break_effects is not None and _is_worse(finding, before):
-            yield WorseFinding(finding=finding, before=before)
-        elif finding.count >= before.count * most and not before.may_rise:
-            yield WorseFinding(finding=finding, before=before, is_rise=True)
-
-
-def _is_worse(finding: Finding, before: BaselineEntry) -> bool:
-    worst = max(map(EFFECTS.index, before.break_effects or ()), default=-1)
+    if before.break_effects is None:
+        return False
+    worst = max(map(EFFECTS.index, before.break_effects), default=-1)
     skipped, rest_eager = set(before.skipped_frames), set(before.rest_eager_frames)
     return (
         any(EFFECTS.index(effect) > worst for effect in finding.break_effects)
@@ -321,7 +275,7 @@ def _is_worse(finding: Finding, before: BaselineEntry) -> bool:
 
 
 def _newly_eager(
-    diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]
+    diagnosis: Diagnosis, before: BaselineRun, explained: Sequence[Finding]
 ) -> tuple[str, ...]:
     """Functions that run eagerly as a whole and didn't in the baseline."""
     named = {name for finding in explained for name in finding.effects.skipped_frames}
@@ -335,10 +289,8 @@ def _has_lost_coverage(diagnosis: Diagnosis, before: BaselineRun) -> bool:
 
     A graph that got smaller lowers the share too, and isn't a loss.
     """
-    share, detail = before.coverage, diagnosis.summary.coverage_detail
-    if share is None:
-        return False
-    if detail is None:
-        return True
-    now = diagnosis.summary.coverage
-    return now is not None and share - now > _NOISE and detail.eager_ops > (before.eager_ops or 0)
+    now, detail = diagnosis.summary.coverage, diagnosis.summary.coverage_detail
+    if before.coverage is None or detail is None:
+        return before.coverage is not None
+    is_lower = now is not None and before.coverage - now > _NOISE
+    return is_lower and detail.eager_ops > (before.eager_ops or 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,12 +76,8 @@ class PathIgnore:
 
     def code_for(self, finding: Finding) -> str | None:
         """Return the code prefix that covers a finding in a matching file, or None."""
-        location = finding.location
-        return (
-            _prefix_of(finding, self.codes)
-            if self.covers(location.file, location.shown_file)
-            else None
-        )
+        is_covered = self.covers(finding.location.file, finding.location.shown_file)
+        return _prefix_of(finding, self.codes) if is_covered else None
 
 
 Comments = Mapping[str, tuple[IgnoreComment, ...]]
@@ -114,7 +110,7 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
     """
     if "graphdoctor:" not in text.lower():
         return ()
-    matches: list[tuple[int, re.Match[str]]] = []
+    comments: list[tuple[int, str]] = []
     ends: set[int] = set()
     # No source has a null byte, at which Python 3.12's tokenizer goes on with an exception set.
     source = io.StringIO(text.partition("\0")[0])
@@ -123,41 +119,34 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
             if token.type in _LINE_ENDS:
                 ends.add(token.start[0])
             elif token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
-                matches.append((token.start[0], match))
+                comments.append((token.start[0], match["rest"].strip()))
     except (tokenize.TokenError, SyntaxError, ValueError):
         pass  # the file ran, so it's valid in another version of Python
-    return tuple(
-        _comment(line, _first_line(line, ends), match["rest"].strip()) for line, match in matches
-    )
+    read = []
+    for line, rest in comments:
+        first_line = line
+        while first_line > 1 and first_line - 1 not in ends:
+            first_line -= 1
+        read.append(IgnoreComment(line, first_line, *_read(rest)))
+    return tuple(read)
 
 
-def _first_line(line: int, ends: set[int]) -> int:
-    """Return the first of the lines above a comment that can't end in a comment of their own."""
-    while line > 1 and line - 1 not in ends:
-        line -= 1
-    return line
-
-
-def _comment(line: int, first_line: int, rest: str) -> IgnoreComment:
-    if not rest.startswith("["):
-        return IgnoreComment(line, first_line, None, _reason(rest))
+def _read(rest: str) -> tuple[tuple[str, ...] | None, str | None, str | None]:
+    """Return the codes of a comment, its reason, and why it can't match anything."""
     match = _CODES.fullmatch(rest)
+    if match is None and rest.startswith("["):
+        return (), None, "its bracket isn't closed"
+    reason = (match["reason"] if match else rest).strip().lstrip(":- ").strip() or None
     if match is None:
-        return IgnoreComment(line, first_line, (), why_void="its bracket isn't closed")
+        return None, reason, None
     codes = tuple(
-        dict.fromkeys(code.upper() for code in re.split(r"[,\s]+", match["codes"]) if code)
+        dict.fromkeys(code for code in re.split(r"[,\s]+", match["codes"].upper()) if code)
     )
-    unknown = [code for code in codes if not any(known.startswith(code) for known in ALL_RULES)]
-    why = None
     if not codes:
-        why = "its brackets are empty"
-    elif len(unknown) == len(codes):
-        why = f"no rule code starts with {' or '.join(unknown)}"
-    return IgnoreComment(line, first_line, codes, _reason(match["reason"]), why)
-
-
-def _reason(text: str) -> str | None:
-    return text.strip().lstrip(":- ").strip() or None
+        return codes, reason, "its brackets are empty"
+    if any(rule.startswith(codes) for rule in ALL_RULES):
+        return codes, reason, None
+    return codes, reason, f"no rule code starts with {' or '.join(codes)}"
 
 
 def read_comments(texts: Mapping[str, str]) -> Comments:
@@ -198,7 +187,7 @@ def unused_ignores(
         paths: ``per-path-ignores``; a pattern that matches none of these files isn't judged.
         pyproject: What to call the file that sets them.
     """
-    used: dict[tuple[str, int, IgnoreComment], set[str]] = {}
+    used: dict[tuple[str, IgnoreComment], set[str]] = {}
     for comments, findings in runs:
         for file, in_file in comments.items():
             here = [finding for finding in findings if finding.location.file == file]
@@ -206,29 +195,20 @@ def unused_ignores(
                 codes = {
                     code for finding in here if (code := comment.code_for(finding)) is not None
                 }
-                used.setdefault((file, comment.line, comment), set()).update(codes)
-    return (*_unused_comments(used), *_unused_paths(runs, paths, pyproject))
-
-
-def _unused_comments(
-    used: Mapping[tuple[str, int, IgnoreComment], set[str]],
-) -> Iterator[UnusedIgnore]:
-    for (file, line, comment), matched in sorted(used.items(), key=lambda item: item[0][:2]):
+                used.setdefault((file, comment), set()).update(codes)
+    unused = []
+    for (file, comment), matched in sorted(
+        used.items(), key=lambda item: (item[0][0], item[0][1].line)
+    ):
         left = tuple(code for code in comment.codes or () if code not in matched)
         if left or not matched:
-            yield UnusedIgnore(file=file, line=line, codes=left, why=comment.why_void)
-
-
-def _unused_paths(
-    runs: Sequence[tuple[Comments, Sequence[Finding]]], paths: Sequence[PathIgnore], pyproject: str
-) -> Iterator[UnusedIgnore]:
-    findings = [finding for _, of_run in runs for finding in of_run]
-    files = {file for comments, _ in runs for file in comments}
+            why = comment.why_void
+            unused.append(UnusedIgnore(file=file, line=comment.line, codes=left, why=why))
     for path in paths:
-        matched = {path.code_for(finding) for finding in findings}
-        left = tuple(code for code in path.codes if code not in matched)
-        is_touched = any(path.covers(file) for file in files) or matched != {None}
-        if left and is_touched:
-            yield UnusedIgnore(
-                file=pyproject, codes=left, why=f"no such finding in {path.pattern!r}"
-            )
+        covered = {path.code_for(finding) for _, findings in runs for finding in findings}
+        left = tuple(code for code in path.codes if code not in covered)
+        is_touched = any(path.covers(file) for comments, _ in runs for file in comments)
+        if left and (is_touched or covered != {None}):
+            why = f"no such finding in {path.pattern!r}"
+            unused.append(UnusedIgnore(file=pyproject, codes=left, why=why))
+    return tuple(unused)

@@ -16,7 +16,6 @@ from graphdoctor.rules.gate.check import (
     missing_records,
     refused_call,
     trouble_of,
-    trouble_text,
 )
 from graphdoctor.views.words import uncompiled_text
 from graphdoctor.wording import first_line, without_middle
@@ -79,7 +78,7 @@ def of_run(diagnosis: Diagnosis) -> PieceOutcome:
     if recording.exit.reason != "finished":
         return of_early_end(recording.exit)
     if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
-        return PieceOutcome("crashed", "call", trouble_text(trouble, diagnosis))
+        return PieceOutcome("crashed", "call", trouble)
     has_nothing = not summary.graphs and not diagnosis.findings
     if compile_switch(diagnosis) is not None or has_nothing or summary.is_uncompiled:
         error = empty_text(diagnosis, None) or uncompiled_text(summary)
