@@ -12,11 +12,11 @@ from typing import Any
 from lsprotocol import types
 from pygls.workspace import TextDocument
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.command import rule_url
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Severity
-from graphdoctor.facts.fixes import WORKING, Fix
-from graphdoctor.facts.recording import Frame
+from graphdoctor.facts.diagnosis import Cost, Finding, Severity
+from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import FileChange
@@ -53,28 +53,24 @@ def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
     out.
     """
     comments = comments_in(text)
-    kept = [
-        sighting
-        for sighting in seen
-        if all(comment.code_for(sighting.finding) is None for comment in comments)
-    ]
-    for target in {sighting.run.target for sighting in kept}:
+    left: list[Finding] = []
+    for target, sightings in grouped((sighting.run.target, sighting) for sighting in seen).items():
+        findings = [
+            sighting.finding
+            for sighting in sightings
+            if all(comment.code_for(sighting.finding) is None for comment in comments)
+        ]
         for policy in home.judging(target):
-            here = [sighting.finding for sighting in kept if sighting.run.target == target]
-            in_baseline = known_in(policy.baseline, here) if policy.baseline else ()
+            in_baseline = known_in(policy.baseline, findings) if policy.baseline else ()
             paths, selection = policy.paths, policy.selection
-            left = [
+            findings = [
                 finding
-                for finding in here
-                if finding in in_baseline
-                or ignored_by(finding, comments={}, paths=paths, selection=selection)
+                for finding in findings
+                if finding not in in_baseline
+                and not ignored_by(finding, comments={}, paths=paths, selection=selection)
             ]
-            kept = [
-                sighting
-                for sighting in kept
-                if sighting.run.target != target or sighting.finding not in left
-            ]
-    return kept
+        left += findings
+    return [sighting for sighting in seen if any(sighting.finding is each for each in left)]
 
 
 def diagnostics(
@@ -89,15 +85,10 @@ def diagnostics(
 
 def _diagnostic(document: TextDocument, finding: Finding, run: Run | None) -> types.Diagnostic:
     url = rule_url(finding.code)
-    messages = [finding.message]
+    messages, cost = [finding.message], finding.cost or Cost()
     if run is not None:
-        cost = finding.cost
-        messages += (
-            [f"{duration(cost.call_us)} per call"] if cost is not None and cost.call_us else []
-        )
-        messages += (
-            [f"{cost.compile_s:.1f} s of compiling"] if cost is not None and cost.compile_s else []
-        )
+        messages += [f"{duration(cost.call_us)} per call"] if cost.call_us else []
+        messages += [f"{cost.compile_s:.1f} s of compiling"] if cost.compile_s else []
         messages.append(run.age)
     return types.Diagnostic(
         range=range_of(document, finding),
@@ -126,43 +117,27 @@ def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen])
     """What is known of a 1-based line, as Markdown; None if nothing is."""
     parts = []
     for sighting in seen:
-        finding = sighting.finding
+        finding, cost = sighting.finding, sighting.finding.cost or Cost()
         if finding.location.line == line:
             parts.append(f"**{finding.code}** {printable(finding.message)}")
             steps = ((change.expression, words.step(change)) for change in finding.changes)
-            parts += [f"`{expression}`: {printable(said)}" for expression, said in steps if said]
-            parts += [f"*{text}*" for text in _costs(finding)]
+            parts += [f"`{expression}`: {printable(step)}" for expression, step in steps if step]
+            if cost.call_us:
+                share = f" ({percent(cost.share)})" if cost.share else ""
+                parts.append(f"*{duration(cost.call_us)} per call{share}*")
             parts.append(f"{counted(finding.count, 'time')}, {sighting.run.age}")
-    parts += [f"Runs {_RUNS[state]}." for state in _states(document, known, line) if state in _RUNS]
-    for text in _times(document, known, line):
-        parts.append(text)
-    return "\n\n".join(parts) or None
-
-
-def _states(document: TextDocument, known: Known, line: int) -> Iterator[LineState]:
     path = path_of(document)
-    for run, text in known.runs_of(path):
-        if run.bench is None and not run.lines:
-            lines = moved(text, document.source)
-            states = run.annotated.get(Path(relative(str(path), known.home.root)), {})
-            yield from (
-                states[at]
-                for at in states
-                if lines.to_before(at) == line and not lines.is_changed_after(at)
-            )
-            return
-
-
-def _costs(finding: Finding) -> Iterator[str]:
-    cost = finding.cost
-    if cost is not None and cost.call_us:
-        yield f"{duration(cost.call_us)} per call" + (
-            f" ({percent(cost.share)})" if cost.share else ""
-        )
-
-
-def _times(document: TextDocument, known: Known, line: int | None) -> Iterator[str]:
-    yield from (text for at, text in line_times(document, known) if at == line)
+    recorded = [run for run in known.runs_of(path) if run[0].bench is None and not run[0].lines]
+    for run, text in recorded[:1]:
+        lines = moved(text, document.source)
+        states = run.annotated.get(Path(relative(str(path), known.home.root)), {})
+        parts += [
+            f"Runs {_RUNS[state]}."
+            for at, state in states.items()
+            if state in _RUNS and lines.to_before(at) == line and not lines.is_changed_after(at)
+        ]
+    parts += [text for at, text in line_times(document, known) if at == line]
+    return "\n\n".join(parts) or None
 
 
 def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
@@ -204,31 +179,26 @@ def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
                 if is_share_known
                 else report.state.replace("_", " ")
             ]
-            breaks = summary.break_sites if is_alone else len(_broken_in(frame, diagnosis))
+            broken = {
+                finding.location.at
+                for finding in diagnosis.findings
+                if finding.code.startswith("GD1")
+                and finding.location.function == (frame.qualname or frame.function)
+            }
+            breaks = summary.break_sites if is_alone else len(broken)
             titles += [counted(breaks, "break site")] if breaks else []
-            titles += _benched(known, path, run.target) if is_alone else []
+            if is_alone:
+                benches = (
+                    other.bench for other, _ in known.runs_of(path) if other.target == run.target
+                )
+                bench = next(filter(None, benches), None)
+                titles += [
+                    f"{speedup_text(variant.speedup)} (bench)"
+                    for variant in (bench.variants if bench else ())
+                    if variant.name != EAGER and variant.speedup is not None
+                ][:1]
             shown[line] = " · ".join(titles)
     yield from shown.items()
-
-
-def _broken_in(frame: Frame, diagnosis: Diagnosis) -> set[tuple[str, int]]:
-    """Lines of a function that break the graph."""
-    here = (finding.location for finding in diagnosis.findings if finding.code.startswith("GD1"))
-    return {
-        location.at for location in here if location.function == (frame.qualname or frame.function)
-    }
-
-
-def _benched(known: Known, path: Path, target: str) -> list[str]:
-    for run, _ in known.runs_of(path):
-        if run.bench is not None and run.target == target:
-            timed = (
-                variant.speedup
-                for variant in run.bench.variants
-                if variant.name != EAGER and variant.speedup is not None
-            )
-            return [f"{speedup_text(speedup)} (bench)" for speedup in timed][:1]
-    return []
 
 
 def fix_edits(
@@ -254,28 +224,22 @@ def fix_edits(
                 document.uri if change.path == path else change.path.as_uri(): text_edits(change)
                 for change in changes
             }
-            yield (
-                f"{words.fix_text(fix)} ({_proof(fix)})",
-                fix.verdict in WORKING,
-                types.WorkspaceEdit(changes=edits),
-            )
-
-
-def _proof(fix: Fix) -> str:
-    same = words.same_text(fix.compared, fix.attacked) if fix.verdict in WORKING else None
-    return f"{fix.verdict}: {same}" if same else fix.verdict
+            is_verified = fix.verdict in WORKING
+            same = words.same_text(fix.compared, fix.attacked) if is_verified else None
+            proof = ": ".join(filter(None, (fix.verdict, same)))
+            title = f"{words.fix_text(fix)} ({proof})"
+            yield title, is_verified, types.WorkspaceEdit(changes=edits)
 
 
 def text_edits(change: FileChange) -> list[types.TextEdit]:
     """A change of a file as edits of its lines."""
     old, new = (text.decode().splitlines(keepends=True) for text in (change.before, change.after))
+    changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return [
         types.TextEdit(
             types.Range(types.Position(first, 0), types.Position(last, 0)), "".join(new[start:end])
         )
-        for tag, first, last, start, end in SequenceMatcher(
-            None, old, new, autojunk=False
-        ).get_opcodes()
+        for tag, first, last, start, end in changes
         if tag != "equal"
     ]
 

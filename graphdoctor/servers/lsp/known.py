@@ -22,6 +22,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import ProfiledLine, ProfileReport
 from graphdoctor.facts.reading import read_json
+from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.probe.wire import BENCH_FILE, PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
@@ -85,17 +86,11 @@ class Run:
     @property
     def age(self) -> str:
         """How long ago it was and what it was, as it is said."""
-        recording = self.diagnosis.recording
-        command = (
-            "run"
-            if recording.target.runs_itself
-            else "explain"
-            if recording.treatment is None
-            else "fix"
-        )
-        return (
-            f"seen {about_time(max(time.time() - self.made_s, 0))} ago in `{command} {self.target}`"
-        )
+        recording, age = self.diagnosis.recording, about_time(max(time.time() - self.made_s, 0))
+        command = "explain" if recording.treatment is None else "fix"
+        if recording.target.runs_itself:
+            command = "run"
+        return f"seen {age} ago in `{command} {self.target}`"
 
 
 @dataclass(frozen=True)
@@ -124,10 +119,8 @@ class Known:
         runs: dict[tuple[Path, int], Run | None] = {}
         for folder in self.home.store.newest()[:_MOST]:
             with suppress(OSError):
-                key = (
-                    folder,
-                    max(file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file()),
-                )
+                files = (file for file in folder.iterdir() if file.is_file())
+                key = folder, max(file.stat().st_mtime_ns for file in files)
                 runs[key] = self._read[key] if key in self._read else self._run(folder)
         self._read = runs
         # What an older run of the same target said is outdated, but for what only studies measure.
@@ -150,10 +143,8 @@ class Known:
             for source in sources
             if source.text is not None and source.origin == "user"
         }
-        bench, profile = (
-            _study(folder / BENCH_FILE, BenchReport),
-            _study(folder / PROFILE_FILE, ProfileReport),
-        )
+        bench = _study(folder / BENCH_FILE, BenchReport)
+        profile = _study(folder / PROFILE_FILE, ProfileReport)
         when = made_at(folder)
         made_s = when.timestamp() if when else folder.stat().st_mtime
 
@@ -192,11 +183,7 @@ class Known:
     def target_of(self, path: Path) -> str:
         """What to run for a file: what last touched it, a configured target of it, or the file."""
         last = next((run.target for run, _ in self.runs_of(path) if run.target), None)
-        name = (
-            str(path.relative_to(self.home.root))
-            if path.is_relative_to(self.home.root)
-            else str(path)
-        )
+        name = relative(str(path), self.home.root)
         configured = (target for target in self.home.policies if target.split(":")[0] == name)
         return last or next(configured, name)
 

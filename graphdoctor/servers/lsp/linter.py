@@ -41,13 +41,12 @@ class Linter:
         self, path: Path, text: str, root: Path, policies: Sequence[Policy]
     ) -> LintReport | None:
         """What lint finds in the text of a file; None if the process died over it."""
+        message = pickle.dumps((path, text, root, tuple(policies), self._saves))
         # An answer that nobody waits for any more is read all the same, or the next request would
         # get it.
-        return await asyncio.shield(self._asked(path, text, root, policies))
+        return await asyncio.shield(self._answer(message))
 
-    async def _asked(
-        self, path: Path, text: str, root: Path, policies: Sequence[Policy]
-    ) -> LintReport | None:
+    async def _answer(self, message: bytes) -> LintReport | None:
         async with self._turn:
             if self._process is None or self._process.returncode is not None:
                 self._process = await asyncio.create_subprocess_exec(
@@ -59,7 +58,6 @@ class Linter:
                     stdout=asyncio.subprocess.PIPE,
                 )
             assert self._process.stdin is not None and self._process.stdout is not None
-            message = pickle.dumps((path, text, root, tuple(policies), self._saves))
             with suppress(OSError, asyncio.IncompleteReadError):
                 self._process.stdin.write(len(message).to_bytes(_LENGTH) + message)
                 await self._process.stdin.drain()

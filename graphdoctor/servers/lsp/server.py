@@ -72,7 +72,7 @@ class Server(LanguageServer):  # type: ignore[misc]
             # pygls marks what it is given, and methods can't be marked.
             self.feature(name)(functools.partial(handler))
         for name in _COMMANDS:
-            self.command(f"graphdoctor.{name}")(self._command(name))
+            self.command(f"graphdoctor.{name}")(self._runner(name))
         self.command("graphdoctor.rule")(functools.partial(self._show_rule))
 
     # Documents.
@@ -82,7 +82,7 @@ class Server(LanguageServer):  # type: ignore[misc]
         self._has_hints = isinstance(options, dict) and bool(options.get("inlayHints"))
 
     async def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
-        known = await self._known_of(self.workspace.get_text_document(params.text_document.uri))
+        _, known = await self._known_of(params.text_document.uri)
         await asyncio.to_thread(known.refresh)
         await self._look(params.text_document.uri, pause_s=0)
 
@@ -91,8 +91,7 @@ class Server(LanguageServer):  # type: ignore[misc]
 
     async def _saved(self, params: types.DidSaveTextDocumentParams) -> None:
         self._linter.saved()
-        document = self.workspace.get_text_document(params.text_document.uri)
-        known = await self._known_of(document)
+        document, known = await self._known_of(params.text_document.uri)
         # The settings may be what was saved.
         known.home = await asyncio.to_thread(self._home_of, _folder_of(document))
         await asyncio.to_thread(known.refresh)
@@ -140,8 +139,7 @@ class Server(LanguageServer):  # type: ignore[misc]
 
     async def _checked(self, uri: str, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
-        document = self.workspace.get_text_document(uri)
-        known = await self._known_of(document)
+        document, known = await self._known_of(uri)
         home, text = known.home, document.source
         report = await self._linter.lint(shown.path_of(document), text, home.root, home.every)
         self._linted[uri] = [] if report is None else list(report.findings)
@@ -155,18 +153,17 @@ class Server(LanguageServer):  # type: ignore[misc]
             types.PublishDiagnosticsParams(uri, published, version)
         )
 
-    async def _known_of(self, document: TextDocument) -> Known:
-        """What recordings know of the project that a document belongs to."""
+    async def _known_of(self, uri: str) -> tuple[TextDocument, Known]:
+        """A document, and what recordings know of the project that it belongs to."""
+        document = self.workspace.get_text_document(uri)
         folder = _folder_of(document)
         if folder not in self._known:
             home = await asyncio.to_thread(self._home_of, folder)
-            same = next(
-                (known_ for known_ in self._known.values() if known_.home.root == home.root), None
-            )
-            self._known[folder] = same or Known(home)
-            if same is None:
+            projects = {known.home.root: known for known in self._known.values()}
+            self._known[folder] = projects.get(home.root) or Known(home)
+            if home.root not in projects:
                 await asyncio.to_thread(self._known[folder].refresh)
-        return self._known[folder]
+        return document, self._known[folder]
 
     @staticmethod
     def _seen(document: TextDocument, known: Known) -> list[Seen]:
@@ -177,38 +174,29 @@ class Server(LanguageServer):  # type: ignore[misc]
     # What is asked about a document.
 
     async def _hover(self, params: types.HoverParams) -> types.Hover | None:
-        document = self.workspace.get_text_document(params.text_document.uri)
-        known = await self._known_of(document)
+        document, known = await self._known_of(params.text_document.uri)
         seen = self._seen(document, known)
         # The first time, where lines run is read from all of a recording.
         text = await asyncio.to_thread(shown.hover, document, known, params.position.line + 1, seen)
-        return (
-            None
-            if text is None
-            else types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
-        )
+        content = types.MarkupContent(types.MarkupKind.Markdown, text or "")
+        return types.Hover(content) if text else None
 
     async def _lenses(self, params: types.CodeLensParams) -> list[types.CodeLens]:
-        document = self.workspace.get_text_document(params.text_document.uri)
-        known = await self._known_of(document)
-        return [
-            types.CodeLens(
-                _line(line - 1),
-                types.Command(title, f"graphdoctor.{name}", arguments=[document.uri]),
-            )
-            for line, lens in shown.lenses(document, known)
-            for title, name in (
-                (lens, "explain"),
-                *((f"Run {name}", name) for name in _COMMANDS if name != "explain"),
-            )
-        ]
+        document, known = await self._known_of(params.text_document.uri)
+        lenses = []
+        for line, text in shown.lenses(document, known):
+            start = types.Position(line - 1, 0)
+            for name in _COMMANDS:
+                title = text if name == "explain" else f"Run {name}"
+                command = types.Command(title, f"graphdoctor.{name}", arguments=[document.uri])
+                lenses.append(types.CodeLens(types.Range(start, start), command))
+        return lenses
 
     async def _hints(self, params: types.InlayHintParams) -> list[types.InlayHint]:
-        document = self.workspace.get_text_document(params.text_document.uri)
         if not self._has_hints:
             return []
-        known, lines = await self._known_of(document), document.lines
-        units = document.position_codec.client_num_units
+        document, known = await self._known_of(params.text_document.uri)
+        lines, units = document.lines, document.position_codec.client_num_units
         return [
             types.InlayHint(
                 types.Position(at - 1, units(lines[at - 1].rstrip("\r\n"))), text, padding_left=True
@@ -218,19 +206,15 @@ class Server(LanguageServer):  # type: ignore[misc]
         ]
 
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        document = self.workspace.get_text_document(params.text_document.uri)
-        known = await self._known_of(document)
+        document, known = await self._known_of(params.text_document.uri)
         seen = self._seen(document, known)
         fixes: list[types.CodeAction] = []
         rest: list[types.CodeAction] = []
-        for finding in (
-            *(sighting.finding for sighting in seen),
-            *self._linted.get(document.uri, ()),
-        ):
+        lines = range(params.range.start.line, params.range.end.line + 1)
+        findings = [sighting.finding for sighting in seen]
+        for finding in (*findings, *self._linted.get(document.uri, ())):
             line = finding.location.line - 1
-            if not params.range.start.line <= line <= params.range.end.line or line >= len(
-                document.lines
-            ):
+            if line not in lines or line >= len(document.lines):
                 continue
             fixes += [
                 types.CodeAction(
@@ -251,7 +235,7 @@ class Server(LanguageServer):  # type: ignore[misc]
 
     # Commands.
 
-    def _command(self, name: str) -> Callable[[Any], Any]:
+    def _runner(self, name: str) -> Callable[[Any], Any]:
         async def run(uri: str) -> None:
             await self._run(name, uri)
 
@@ -261,8 +245,7 @@ class Server(LanguageServer):  # type: ignore[misc]
         """Run a command for the target of a document, with progress, until the client cancels
         it.
         """
-        document = self.workspace.get_text_document(uri)
-        known = await self._known_of(document)
+        document, known = await self._known_of(uri)
         target = known.target_of(shown.path_of(document))
         progress, token = self.work_done_progress, str(uuid.uuid4())
         window = self.client_capabilities.window
@@ -310,7 +293,3 @@ class Server(LanguageServer):  # type: ignore[misc]
 def _folder_of(document: TextDocument) -> Path:
     folder = shown.path_of(document).parent
     return folder if folder.is_dir() else Path.cwd()
-
-
-def _line(line: int) -> types.Range:
-    return types.Range(types.Position(line, 0), types.Position(line, 0))

@@ -6,8 +6,9 @@ Text of a program or a log is made safe to show, and everything says that it is 
 
 from __future__ import annotations
 
+import ast
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,23 @@ import orjson
 from graphdoctor.facts.base import Document, Fact, values_of
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Result, Severity
+from graphdoctor.facts.diagnosis import (
+    Diagnosis,
+    EditRequest,
+    Finding,
+    Result,
+    SentFunction,
+    Severity,
+)
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.servers.mcp.edit_request import edit_request
+from graphdoctor.facts.stack import StackEntry, parsed, relative
+from graphdoctor.fixes.patch import encoding_of
+from graphdoctor.rules.catalog import PAGES
 from graphdoctor.studies.documents import JOB
+from graphdoctor.version import __version__
 from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.words import worth_trying
@@ -46,6 +57,7 @@ NOTICE = (
 _MOST_CHARACTERS = 3_200
 """Of a report; with the findings, about 1,200 tokens."""
 _MOST_FINDINGS = 8
+_MOST_CALLS = 5
 
 
 class ShortFinding(Fact):
@@ -152,16 +164,11 @@ def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN4
     under a name.
     """
     facts = plain(document)
-    values = {
-        "document": facts,
-        **facts,
-        **{finding.fingerprint: plain(finding) for finding in findings_of(document)},
-    }
-    finding = next(
-        (candidate for candidate in findings_of(document) if candidate.fingerprint == name), None
-    )
-    if isinstance(document, Diagnosis) and finding is not None:
-        return plain(edit_request(document, finding, folder))
+    findings = {finding.fingerprint: finding for finding in findings_of(document)}
+    if isinstance(document, Diagnosis) and name in findings:
+        return plain(edit_request(document, findings[name], folder))
+    values = {"document": facts, **facts}
+    values |= {fingerprint: plain(finding) for fingerprint, finding in findings.items()}
     return values.get(name, f"There is no {name}. There is: {', '.join(values)}.")
 
 
@@ -173,12 +180,9 @@ def content_of(answer: Answer) -> list[str]:
     lines += [f"Recording: {answer.recording}"] if answer.recording else []
     lines += [f"Next: {answer.next}"] if answer.next else []
     mark = secrets.token_hex(4)
-    detail = (
-        None
-        if answer.detail is None
-        else orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
-    )
-    body = detail or "\n".join(filter(None, (answer.report, *answer.printed))).strip()
+    body = "\n".join(filter(None, (answer.report, *answer.printed))).strip()
+    if answer.detail is not None:
+        body = orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
     return ["\n".join((*lines, NOTICE)), f"--- data {mark}\n{body}\n--- end of data {mark}"]
 
 
@@ -189,3 +193,56 @@ def safe(value: Any) -> Any:  # noqa: ANN401 - what JSON holds
     if isinstance(value, list):
         return [safe(item) for item in value]
     return printable_lines(value) if isinstance(value, str) else value
+
+
+def edit_request(diagnosis: Diagnosis, finding: Finding, root: Path) -> EditRequest:
+    """Collect what the author of an edit for a finding needs."""
+    recording = diagnosis.recording
+    graphs = (
+        recording.graphs[graph.index]
+        for graph in diagnosis.graphs
+        if graph.ended_by_fingerprint == finding.fingerprint
+    )
+    inputs = (item for graph in graphs for item in graph.inputs or () if not item.is_parameter)
+    calls = dict.fromkeys(call.inputs for call in recording.calls if call.inputs is not None)
+    return EditRequest(
+        graphdoctor_version=__version__,
+        finding=finding,
+        advice=PAGES[finding.code].documentation(),
+        functions=tuple(_functions(finding, root)),
+        tensors=tuple({(item.source, item.dtype, item.shape): item for item in inputs}.values()),
+        calls=tuple(calls)[:_MOST_CALLS],
+    )
+
+
+def _functions(finding: Finding, root: Path) -> Iterator[SentFunction]:
+    """Yield the outermost function around each line of a finding's call path, as it is now."""
+    seen = set()
+    places: list[StackEntry] = [*finding.user_stack, finding.location]
+    for place in places:
+        path = root / place.file
+        if place.origin != "user" or not path.is_file():
+            continue
+        content = path.read_bytes()
+        text = content.decode(encoding_of(content), "replace")
+        function = _function_around(text, place.line)
+        if function is None:
+            continue
+        # A decorator's line isn't the function's.
+        line = min([function.lineno, *(node.lineno for node in function.decorator_list)])
+        if (path, line) not in seen:
+            seen.add((path, line))
+            lines = text.split("\n")[line - 1 : function.end_lineno]
+            file = relative(str(path), root)
+            yield SentFunction(file=file, name=function.name, line=line, text="\n".join(lines))
+
+
+def _function_around(text: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    waiting: list[ast.AST | None] = [parsed(text)]
+    for node in waiting:
+        for child in ast.iter_child_nodes(node) if node is not None else ():
+            if isinstance(child, ast.stmt) and child.lineno <= line <= (child.end_lineno or 0):
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                    return child
+                waiting.append(child)
+    return None

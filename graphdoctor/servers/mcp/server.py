@@ -4,14 +4,17 @@ prompts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import compress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, ListRootsResult, Resource, TextContent
 
 from graphdoctor.facts.reading import plain
@@ -20,7 +23,6 @@ from graphdoctor.fixes.patch import unified
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.servers.child import run_command
 from graphdoctor.servers.mcp.answers import NOTICE, Answer, content_of, read_into, safe
-from graphdoctor.servers.mcp.roots import folder_of
 from graphdoctor.servers.mcp.texts import fix_graph_breaks, skill, slow_compile
 from graphdoctor.servers.mcp.tools import OFFERS, Parameter, tool_of
 from graphdoctor.trials.launch.store import Store
@@ -90,23 +92,12 @@ class Server(MCPServer):  # type: ignore[misc]
         offer, uris = OFFERS[name], [str(root.uri) for root in listed.roots]
         edit = (values.pop("patch"), values["file"]) if name == "try" else None
         values |= {"patch": "-"}
-        changed = [
-            parameter
-            for parameter in self._offered[name][1]
-            if values[parameter.name] != parameter.default
-        ]
-        named = [
-            word
-            for parameter in changed
-            if parameter.flag is None
-            for word in parameter.words(values[parameter.name])
-        ]
-        options = [
-            word
-            for parameter in changed
-            if parameter.flag is not None
-            for word in parameter.words(values[parameter.name])
-        ]
+        named: list[str] = []
+        options = [] if offer.kind is None else ["--format", "json"]
+        for parameter in self._offered[name][1]:
+            value = values[parameter.name]
+            if value != parameter.default:
+                (named if parameter.flag is None else options).extend(parameter.words(value))
 
         async def report(seconds: float, doing: str) -> None:
             await ctx.report_progress(seconds, message=f"{doing}, {seconds:.0f} s")
@@ -115,13 +106,7 @@ class Server(MCPServer):  # type: ignore[misc]
             self._folder = folder_of(uris, named)
             patch = b"" if edit is None else self._patch(*edit, uris)
             before = self._store.newest()[:1]
-            arguments = [
-                name,
-                *([] if offer.kind is None else ["--format", "json"]),
-                *options,
-                "--",
-                *named,
-            ]
+            arguments = [name, *options, "--", *named]
             status, stdout, printed = await run_command(arguments, self._folder, report, patch)
             made = [path.name for path in self._store.newest()[:1] if path not in before]
         is_failed = status not in (0, 1)
@@ -163,3 +148,29 @@ class Server(MCPServer):  # type: ignore[misc]
         with suppress(DiffError):  # the command says why
             changes_of(patch, self._folder, read)
         return patch.encode()
+
+
+def folder_of(uris: Iterable[str], texts: Collection[str]) -> Path:
+    """The folder to run in: the first of the client's that has what the texts name, or the working
+    directory.
+
+    Args:
+        uris: The client's roots.
+        texts: Targets, files and recordings.
+
+    Raises:
+        ToolError: One of them names something outside of all.
+    """
+    paths = [Path(unquote(urlsplit(uri).path)) for uri in uris if urlsplit(uri).scheme == "file"]
+    roots = [path.resolve() for path in paths if path.is_dir()] or [Path.cwd()]
+    # A target is a file and a name.
+    names = [name for text in texts for name in (text, text.rpartition(":")[0]) if name]
+    # os: a name that no file can have is an error to pathlib.
+    has_one = (any(os.path.exists(root / name) for name in names) for root in roots)  # noqa: PTH110
+    folder = next(compress(roots, has_one), roots[0])
+    for name in names:
+        if "://" in name or not any(
+            (folder / name).resolve().is_relative_to(root) for root in roots
+        ):
+            raise ToolError(f"{name} is outside of {', '.join(map(str, roots))}.")
+    return folder
