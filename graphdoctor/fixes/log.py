@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
@@ -18,12 +19,9 @@ from graphdoctor.facts.fixes import (
     Verdict,
     because,
 )
-from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, Options
-from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment, Reasons, SiteChange
-from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.trials.judge import Observed
+from graphdoctor.fixes.trials import State, Trial, Trials
+from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment, ProgramChange, Reasons
 from graphdoctor.trials.program import Program
 
 _APPLICABLE = WORKING | {"moved"}
@@ -36,19 +34,18 @@ _Place = tuple[str, int]
 """A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't
 enough: once a fix removes the first of two equal lines, the second has its fingerprint."""
 
-_Mark = tuple[_Place, str]
-"""A finding and the title of a fix for it."""
 
-
-@dataclass
+@dataclass(eq=False)
 class _Entry:
+    """A fix for one finding, and what became of it."""
+
     tried: TriedFix
     fix: Candidate
     place: _Place
     instead: tuple[str, ...] = ()
 
     @property
-    def mark(self) -> _Mark:
+    def mark(self) -> tuple[_Place, str]:
         return self.place, self.fix.title
 
     def update(self, **fields: object) -> None:
@@ -58,29 +55,19 @@ class _Entry:
 class TrialLog:
     """The trials of one treatment."""
 
-    def __init__(self, trials: Trials, selection: Selection) -> None:
+    def __init__(self, trials: Trials) -> None:
         self._trials = trials
-        self._selection = selection
         self._entries: list[_Entry] = []
-        self._settled: set[_Mark] = set()
-        self._repeated: set[_Mark] = set()
+        self._settled: set[tuple[_Place, str]] = set()
+        self._repeated: set[tuple[_Place, str]] = set()
         self._declined: dict[_Place, str] = {}
         self.declined: dict[str, str] = {}
-
-    @property
-    def tried(self) -> tuple[TriedFix, ...]:
-        """Every fix that was tried or left out, in order."""
-        return tuple(entry.tried for entry in self._entries)
-
-    @property
-    def _applied(self) -> list[_Entry]:
-        return [entry for entry in self._entries if entry.tried.is_applied]
 
     def open(
         self, options: Options, state: State, number: int, *, is_unsafe_tried: bool
     ) -> list[Candidate]:
-        """List what is still to be tried for a finding; an unsafe fix that isn't wanted is noted
-        once.
+        """List what is still to be tried for a finding; an unsafe fix that isn't to be tried is
+        noted once.
         """
         finding = options.finding
         place = self._place(finding, state.program)
@@ -88,16 +75,12 @@ class TrialLog:
             self._declined[place] = reason
             if not state.applied and not any(fix.edits for fix in options.fixes):
                 self.declined.setdefault(finding.fingerprint, reason)
-        fixes = []
-        for fix in options.fixes:
-            if (place, fix.title) in self._settled:
-                continue
-            if fix.is_safe or is_unsafe_tried:
-                fixes.append(fix)
-            else:
+        fixes = [fix for fix in options.fixes if (place, fix.title) not in self._settled]
+        for fix in fixes:
+            if not fix.is_safe and not is_unsafe_tried:
                 self._settled.add((place, fix.title))
                 self.note_untried(finding, fix, state, number, "unsafe")
-        return fixes
+        return [fix for fix in fixes if fix.is_safe or is_unsafe_tried]
 
     def note_untried(
         self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause
@@ -108,21 +91,19 @@ class TrialLog:
     def note(
         self,
         finding: Finding,
-        fix: Candidate,
-        state: State,
+        trial: Trial,
         number: int,
-        *,
         judged: Judgment,
-        after: Observed,
         cold_compile: ColdCompile | None = None,
     ) -> None:
         """Note a fix that was tried."""
-        entry = self._add(finding, fix, state, number)
+        after = trial.observed
+        entry = self._add(finding, trial.fix, trial.state, number)
         entry.instead = judged.instead
         entry.update(
             verdict=judged.verdict,
             reasons=judged.reasons,
-            before=state.observed.measures,
+            before=trial.state.observed.measures,
             after=after.measures if after.is_finished else None,
             sites_gone=judged.gone,
             sites_new=judged.new,
@@ -135,60 +116,42 @@ class TrialLog:
         self._settled.add(entry.mark)
 
     def _add(self, finding: Finding, fix: Candidate, state: State, number: int) -> _Entry:
+        program, place, original_line = state.program, fix.place, self._trials.original_line
+        if place and place.file and place.line and place.end_line:
+            place = place.replace(
+                line=original_line(program, place.file, place.line),
+                end_line=original_line(program, place.file, place.end_line),
+            )
         tried = fix.tried(
             finding,
             self._trials.root,
-            place=fix.place and self._trials.original_place(state.program, fix.place),
+            place=place,
             setting=next(iter(fix.change.settings), None) if fix.kind == "config" else None,
-            finding_place=self.shown_place(finding, state.program),
+            finding_place=self.shown_place(finding, program),
             round=number,
             is_on_untouched=not state.applied,
         )
-        self._entries.append(_Entry(tried, fix, self._place(finding, state.program)))
+        self._entries.append(_Entry(tried, fix, self._place(finding, program)))
         return self._entries[-1]
 
     def _place(self, finding: Finding, program: Program) -> _Place:
-        return finding.fingerprint, self._trials.original_line(program, finding.location)
+        return finding.fingerprint, self._trials.original_line(program, *finding.location.at)
 
     def shown_place(self, finding: Finding, program: Program) -> str:
         """Show the line in the file on disk, whatever edits the program has."""
-        line = self._trials.original_line(program, finding.location)
-        return f"{finding.location.shown_file}:{line}"
+        return f"{finding.location.shown_file}:{self._place(finding, program)[1]}"
 
-    def apply(self, fixes: Sequence[Candidate], number: int) -> None:
-        """Note that fixes were applied; those of the round that weren't may be tried beside them.
-
-        If they didn't work, once.
+    def reopen(self, applied: Sequence[Candidate], number: int) -> None:
+        """Let fixes of a round that weren't applied be tried beside those that were; if they didn't
+        work, once.
         """
         for entry in self._entries:
-            if entry.tried.round != number:
+            if entry.tried.round != number or entry in self._applied(applied):
                 continue
-            is_applicable = entry.tried.verdict in _APPLICABLE
             is_new = entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated
-            if is_applicable and entry.fix in fixes:
-                entry.update(is_applied=True)
-            elif is_applicable or is_new:
+            if entry.tried.verdict in _APPLICABLE or is_new:
                 self._settled.discard(entry.mark)
                 self._repeated.add(entry.mark)
-
-    def measures_with(self, fix: Candidate) -> Counts | None:
-        """Find what the trial of a fix alone counted; None if it wasn't tried."""
-        return next((entry.tried.after for entry in self._entries if entry.fix is fix), None)
-
-    def settle_moved(self, state: State) -> None:
-        """Call applied fixes verified that moved a break which other fixes removed since."""
-        left = _fingerprints(state)
-        for entry in self._applied:
-            if entry.tried.verdict == "moved" and left.isdisjoint(entry.instead):
-                until = because("until_others", *entry.tried.reasons)
-                entry.update(verdict="verified", reasons=(until,))
-
-    def has_moved_break(self, state: State) -> bool:
-        """Tell if a program has a break that one of its fixes only moved there."""
-        left, fixes = _fingerprints(state), state.fixes
-        return any(
-            entry.fix in fixes and left.intersection(entry.instead) for entry in self._entries
-        )
 
     def reopen_untimed(self) -> bool:
         """Let fixes be tried once more that contain a break, and whose calls weren't timed; whether
@@ -203,40 +166,16 @@ class TrialLog:
         self._settled -= marks
         return bool(marks)
 
-    def broken_again(self, fix: Candidate, sites: SiteChange) -> list[Finding]:
-        """List what an applied fix's calls break for now; empty unless each of them does so for
-        another reason.
+    def _applied(self, fixes: Iterable[Candidate]) -> list[_Entry]:
+        """List the entries of fixes that a program has; one fix can be in vain for another
+        finding.
         """
-        fingerprints = {
-            entry.tried.fingerprint
-            for entry in self._applied
-            if entry.fix is fix and entry.tried.is_on_untouched
-        }
-        broken = [
-            sites.at_same_call(target)
-            for target in sites.before.values()
-            if target.fingerprint in fingerprints
+        applied = set(fixes)
+        return [
+            entry
+            for entry in self._entries
+            if entry.fix in applied and entry.tried.verdict in _APPLICABLE
         ]
-        return list(itertools.chain.from_iterable(broken)) if all(broken) else []
-
-    def is_doubled(self, fix: Candidate) -> bool:
-        """Tell if another applied fix removed a break by itself that this one removed."""
-        mine, others = set[str](), set[str]()
-        for entry in self._applied:
-            (mine if entry.fix is fix else others).update(entry.tried.sites_gone)
-        return not mine.isdisjoint(others)
-
-    def is_step(self, fix: Candidate) -> bool:
-        """Tell if a fix is only good together with later ones."""
-        return any(entry.instead and entry.fix is fix for entry in self._entries)
-
-    def is_unresolved(self, finding: Finding) -> bool:
-        """Tell if the fixes applied for a finding of the untouched program contain or move its
-        break.
-        """
-        place = (finding.fingerprint, finding.location.line)
-        verdicts = [entry.tried.verdict for entry in self._applied if entry.place == place]
-        return bool(verdicts) and "verified" not in verdicts
 
     def take_back(
         self,
@@ -246,70 +185,111 @@ class TrialLog:
         *,
         backend: str | None = None,
     ) -> None:
-        """Note that fixes are no longer applied; without a verdict, they may be tried again."""
-        for entry in self._applied:
-            if entry.fix not in fixes:
-                continue
-            entry.update(is_applied=False)
+        """Note why fixes are no longer applied; without a verdict, they may be tried again."""
+        for entry in self._applied(fixes):
             if verdict is None:
                 self._settled.discard(entry.mark)
             elif entry.tried.verdict != verdict:
-                entry.update(
-                    verdict=verdict, reasons=reasons, backend=backend or entry.tried.backend
-                )
-
-    def doubt_unapplied(self, backend: str) -> None:
-        """Note that fixes which worked in their trials, but aren't applied, were never run under
-        the user's backend.
-        """
-        applied = {entry.mark for entry in self._applied}
-        for entry in self._entries:
-            if entry.mark not in applied and entry.tried.verdict in WORKING:
-                reason = because("runs_elsewhere", entry.tried.backend or "", backend)
-                entry.update(verdict="unproven", reasons=(reason,))
+                backend = backend or entry.tried.backend
+                entry.update(verdict=verdict, reasons=reasons, backend=backend)
 
     def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""
-        for entry in self._applied:
-            if entry.fix is fix:
-                entry.update(times=times)
+        for entry in self._applied([fix]):
+            entry.update(times=times)
 
-    def left(self, state: State) -> Iterator[LeftFinding]:
-        """List the findings that a program still has."""
-        for finding in treated_findings(state.observed, self._selection):
-            yield self.left_finding(finding, state.program)
+    # What the trials of applied fixes showed.
 
-    def left_finding(self, finding: Finding, program: Program) -> LeftFinding:
-        """Say why a program still has a finding."""
-        place = self._place(finding, program)
-        tried = [entry.tried for entry in self._entries if entry.place == place]
-        # A fix that contains the break says more than what didn't help.
-        telling = next((fix for fix in tried if fix.is_applied), tried[-1] if tried else None)
-        left = LeftFinding(
-            code=finding.code,
-            place=self.shown_place(finding, program),
-            message=finding.message,
-            declined=self._declined.get(place),
-        )
-        return (
-            left
-            if telling is None
-            else left.replace(
-                title=telling.title,
-                verdict=telling.verdict,
-                untried_cause=telling.untried_cause,
-                reasons=telling.reasons,
+    def measures_with(self, fix: Candidate) -> Counts | None:
+        """Find what the trial of a fix alone counted; None if it wasn't tried."""
+        return next((entry.tried.after for entry in self._entries if entry.fix is fix), None)
+
+    def is_step(self, fix: Candidate) -> bool:
+        """Tell if a fix is only good together with later ones."""
+        return any(entry.instead and entry.fix is fix for entry in self._entries)
+
+    def has_moved_break(self, state: State) -> bool:
+        """Tell if a program has a break that one of its fixes only moved there."""
+        left = _fingerprints(state)
+        return any(left.intersection(entry.instead) for entry in self._applied(state.fixes))
+
+    def is_doubled(self, fix: Candidate, state: State) -> bool:
+        """Tell if another fix of a program removed a break by itself that this one removed."""
+        mine, others = set[str](), set[str]()
+        for entry in self._applied(state.fixes):
+            (mine if entry.fix is fix else others).update(entry.tried.sites_gone)
+        return not mine.isdisjoint(others)
+
+    def broken_again(self, fix: Candidate, change: ProgramChange) -> list[Finding]:
+        """List what an applied fix's calls break for now; empty unless each of them does so for
+        another reason.
+        """
+        targets = {
+            entry.tried.fingerprint for entry in self._applied([fix]) if entry.tried.is_on_untouched
+        }
+        broken = [
+            change.at_same_call(finding)
+            for finding in change.sites.values()
+            if finding.fingerprint in targets
+        ]
+        return list(chain.from_iterable(broken)) if all(broken) else []
+
+    # The end of the treatment.
+
+    def settle(self, state: State, user_backend: str | None) -> None:
+        """Settle verdicts once the best program is known.
+
+        Applied fixes are verified that moved a break which other fixes removed since. Fixes that
+        worked in their trials, but aren't applied, were never run under the user's backend if that
+        is another one.
+        """
+        left, applied = _fingerprints(state), self._applied(state.fixes)
+        for entry in applied:
+            if entry.tried.verdict == "moved" and left.isdisjoint(entry.instead):
+                until = because("until_others", *entry.tried.reasons)
+                entry.update(verdict="verified", reasons=(until,))
+        marks = {entry.mark for entry in applied}
+        for entry in self._entries if user_backend else ():
+            if entry.mark not in marks and entry.tried.verdict in WORKING:
+                reason = because("runs_elsewhere", entry.tried.backend or "", user_backend)
+                entry.update(verdict="unproven", reasons=(reason,))
+
+    def tried(self, state: State) -> tuple[TriedFix, ...]:
+        """List every fix that was tried or left out, in order, with those that a program has as
+        applied.
+        """
+        applied = self._applied(state.fixes)
+        return tuple(entry.tried.replace(is_applied=entry in applied) for entry in self._entries)
+
+    def left(self, state: State, findings: Sequence[Finding]) -> Iterator[LeftFinding]:
+        """Say why a program still has findings."""
+        applied = self._applied(state.fixes)
+        for finding in findings:
+            place = self._place(finding, state.program)
+            entries = [entry for entry in self._entries if entry.place == place]
+            # A fix that contains the break says more than what didn't help.
+            telling = [entry.tried for entry in entries if entry in applied]
+            telling += [entry.tried for entry in entries[-1:]]
+            shared = ("title", "verdict", "untried_cause", "reasons")
+            yield LeftFinding(
+                code=finding.code,
+                place=self.shown_place(finding, state.program),
+                message=finding.message,
+                declined=self._declined.get(place),
+                **values_of(telling[0], *shared) if telling else {},
             )
-        )
 
-    def gone(self, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:
-        """List fingerprints of findings that the best program no longer has."""
-        sites = self._trials.sites(untouched, best)
+    def gone(
+        self, change: ProgramChange, best: State, findings: Sequence[Finding]
+    ) -> Iterator[str]:
+        """Yield fingerprints of the untouched program's findings that the best program no longer
+        has.
+        """
         left = best.observed.diagnosis.findings
         skipped = {name for finding in left for name in finding.effects.skipped_frames}
         rest = list(findings)
         for finding in left:
-            line = self._trials.original_line(best.program, finding.location)
+            line = self._place(finding, best.program)[1]
             same = [
                 other
                 for other in rest
@@ -318,28 +298,28 @@ class TrialLog:
             if same:
                 # Of equal lines, the one that is still there; the fingerprint says only which of
                 # them comes first.
-                by_distance = {
-                    (
-                        abs(other.location.line - line),
-                        other.fingerprint != finding.fingerprint,
-                    ): other
+                distances = [
+                    (abs(other.location.line - line), other.fingerprint != finding.fingerprint)
                     for other in same
-                }
-                rest.remove(by_distance[min(by_distance)])
-        return tuple(
-            finding.fingerprint
-            for finding in rest
-            if not (sites.replacements(finding) or self.is_unresolved(finding))
-            and (
-                finding.code != SKIPPED_FRAME or skipped.isdisjoint(finding.effects.skipped_frames)
+                ]
+                rest.remove(dict(zip(distances, same, strict=True))[min(distances)])
+        applied = self._applied(best.fixes)
+        for finding in rest:
+            place = (finding.fingerprint, finding.location.line)
+            verdicts = [entry.tried.verdict for entry in applied if entry.place == place]
+            # Else the fixes applied for it contain or move its break.
+            is_resolved = not verdicts or "verified" in verdicts
+            is_skipped = finding.code == SKIPPED_FRAME and not skipped.isdisjoint(
+                finding.effects.skipped_frames
             )
-        )
+            if is_resolved and not is_skipped and not change.replacements(finding):
+                yield finding.fingerprint
 
 
 def _fingerprints(state: State) -> set[str]:
     return {finding.fingerprint for finding in state.observed.diagnosis.findings}
 
 
-def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:
+def _cause(finding: Finding) -> tuple[str | None, ...]:
     place = finding.location
     return finding.code, place.file, place.function, place.text, finding.torch_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +16,18 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
-from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
 from graphdoctor.fixes.recipes import recipes_for
-from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
+from graphdoctor.fixes.run_changes import (
+    RecompileFixes,
+    call_fix,
+    cuda_graph_fixes,
+    dynamo_setting,
+    recompile_fixes,
+    setting_fix,
+)
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
 from graphdoctor.fixes.verdicts import (
     BREAK,
@@ -37,8 +44,6 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
 
-_NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
-
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     """List the findings of a program that fixes are for and that the user selected."""
@@ -51,7 +56,7 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
 
 class Sources:
     """The user's files as a program has them; each is read from disk once, even if it changes there
-    later.
+    later. ``equal_sizes`` is None if nothing was run to learn them.
     """
 
     def __init__(
@@ -59,58 +64,57 @@ class Sources:
         program: Program,
         root: Path,
         originals: dict[Path, bytes],
-        equal_sizes: EqualSizes | None = None,
+        equal_sizes: EqualSizes | None = {},  # noqa: B006 - never changed
     ) -> None:
         self._program = program
-        self.equal_sizes: EqualSizes | None = equal_sizes or {}
-        self.root = root
+        self.equal_sizes, self.root = equal_sizes, root
         self._originals = originals
         self._parsed: dict[Path, SourceFile] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
         """Read the file that a finding is in."""
-        path = self.root / finding.location.file
+        path, place = self.root / finding.location.file, finding.location
         if path not in self._parsed:
             content = self._program.content.get(path, self._originals.get(path))
             source = SourceFile.read(path) if content is None else SourceFile.parse(path, content)
             self._originals.setdefault(path, source.content)
             self._parsed[path] = source
-        decline_if(not _is_line(self._parsed[path], finding), f"{path.name} changed since the run")
+        # str.splitlines splits at more characters than Python does, such as a form feed.
+        lines = re.split(r"\r\n|\r|\n", self._parsed[path].tree.code)[place.line - 1 :]
+        is_there = place.text is None or [place.text.strip()] == [
+            line.strip() for line in lines[:1]
+        ]
+        decline_if(not is_there, f"{path.name} changed since the run")
         return self._parsed[path]
-
-
-def _is_line(source: SourceFile, finding: Finding) -> bool:
-    text = finding.location.text
-    # str.splitlines splits at more characters than Python does, such as a form feed.
-    lines = re.split(r"\r\n|\r|\n", source.tree.code)
-    number = finding.location.line
-    return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 
 
 def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
     """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
-    findings = treated_findings(observed, selection)
-    changes = _changes_of_run(observed, findings)
+    recompiles = recompile_fixes(observed.recording)
     offered = []
-    for finding in findings:
+    for finding in treated_findings(observed, selection):
         edits, declined = _edits(finding, sources)
-        settings = [
-            setting_fix(fix.setting, fix.title, is_safe=fix.is_safe, targets=(finding.fingerprint,))
+        fixes = [edit for edit in edits if edit.is_safe]
+        if finding.cuda_graph_skip is not None:
+            fixes += cuda_graph_fixes(finding.cuda_graph_skip, observed.recording)
+        if recompiles is not None and finding.code.startswith(RECOMPILE):
+            fixes += _for_recompile(finding, recompiles)
+        fixes += [edit for edit in edits if not edit.is_safe]
+        fixes += [
+            setting_fix(fix.setting, fix.title, is_safe=fix.is_safe)
             for fix in finding.fixes
             if fix.setting is not None
         ]
-        fixes = [*(edit for edit in edits if edit.is_safe), *changes.get(finding.fingerprint, [])]
-        fixes += [*(edit for edit in edits if not edit.is_safe), *settings]
         # What keeps every line comes before what drops some.
         fixes.sort(key=lambda fix: (fix.drops_output, not fix.is_safe))
         fixes += _containing(finding, sources.root)
-        offered.append(
-            Options(
-                finding,
-                tuple(_distinct(fixes)),
-                tuple(dict.fromkeys(error.reason for error in declined)),
-            )
+        distinct = tuple(
+            replace(fix, targets=(finding.fingerprint,))
+            for at, fix in enumerate(fixes)
+            if not any(fix.is_same(other) for other in fixes[:at])
         )
+        reasons = tuple(dict.fromkeys(error.reason for error in declined))
+        offered.append(Options(finding, distinct, reasons))
     return offered
 
 
@@ -120,38 +124,31 @@ def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
 
     The reasons are kept in the recording for who reads it later.
     """
-    sources = Sources(Program(), root, {})
-    sources.equal_sizes = None
-    reasons = {}
+    sources, reasons = Sources(Program(), root, {}, equal_sizes=None), {}
     for finding in treated_findings(Observed(diagnosis.recording, diagnosis), Selection()):
         # Where it depends on what only trials learn, nothing is certain.
         with contextlib.suppress(UnlearnedError, RecursionError):
-            candidates, declined = _edits(finding, sources, is_one_enough=True)
-            if declined and not candidates and declined[0].kind != "elsewhere":
+            edits, declined = _edits(finding, sources, is_one_enough=True)
+            if declined and not edits and declined[0].kind != "elsewhere":
                 reasons[finding.fingerprint] = declined[0].reason
     if not reasons:
         return diagnosis
-    edits = DeclinedEdits(reasons=reasons)
+    declined_edits = DeclinedEdits(reasons=reasons)
     with contextlib.suppress(OSError):
-        write_fact(edits, folder / DECLINED_FILE)
-    recording = diagnosis.recording.replace(declined=edits)
-    return diagnosis.replace(
-        recording=recording, findings=tuple(with_verdicts(diagnosis.findings, recording))
-    )
-
-
-def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
-    kept: list[Candidate] = []
-    for fix in fixes:
-        if not any(fix.is_same(other) for other in kept):
-            kept.append(fix)
-    return kept
+        write_fact(declined_edits, folder / DECLINED_FILE)
+    recording = diagnosis.recording.replace(declined=declined_edits)
+    findings = tuple(with_verdicts(diagnosis.findings, recording))
+    return diagnosis.replace(recording=recording, findings=findings)
 
 
 def _edits(
     finding: Finding, sources: Sources, *, is_one_enough: bool = False
 ) -> tuple[list[Candidate], list[DeclinedError]]:
-    finding = _in_own_code(finding)
+    if finding.code == SKIPPED_FRAME and finding.location.origin != "user":
+        # If the user's own block is why a break in a package makes torch skip a function: in a
+        # function of its own, the block is all that torch skips; breaks after it then show.
+        blocks = (place for place in finding.related if place.origin == "user" and place.text)
+        finding = finding.replace(location=next(blocks, finding.location))
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
         return [], [DeclinedError(f"the line belongs to {package}, whose files aren't edited")]
@@ -160,6 +157,7 @@ def _edits(
     except DeclinedError as error:
         return [], [error]
     candidates, declined = list[Candidate](), list[DeclinedError]()
+    path, before = source.path, source.content
     for recipe in recipes_for(finding.code):
         if candidates and is_one_enough:
             break
@@ -167,115 +165,66 @@ def _edits(
             edit = recipe.edit(Place(source, finding, sources.equal_sizes))
         except DeclinedError as error:
             declined += [] if error.kind == "another_line" else [error]
-            continue
         except UnicodeEncodeError:
-            encoding = f"{source.path.name} is encoded in {source.tree.encoding}"
+            encoding = f"{path.name} is encoded in {source.tree.encoding}"
             declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
-            continue
-        candidates.append(
-            Candidate(
-                **values_of(
-                    edit, "title", "is_safe", "drops_output", "reached", "moved_out", "raised"
-                ),
-                kind="code",
-                targets=(finding.fingerprint,),
-                edits=(
-                    FileChange(
-                        source.path,
-                        source.content,
-                        wrapped(source.content, edit.content, source.path),
-                    ),
-                ),
-                contains=not recipe.removes,
+        else:
+            shared = ("title", "is_safe", "drops_output", "reached", "moved_out", "raised")
+            candidates.append(
+                Candidate(
+                    **values_of(edit, *shared),
+                    kind="code",
+                    edits=(FileChange(path, before, wrapped(before, edit.content, path)),),
+                    contains=not recipe.removes,
+                )
             )
-        )
     # A recipe for something else says least of why this isn't fixed.
     return candidates, sorted(declined, key=lambda error: error.kind == "elsewhere")
 
 
-def _in_own_code(finding: Finding) -> Finding:
-    """Return the finding, at the user's own block if that is why a break in a package makes torch
-    skip a function.
-
-    In a function of its own, the block is all that torch skips; breaks that the user's code has
-    after it then show.
-    """
-    if finding.code != SKIPPED_FRAME or finding.location.origin == "user":
-        return finding
-    block = next(
-        (place for place in finding.related if place.origin == "user" and place.text is not None),
-        None,
-    )
-    return finding if block is None else finding.replace(location=block)
+def _for_recompile(finding: Finding, recompiles: RecompileFixes) -> Iterator[Candidate]:
+    values = {change.expression for change in finding.changes}
+    yield from (fix for fix in recompiles.singles if values.intersection(fix.addresses))
+    if recompiles.dynamic is not None and finding.code in SIZE_CHANGES:
+        yield recompiles.dynamic
+    if recompiles.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
+        yield recompiles.higher_limit
 
 
 def _containing(finding: Finding, root: Path) -> Iterator[Candidate]:
-    if finding.code.startswith(BREAK) and len(traced_path(finding)) > 1:
+    if not finding.code.startswith(BREAK):
+        return
+    if len(traced_path(finding)) > 1:
         title = "Let torch break inside the called function, without breaking its callers"
-        yield setting_fix(_NESTED_BREAKS, title, targets=(finding.fingerprint,), contains=True)
-    if (wrapper := _wrapper(finding, root)) is not None:
-        yield wrapper
-
-
-def _wrapper(finding: Finding, root: Path) -> Candidate | None:
-    location = finding.location
-    if (
-        not finding.code.startswith(BREAK)
-        or location.origin != "third_party"
-        or not location.package
-    ):
-        return None
-    _, in_package, rest = location.file.replace("\\", "/").rpartition(f"/{location.package}/")
-    parts = [location.package, *rest.removesuffix(".py").split("/")]
+        yield setting_fix(dynamo_setting("nested_graph_breaks"), title, contains=True)
+    place, package = finding.location, finding.location.package
+    if place.origin != "third_party" or not package:
+        return
+    _, in_package, rest = place.file.replace("\\", "/").rpartition(f"/{package}/")
+    parts = [package, *rest.removesuffix(".py").split("/")]
     parts = parts[:-1] if parts[-1] == "__init__" else parts
-    if not in_package or not all(part.isidentifier() for part in parts):
-        return None
-    if not _is_attribute(root / location.file, location.function):
-        return None
-    module = ".".join(parts)
-    name = f"{module}.{location.function}"
-    lines = f"import {module}\n{name} = torch.compiler.disable({name})"
-    title = f"Keep `{location.function}` of {location.package} outside the compiled function"
-    fix = call_fix("", title, RunChange(setup=(lines,)), snippet=lines)
-    return replace(fix, targets=(finding.fingerprint,), contains=True)
+    is_importable = in_package and all(part.isidentifier() for part in parts)
+    if is_importable and _is_attribute(root / place.file, place.function):
+        module = ".".join(parts)
+        name = f"{module}.{place.function}"
+        lines = f"import {module}\n{name} = torch.compiler.disable({name})"
+        title = f"Keep `{place.function}` of {package} outside the compiled function"
+        fix = call_fix("", title, RunChange(setup=(lines,)), snippet=lines)
+        yield replace(fix, contains=True)
 
 
 def _is_attribute(path: Path, name: str) -> bool:
+    """Tell if a module has a plain function, or a class with such a method, of this name."""
     try:
-        body = ast.parse(path.read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = parsed(path.read_bytes())
+    except OSError:
         return False
+    body = [] if tree is None else tree.body
     *classes, function = name.split(".")
     for part in classes:
-        inner = next(
-            (node for node in body if isinstance(node, ast.ClassDef) and node.name == part), None
-        )
-        if inner is None:
-            return False
-        body = inner.body
+        inner = (node for node in body if isinstance(node, ast.ClassDef) and node.name == part)
+        body = next((node.body for node in inner), [])
     return any(
         isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list
         for node in body
     )
-
-
-def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Candidate]]:
-    fixes_for = {
-        finding.fingerprint: list(cuda_graph_fixes(finding.cuda_graph_skip, observed.recording))
-        for finding in findings
-        if finding.cuda_graph_skip is not None
-    }
-    tried = recompile_fixes(observed.recording)
-    for finding in findings:
-        if tried is None or not finding.code.startswith(RECOMPILE):
-            continue
-        names = {change.expression for change in finding.changes}
-        fitting = [fix for fix in tried.singles if names.intersection(fix.addresses)]
-        if tried.dynamic is not None and finding.code in SIZE_CHANGES:
-            fitting.append(tried.dynamic)
-        if tried.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
-            fitting.append(tried.higher_limit)
-        fixes_for[finding.fingerprint] = fitting
-    return {
-        name: [replace(fix, targets=(name,)) for fix in fixes] for name, fixes in fixes_for.items()
-    }

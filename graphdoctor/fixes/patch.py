@@ -99,6 +99,7 @@ class LineMap:
     """Maps lines of an edited file to lines before the edit; 1-based."""
 
     def __init__(self, before: bytes, after: bytes) -> None:
+        self.after = after
         self._hunks = _hunks(before.splitlines(keepends=True), after.splitlines(keepends=True))
         self._starts = [hunk.start for hunk in self._hunks]
         self._after_starts = [hunk.after_start for hunk in self._hunks]

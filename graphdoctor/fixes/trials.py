@@ -7,19 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, SnippetPlace, Verdict, because
-from graphdoctor.facts.progress import TimedPrograms, TrialEvent
+from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, ReasonKind, Verdict, because
+from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.facts.stack import relative
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
-from graphdoctor.fixes.verdicts import Judgment, Reasons, Score, SiteChange, judge, lost, score
+from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, lost, score
 from graphdoctor.trials.judge import (
     Observed,
     Untouched,
@@ -27,6 +28,7 @@ from graphdoctor.trials.judge import (
     differences_of,
     failure_of,
 )
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
@@ -35,43 +37,16 @@ AGAIN = "-again"
 """Ends the name of a second replay, after that of the first."""
 
 UNTOUCHED = "untouched"
+INDUCTOR = "inductor"
 _EAGER_AGAIN = f"{EAGER}{AGAIN}"
 _FLOAT64 = "float64"
-INDUCTOR = "inductor"
 _MIN_TIMEOUT_S = 60.0
 _TIMEOUT_FACTOR = 6
 _MEMORY_FACTOR = 2
 _MEMORY_EXTRA = 2 * 2**30
 
-
-class Numbers:
-    """Numbers trials and timings; more can always come, because a fix can uncover the next
-    break.
-    """
-
-    def __init__(
-        self, on_phase: Callable[[str], None], on_event: Callable[[TrialEvent], None]
-    ) -> None:
-        self._on_phase, self.report = on_phase, on_event
-        self._lock = threading.Lock()
-        self._planned = self._trials = self._timings = 0
-
-    def plan_trials(self, count: int) -> int:
-        """Number trials; returns the number of the first."""
-        self._planned += count
-        return self._planned - count + 1
-
-    def begin_trial(self) -> None:
-        """Announce a trial; several run at once, and end in any order."""
-        with self._lock:
-            self._trials += 1
-            self._on_phase(f"trial {self._trials}")
-
-    def begin_timing(self, backend: str) -> int:
-        """Announce a timing of two programs; returns its number."""
-        self._timings += 1
-        self._on_phase(f"timing {self._timings} under {backend}")
-        return self._timings
+Certain = Callable[[Sequence[PairedTime]], PairedTime | None]
+"""Finds the times that are certain of a change, such as ``slower``; None if none are."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +85,8 @@ class State:
         fixes: Sequence[Candidate],
         observed: Observed,
         *,
-        mended_count: int,
-        is_outweighed: bool,
+        mended_count: int = 0,
+        is_outweighed: bool = False,
     ) -> State:
         """Add fixes, and what the replay of that program showed."""
         return State(
@@ -124,21 +99,18 @@ class State:
 
     def without(self, fix: Candidate) -> State | None:
         """Leave out a fix, without observing the rest; None if the others can't be written so."""
-        fixes = self.fixes
-        at = fixes.index(fix)
-        rest = fixes[:at] + fixes[at + 1 :]
+        at = self.fixes.index(fix)
+        rest = [other for other in self.fixes if other is not fix]
         applied = list(self.applied[:at])
-        for number in range(at + 1, len(fixes)):
-            before: Program | None = self.applied[number][1]
-            if before is not None and before != self.applied[at][1]:
-                before = without(before, fix, rest[: number - 1])
+        for number, (other, program) in enumerate(self.applied[at + 1 :], start=at):
+            before: Program | None = program
+            if program != self.applied[at][1]:
+                before = without(program, fix, rest[:number])
             if before is None:
                 return None
-            applied.append((fixes[number], before))
-        program = without(self.program, fix, rest)
-        if program is None:
-            return None
-        return replace(self, program=program, applied=tuple(applied))
+            applied.append((other, before))
+        left = without(self.program, fix, rest)
+        return None if left is None else replace(self, program=left, applied=tuple(applied))
 
     def first(self, count: int) -> State:
         """Keep only so many of the fixes, without observing them."""
@@ -148,22 +120,35 @@ class State:
         return replace(self, program=program, applied=applied)
 
 
-@dataclass
-class _TimedPair:
-    """Two programs that were timed in turns; ``times`` by backend, the user's first."""
+@dataclass(eq=False)
+class Trial:
+    """One fix for a state's program, and all findings that it is the fix for."""
 
-    before: Program
-    after: Program
-    name: str
-    times: dict[str, PairedTime | None]
-    failed: set[str] = field(default_factory=set)
+    state: State
+    fix: Candidate
+    findings: list[Finding]
+    number: int = 0
+    verdicts: list[Verdict] = field(default_factory=list)
+    announced: list[Verdict] | None = None
+    observed: Observed = field(init=False)
+    change: ProgramChange = field(init=False)
 
     @property
-    def found(self) -> tuple[PairedTime, ...]:
-        return tuple(times for times in self.times.values() if times is not None)
+    def programs(self) -> tuple[Program, Program]:
+        """The program without the fix and with it."""
+        return added(self.fix, self.state.program)
+
+    @property
+    def drops_output(self) -> bool:
+        """Check whether the program may print less."""
+        return self.fix.drops_output or self.state.drops_output
 
 
-@dataclass
+def added(fix: Candidate, before: Program) -> tuple[Program, Program]:
+    """Pair a program with itself plus a fix."""
+    return before, with_fixes(before, (fix,))
+
+
 class Trials:
     """Makes trials of one target.
 
@@ -171,23 +156,20 @@ class Trials:
     user's. ``rounding`` is None until results differ.
     """
 
-    replays: Replays
-    root: Path
-    jobs: int
-    backend: str
-    on_phase: Callable[[str], None]
-    numbers: Numbers
-    originals: dict[Path, bytes] = field(default_factory=dict)
-    reference: Untouched = field(default_factory=Untouched)
-    notes: list[Reason] = field(default_factory=list)
-    trial_backend: str = EAGER
-    rounding: RoundingNames | None = None
-    _untouched_name: str = UNTOUCHED
-    _eager_again: Recording | None = None
-    _timed: list[_TimedPair] = field(default_factory=list)
-    _confirmed: list[tuple[Program, Program]] = field(default_factory=list)
-    _is_settled: bool = False
-    _settling: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, replays: Replays, root: Path, jobs: int, backend: str, setup: Setup) -> None:
+        self.replays, self.root, self.jobs, self.backend = replays, root, jobs, backend
+        self.on_phase, self.report = setup.on_phase, setup.on_trial
+        self.originals: dict[Path, bytes] = {}
+        self.reference = Untouched()
+        self.notes: list[Reason] = []
+        self.trial_backend = EAGER
+        self.rounding: RoundingNames | None = None
+        self._untouched_name = UNTOUCHED
+        self._eager_again: Recording | None = None
+        self._is_settled, self._settling = False, threading.Lock()
+        self._trial_numbers, self._timing_numbers, self._pair_numbers = count(1), count(1), count(1)
+        self._timed: dict[tuple[Program, Program], tuple[str, dict[str, PairedTime | None]]] = {}
+        self._confirmed: set[tuple[Program, Program]] = set()
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
         """Diagnose a recording."""
@@ -209,42 +191,31 @@ class Trials:
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
         self.on_phase("running without fixes")
         again, untouched = self._repeat(_EAGER_AGAIN, UNTOUCHED, coverage=True)
-        if self.trial_backend != self.backend and not self._is_alike(recorded, untouched, expected):
-            self.trial_backend = self.backend
-            self._untouched_name = f"{UNTOUCHED}-{self.backend}"
-            [untouched] = self._repeat(self._untouched_name, coverage=True)
+        if self.trial_backend != self.backend:
+            observed = self.observe(untouched)
+            findings = {finding.fingerprint for finding in observed.diagnosis.findings}
+            is_alike = observed.is_finished and findings.issuperset(expected)
+            counts = observed.measures.torch_counts
+            if not is_alike or counts != recorded.measures.torch_counts:
+                self.trial_backend = self.backend
+                self._untouched_name = f"{UNTOUCHED}-{self.backend}"
+                [untouched] = self._repeat(self._untouched_name, coverage=True)
         if untouched.exit.reason != "finished":
             self.notes.append(because("not_repeatable", failure_of(untouched)))
             return None
         self._eager_again = again
         self._limit(recorded.recording.exit, untouched.exit)
-        if eager.exit.reason != "finished":
-            self.notes.append(because("fails_in_eager", failure_of(eager)))
-        elif again.exit.reason != "finished":
-            self.notes.append(because("fails_in_second_eager", failure_of(again)))
         is_known = eager.exit.reason == again.exit.reason == "finished"
+        if not is_known:
+            is_first = eager.exit.reason != "finished"
+            kind: ReasonKind = "fails_in_eager" if is_first else "fails_in_second_eager"
+            self.notes.append(because(kind, failure_of(eager if is_first else again)))
         self.reference = Untouched.seen(again, untouched, is_known=is_known)
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
             self.settle()
         if kinds := self.reference.unprovable:
             self.notes.append(because("unprovable", *sorted(kinds)))
         return State(Program(), self.observe(untouched, self._untouched_name))
-
-    def _is_alike(
-        self, recorded: Observed, untouched: Recording, expected: Collection[str]
-    ) -> bool:
-        if untouched.exit.reason != "finished":
-            return False
-        observed = self.observe(untouched)
-        fingerprints = {finding.fingerprint for finding in observed.diagnosis.findings}
-        return (
-            fingerprints.issuperset(expected)
-            and observed.measures.torch_counts == recorded.measures.torch_counts
-        )
-
-    @property
-    def _second(self) -> tuple[str, str]:
-        return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
 
     @property
     def equal_sizes(self) -> EqualSizes:
@@ -258,6 +229,10 @@ class Trials:
         if self._eager_again is None:
             return self.reference
         return Untouched.seen(self._eager_again, untouched, is_known=self.reference.is_known)
+
+    @property
+    def _second(self) -> tuple[str, str]:
+        return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
         def run(name: str) -> Recording:
@@ -286,18 +261,16 @@ class Trials:
             self.on_phase("running in float64")
             precise = self.replays.replay(Program(), _FLOAT64, is_eager=True, is_float64=True)
             if precise.exit.reason == "finished":
-                self.rounding = RoundingNames(
-                    _FLOAT64, (_EAGER_AGAIN, self._untouched_name, *self._second)
-                )
+                others = (_EAGER_AGAIN, self._untouched_name, *self._second)
+                self.rounding = RoundingNames(_FLOAT64, others)
             else:
                 self.notes.append(because("no_float64", failure_of(precise)))
             self.on_phase("running without fixes again")
             again, untouched = self._repeat(*self._second)
             self._eager_again = again
             is_finished = again.exit.reason == untouched.exit.reason == "finished"
-            self.reference = Untouched.seen(
-                again, untouched, is_known=self.reference.is_known and is_finished
-            )
+            is_known = self.reference.is_known and is_finished
+            self.reference = Untouched.seen(again, untouched, is_known=is_known)
 
     def _limit(self, *untouched: ProbeExit) -> None:
         setup = self.replays.setup
@@ -314,29 +287,21 @@ class Trials:
     # Programs with fixes.
 
     def run_each(
-        self,
-        fixes: Sequence[Candidate],
-        state: State,
-        label: str,
-        on_done: Callable[[int, int, Observed], None],
-    ) -> list[Observed]:
-        """Run the program of a state with each of several fixes alone, in parallel; ``on_done``
-        gets the fix's index and its trial's number.
-        """
-        first = self.numbers.plan_trials(len(fixes))
+        self, trials: Sequence[Trial], label: str, on_done: Callable[[Trial], None] = lambda _: None
+    ) -> None:
+        """Make trials in parallel; ``on_done`` gets each when it ends."""
+        for trial in trials:
+            trial.number = next(self._trial_numbers)
 
-        def run(index: int) -> Observed:
-            fix = fixes[index]
-            self.numbers.begin_trial()
-            observed = self._run(
-                with_fixes(state.program, (fix,)),
-                f"{label}-{index + 1}",
-                drops_output=fix.drops_output or state.drops_output,
-            )
-            on_done(index, first + index, observed)
-            return observed
+        def run(item: tuple[int, Trial]) -> None:
+            at, trial = item
+            self.on_phase(f"trial {trial.number}")
+            _, program = trial.programs
+            trial.observed = self._run(program, f"{label}-{at}", drops_output=trial.drops_output)
+            trial.change = self.change(trial.state, trial.observed, program)
+            on_done(trial)
 
-        return self.replays.in_parallel(run, range(len(fixes)), jobs=self.jobs)
+        self.replays.in_parallel(run, list(enumerate(trials, start=1)), jobs=self.jobs)
 
     def run_together(
         self, fixes: Sequence[Candidate], state: State, name: str, *, is_outweighed: bool
@@ -352,15 +317,6 @@ class Trials:
         holds = self._holds(observed, drops_output=drops_output) and not is_worse
         return observed if holds else None
 
-    def run_without(self, fix: Candidate, state: State, name: str) -> State | None:
-        """Leave out a fix; None unless the rest is as good: nothing comes back, and results are
-        the same.
-        """
-        rest = state.without(fix)
-        fewer = None if rest is None else self.run_fewer(rest, name)
-        is_as_good = fewer and fewer.score <= state.score and self._left(fewer) <= self._left(state)
-        return fewer if is_as_good else None
-
     def run_fewer(self, state: State, name: str) -> State | None:
         """Run a state that was made of another by leaving fixes out; None if its results don't
         hold.
@@ -369,19 +325,20 @@ class Trials:
         holds = self._holds(observed, drops_output=state.drops_output)
         return replace(state, observed=observed) if holds else None
 
+    def left(self, state: State) -> Counter[tuple[str, int]]:
+        """Count the findings of a state by fingerprint and line in the untouched program."""
+        return Counter(
+            (finding.fingerprint, self.original_line(state.program, *finding.location.at))
+            for finding in state.observed.diagnosis.findings
+        )
+
     def _holds(self, observed: Observed, *, drops_output: bool) -> bool:
-        if not observed.is_finished:
-            return False
-        return self._results(observed.recording, drops_output=drops_output) == "verified"
+        return observed.is_finished and (
+            self._results(observed.recording, drops_output=drops_output) == "verified"
+        )
 
     def _results(self, recording: Recording, *, drops_output: bool) -> Verdict:
         return self.reference.judge(recording, drops_output=drops_output)[0]
-
-    def _left(self, state: State) -> Counter[tuple[str, int]]:
-        return Counter(
-            (finding.fingerprint, self.original_line(state.program, finding.location))
-            for finding in state.observed.diagnosis.findings
-        )
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
         """Run a program with fixes; if its results differ, once more, beside the untouched one."""
@@ -403,68 +360,36 @@ class Trials:
                 attacks=self._untouched_name,
             )
 
-        return self.observe(self.twice(replay, name, is_settled, self.settle), name)
+        return self.observe(twice(replay, name, is_settled, self.settle), name)
 
-    @staticmethod
-    def twice(
-        replay: Callable[..., Recording],
-        name: str,
-        is_settled: Callable[[Recording], bool],
-        settle: Callable[[], None],
-    ) -> Recording:
-        """Replay, and once more beside the untouched program if that doesn't settle it."""
-        first = replay(name)
-        if first.exit.reason != "finished" or is_settled(first):
-            return first
-        settle()
-        second = replay(f"{name}{AGAIN}", earlier=name)
-        return second if second.exit.reason == "finished" else first
-
-    def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
+    def judge(self, finding: Finding, trial: Trial) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
-        judged = judge(
-            finding,
-            state.observed,
-            after,
-            self.reference,
-            sites=SiteChange.between(
-                state.observed.diagnosis,
-                after.diagnosis,
-                maps={edit.path: LineMap(edit.before, edit.after) for edit in fix.edits},
-                texts={**self.originals, **with_fixes(state.program, (fix,)).content},
-                root=self.root,
-            ),
-            contains=fix.contains,
-            drops_output=fix.drops_output or state.drops_output,
+        fix = trial.fix
+        judged = trial.change.judge(
+            finding, self.reference, contains=fix.contains, drops_output=trial.drops_output
         )
-        if judged.verdict not in WORKING or not fix.edits:
+        if judged.verdict not in WORKING:
             return judged
-        edit = fix.edits[0]
-        lines = LineMap(self.originals.get(edit.path, edit.before), edit.before)
-        needed: list[tuple[int, Literal["reached", "raised"]]] = [
-            (line, "reached") for line in fix.reached
-        ]
-        needed += [] if fix.raised is None else [(fix.raised, "raised")]
-        for line, what in needed:
-            original = lines.to_before(line)
-            if (str(edit.path), original) not in self.replays.lines(self._untouched_name, what):
-                kind: Literal["unreached", "not_raised"] = (
-                    "unreached" if what == "reached" else "not_raised"
-                )
-                reason = because(kind, original)
-                return replace(judged, verdict="unproven", reasons=(reason,))
+        for edit in fix.edits[:1]:
+            program, name = trial.state.program, self._untouched_name
+            needed: list[tuple[int, ReasonKind, Literal["reached", "raised"]]]
+            needed = [(line, "unreached", "reached") for line in fix.reached]
+            needed += [] if fix.raised is None else [(fix.raised, "not_raised", "raised")]
+            for line, kind, what in needed:
+                original = self.original_line(program, str(edit.path), line)
+                if (str(edit.path), original) not in self.replays.lines(name, what):
+                    reasons = (because(kind, original),)
+                    return replace(judged, verdict="unproven", reasons=reasons)
         return judged
 
-    def sites(self, untouched: State, state: State) -> SiteChange:
-        """Match the break sites of the untouched program and of a state's."""
-        content = state.program.content
-        return SiteChange.between(
-            untouched.observed.diagnosis,
-            state.observed.diagnosis,
-            maps={path: LineMap(self.originals[path], after) for path, after in content.items()},
-            texts={**self.originals, **content},
-            root=self.root,
-        )
+    def change(self, before: State, after: Observed, program: Program) -> ProgramChange:
+        """Match the break sites of a state's program and of another one that has run."""
+        texts = {**self.originals, **before.program.content}
+        maps = {
+            path: LineMap(texts.get(path, text), text)
+            for path, text in {**texts, **program.content}.items()
+        }
+        return ProgramChange(before.observed, after, maps, self.root)
 
     def lines_not_run(self, fix: Candidate) -> tuple[tuple[str, ...], bool]:
         """Find where an edit of the untouched program changes functions in lines that nothing ran,
@@ -479,20 +404,8 @@ class Trials:
         ]
         return tuple(missed), bool(missed) and len(missed) == len(parts)
 
-    def original_line(self, program: Program, location: StackEntry) -> int:
-        """Map a location in an edited program to the line of the untouched one."""
-        return self._original(program, location.file, location.line)
-
-    def original_place(self, program: Program, place: SnippetPlace) -> SnippetPlace:
-        """Map a place in an edited program to one in the untouched one."""
-        if place.file is None or place.line is None or place.end_line is None:
-            return place
-        return place.replace(
-            line=self._original(program, place.file, place.line),
-            end_line=self._original(program, place.file, place.end_line),
-        )
-
-    def _original(self, program: Program, file: str, line: int) -> int:
+    def original_line(self, program: Program, file: str, line: int) -> int:
+        """Map a line of an edited program to that of the untouched one."""
         path = self.root / file
         if path not in program.content:
             return line
@@ -500,72 +413,63 @@ class Trials:
 
     # Times.
 
-    def time(self, before: Program, after: Program) -> None:
-        """Time steady calls of two programs under the user's backend and under inductor."""
-        pair = self._pair(before, after)
-        for backend in self._timing_backends:
-            self._time(pair, backend)
-
-    def decided(
-        self, before: Program, after: Program, *, is_again: bool = False
+    def time(
+        self, before: Program, after: Program, *, is_every: bool = False, is_again: bool = False
     ) -> tuple[PairedTime, ...]:
-        """As ``time``, under the one backend that decides; the other if it can't be timed there."""
-        pair = self._pair(before, after, is_again=is_again)
-        for backend in sorted(self._timing_backends, key=EAGER.__eq__):
-            if self._time(pair, backend) is not None:
-                break
-        return pair.found
-
-    def confirmed(
-        self,
-        before: Program,
-        after: Program,
-        certain: Callable[[Sequence[PairedTime]], PairedTime | None],
-    ) -> PairedTime | None:
-        """Find the times that are ``certain`` of a change, such as ``slower``; two pairs of
-        processes must agree if it isn't plain.
+        """Time steady calls of two programs under the user's backend and under Inductor: under the
+        one that decides, or the other if it can't be timed there; ``is_every``: under both.
         """
-        times = self.decided(before, after)
-        if certain(times) is None or is_plain(times):
-            return certain(times)
-        if (before, after) not in self._confirmed:
-            self._confirmed.append((before, after))
-            times = self.decided(before, after, is_again=True)
-        return certain(times)
+        pair, backends = (before, after), list(dict.fromkeys((self.backend, INDUCTOR)))
+        if is_again or pair not in self._timed:
+            self._timed[pair] = f"time-{next(self._pair_numbers)}", {}
+        name, times = self._timed[pair]
+        for backend in backends if is_every else sorted(backends, key=EAGER.__eq__):
+            if backend not in times:
+                number = next(self._timing_numbers)
+                self.on_phase(f"timing {number} under {backend}")
+                timed = time_pair(self.replays, before, after, name, backend=backend)
+                if isinstance(timed, Reason):
+                    times[backend] = None
+                    self.notes.append(because("not_timed", backend, timed))
+                    self.report(TimedPrograms(number, backend, None, timed))
+                else:
+                    times[backend] = timed
+                    self.report(TimedPrograms(number, backend, timed))
+            if times[backend] is not None and not is_every:
+                break
+        return self.times_of(before, after)
 
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
-        """Find the times of two programs that were taken last."""
-        pair = self._known_pair(before, after)
-        return pair.found if pair else ()
+        """Find the times of two programs that were taken last, the user's backend first."""
+        _, times = self._timed.get((before, after), ("", {}))
+        found = map(times.get, dict.fromkeys((self.backend, INDUCTOR)))
+        return tuple(pair for pair in found if pair is not None)
 
-    @property
-    def _timing_backends(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.backend, INDUCTOR)))
+    def confirmed(self, before: Program, after: Program, certain: Certain) -> PairedTime | None:
+        """Find the times that are certain of a change; two pairs of processes must agree if it
+        isn't plain.
+        """
+        times = self.time(before, after)
+        is_doubtful = certain(times) is not None and not is_plain(times)
+        if is_doubtful and (before, after) not in self._confirmed:
+            self._confirmed.add((before, after))
+            times = self.time(before, after, is_again=True)
+        return certain(times)
 
-    def _known_pair(self, before: Program, after: Program) -> _TimedPair | None:
-        pairs = (pair for pair in self._timed if (pair.before, pair.after) == (before, after))
-        return next(pairs, None)
 
-    def _pair(self, before: Program, after: Program, *, is_again: bool = False) -> _TimedPair:
-        kept = None if is_again else self._known_pair(before, after)
-        if kept is not None:
-            return kept
-        name, times = f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends)
-        self._timed.insert(0, _TimedPair(before, after, name, times))
-        return self._timed[0]
-
-    def _time(self, pair: _TimedPair, backend: str) -> PairedTime | None:
-        if pair.times[backend] is None and backend not in pair.failed:
-            number = self.numbers.begin_timing(backend)
-            times = time_pair(self.replays, pair.before, pair.after, pair.name, backend=backend)
-            if isinstance(times, Reason):
-                pair.failed.add(backend)
-                self.notes.append(because("not_timed", backend, times))
-                self.numbers.report(TimedPrograms(number, backend, None, times))
-            else:
-                pair.times[backend] = times
-                self.numbers.report(TimedPrograms(number, backend, times))
-        return pair.times[backend]
+def twice(
+    replay: Callable[..., Recording],
+    name: str,
+    is_settled: Callable[[Recording], bool],
+    settle: Callable[[], None],
+) -> Recording:
+    """Replay, and once more beside the untouched program if that doesn't settle it."""
+    first = replay(name)
+    if first.exit.reason != "finished" or is_settled(first):
+        return first
+    settle()
+    second = replay(f"{name}{AGAIN}", earlier=name)
+    return second if second.exit.reason == "finished" else first
 
 
 @dataclass(frozen=True)
@@ -579,19 +483,15 @@ class Check:
 
 
 class UserBackend:
-    """The user's backend in one treatment."""
+    """The user's backend in one treatment; ``checks`` has what ran there."""
 
     def __init__(self, trials: Trials) -> None:
         self._trials = trials
-        self._untouched_name = f"{UNTOUCHED}-{trials.backend}"
+        self.name = trials.backend
+        self.checks: dict[Program, Check] = {}
+        self._untouched_name = f"{UNTOUCHED}-{self.name}"
         self._untouched: Recording | None = None
         self._others: tuple[str, ...] = ()
-        self._checks: list[tuple[Program, Check]] = []
-
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-        return self._trials.backend
 
     @property
     def is_another(self) -> bool:
@@ -603,38 +503,28 @@ class UserBackend:
         """The counts of the untouched program; None if it wasn't run there."""
         return None if self._untouched is None else self._measures(self._untouched)
 
-    def known(self, program: Program) -> Check | None:
-        """Find an earlier check of a program."""
-        return next((check for other, check in self._checks if other == program), None)
-
     def check(self, program: Program, *, drops_output: bool) -> Check:
         """Run a program there, and the untouched one if it hasn't been; if results differ, both
         once more.
         """
-        if (outcome := self.known(program)) is not None:
-            return outcome
+        if program in self.checks:
+            return self.checks[program]
         self._trials.on_phase(f"comparing under {self.name}")
         if self._untouched is None:
             self._untouched = self._replay(Program(), self._untouched_name)
-        judged = partial(self._judged, drops_output=drops_output)
-        recording = self._trials.twice(
-            partial(self._replay, program),
-            f"{self.name}-{len(self._checks) + 1}",
-            lambda first: (
-                judged(first).verdict not in ("changes results", "unproven") and not self._may_round
-            ),
-            self._settle,
-        )
-        self._checks.append((program, judged(recording)))
-        return self._checks[-1][1]
 
-    @property
-    def _may_round(self) -> bool:
-        """Check whether the untouched program's results differ there, and nobody knows yet whether
-        by rounding alone.
-        """
-        untouched, rounding = self._untouched, self._trials.rounding
-        return untouched is not None and rounding is None and bool(differences_of(untouched))
+        def is_settled(first: Recording) -> bool:
+            verdict = self._judged(first, drops_output=drops_output).verdict
+            # Where the untouched program's results differ there, nobody may know yet whether by
+            # rounding alone.
+            untouched = self._untouched if self._trials.rounding is None else None
+            may_round = untouched is not None and bool(differences_of(untouched))
+            return verdict not in ("changes results", "unproven") and not may_round
+
+        name = f"{self.name}-{len(self.checks) + 1}"
+        recording = twice(partial(self._replay, program), name, is_settled, self._settle)
+        self.checks[program] = self._judged(recording, drops_output=drops_output)
+        return self.checks[program]
 
     def _settle(self) -> None:
         """Learn what rounding is, and run the untouched program there once more; once."""
@@ -667,9 +557,8 @@ class UserBackend:
             return Check("unproven", (because("fails_there", *parts),))
         if recording.exit.reason != "finished":
             return Check("failed", (failure_of(recording),))
-        verdict, reasons = self._trials.reference_beside(untouched).judge(
-            recording, drops_output=drops_output
-        )
+        reference = self._trials.reference_beside(untouched)
+        verdict, reasons = reference.judge(recording, drops_output=drops_output)
         return Check(verdict, reasons, compared_with_eager(recording), self._measures(recording))
 
     def _measures(self, recording: Recording) -> Counts:

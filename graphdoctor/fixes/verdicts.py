@@ -5,15 +5,14 @@ after it.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, Reason, Verdict, because
-from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.kernels import CudaGraphs
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.trials.judge import Observed, Untouched, differences_of
@@ -39,58 +38,68 @@ CUDA_GRAPHS = "GD504"
 REPEATED_BLOCKS = "GD401"
 """Modules that repeat in one graph; about the time of compiling, which counts don't show."""
 
+_COVERAGE_NOISE = 0.005
 
-SiteKey = tuple[str, int, str]
-"""File, line in the program before the fix, and cause."""
+_DECIDED: frozenset[Verdict] = frozenset({"failed", "changes results", "makes it worse"})
+"""Verdicts on results and limits that no effect on a finding changes."""
+
+Reasons = tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
-class SiteChange:
-    """Break sites of two programs, all by lines of the first."""
+class Judgment:
+    """The verdict of a trial on one finding.
 
-    before: Mapping[SiteKey, Finding]
-    after: Mapping[SiteKey, Finding]
-    caused: frozenset[SiteKey]
-    texts: Mapping[Path, bytes]
-    maps: Mapping[Path, LineMap]
-    root: Path
+    ``if_faster`` is the verdict if the call is faster with the fix; ``instead`` has fingerprints of
+    the findings that a fix put in the place of its own.
+    """
 
-    @classmethod
-    def between(
-        cls,
-        before: Diagnosis,
-        after: Diagnosis,
-        *,
-        maps: Mapping[Path, LineMap],
-        texts: Mapping[Path, bytes],
-        root: Path,
-    ) -> SiteChange:
-        """Match the sites."""
-        before_sites = {_key(finding, finding.location.line): finding for finding in _sites(before)}
-        after_sites: dict[SiteKey, Finding] = {}
+    verdict: Verdict
+    reasons: Reasons = ()
+    gone: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    if_faster: Verdict | None = None
+    instead: tuple[str, ...] = ()
+
+
+class ProgramChange:
+    """What a change of a program did to its break sites and counts.
+
+    Args:
+        before: The program without the change; all sites are named by its lines.
+        after: The program with it.
+        maps: By file how lines of the two programs match.
+        root: The folder that paths in findings are relative to.
+    """
+
+    def __init__(
+        self, before: Observed, after: Observed, maps: Mapping[Path, LineMap], root: Path
+    ) -> None:
+        self._before, self._after, self._maps, self._root = before, after, maps, root
+        self._was, self._now = before.measures, after.measures
+        self.sites = {_site(finding, finding.location.line): finding for finding in _breaks(before)}
+        self._sites_after: dict[tuple[str, int, str], Finding] = {}
         caused = set()
-        for finding in _sites(after):
+        for finding in _breaks(after):
             lines = maps.get(root / finding.location.file)
             line = finding.location.line
-            key = _key(finding, lines.to_before(line) if lines else line)
+            file, start, cause = site = _site(finding, lines.to_before(line) if lines else line)
             if lines is not None and lines.is_changed_after(line):
                 # Only the beginning of an edited range is known, so the same cause in it is the
                 # same site.
-                file, start, cause = key
                 same = (
-                    item
-                    for item in before_sites
-                    if (item[0], lines.range_start(item[1]), item[2]) == (file, start, cause)
+                    other
+                    for other in self.sites
+                    if (other[0], lines.range_start(other[1]), other[2]) == (file, start, cause)
                 )
-                key = next(same, key)
-                caused.add(key)
-            after_sites[key] = finding
-        return cls(before_sites, after_sites, frozenset(caused), texts, maps, root)
-
-    @property
-    def new(self) -> dict[SiteKey, Finding]:
-        """Sites that appeared."""
-        return {key: site for key, site in self.after.items() if key not in self.before}
+                site = next(same, site)
+                caused.add(site)
+            self._sites_after[site] = finding
+        self._caused = caused
+        self._gone = [self.sites[site] for site in self.sites if site not in self._sites_after]
+        self._new = {
+            site: finding for site, finding in self._sites_after.items() if site not in self.sites
+        }
 
     def replacements(self, target: Finding) -> list[Finding]:
         """New sites that the fix for a finding put in the place of its break.
@@ -101,71 +110,196 @@ class SiteChange:
         been hidden; it is the fix's only in edited lines, or if it reads what the old line
         computed.
         """
-        gone = [
-            site
-            for key, site in self.before.items()
-            if key not in self.after and _is_beside(site, target)
-        ]
+
+        def is_beside(finding: Finding) -> bool:
+            place, other = finding.location, target.location
+            return (place.file, place.function) == (other.file, other.function)
+
         has_hidden = any(
-            effect != "resumed" for site in (target, *gone) for effect in site.break_effects
+            effect != "resumed"
+            for finding in (target, *filter(is_beside, self._gone))
+            for effect in finding.break_effects
         )
-        path = {(self.root / entry.file, entry.line) for entry in target.user_stack}
+        path = {(self._root / entry.file, entry.line) for entry in target.user_stack}
         return [
-            site
-            for key, site in self.new.items()
-            if key in self.caused
-            or (self.root / key[0], key[1]) in path
-            or (
-                _is_beside(site, target) and not (has_hidden and not self._reads_from(site, target))
-            )
+            finding
+            for site, finding in self._new.items()
+            if site in self._caused
+            or (self._root / site[0], site[1]) in path
+            or (is_beside(finding) and (not has_hidden or self._reads_from(finding, target)))
         ]
 
     def at_same_call(self, target: Finding) -> list[Finding]:
         """New sites at the call that a finding's break was at."""
-        line = (target.location.file, target.location.line)
-        at = _column(target)
+
+        def column(finding: Finding) -> int | None:
+            place = finding.location
+            return None if place.column is None else place.column - (place.indent or 0)
+
+        line, start = (target.location.file, target.location.line), column(target)
         return [
-            site
-            for key, site in self.new.items()
-            if key[:2] == line and (at is None or _column(site) in (None, at))
+            finding
+            for site, finding in self._new.items()
+            if site[:2] == line and (start is None or column(finding) in (None, start))
         ]
 
-    def _reads_from(self, site: Finding, target: Finding) -> bool:
-        path = self.root / site.location.file
-        if path not in self.texts:
+    def _reads_from(self, finding: Finding, target: Finding) -> bool:
+        lines = self._maps.get(self._root / finding.location.file)
+        if lines is None:
             return False
-        origins = {target.location.line}
-        if (lines := self.maps.get(path)) is not None:
-            every = range(1, len(self.texts[path].splitlines()) + 1)
-            origins = {
-                number
-                for number in every
-                if lines.is_changed_after(number) or lines.to_before(number) == target.location.line
-            }
-        return reads_from(self.texts[path], site.location.line, origins)
+        changed = {
+            number
+            for number in range(1, len(lines.after.splitlines()) + 1)
+            if lines.is_changed_after(number) or lines.to_before(number) == target.location.line
+        }
+        return reads_from(lines.after, finding.location.line, changed)
+
+    # Verdicts.
+
+    def judge(
+        self,
+        target: Finding,
+        reference: Untouched,
+        *,
+        contains: bool = False,
+        drops_output: bool = False,
+    ) -> Judgment:
+        """Judge what the change did to a finding."""
+        whole = self._judge_whole(reference, drops_output=drops_output)
+        if whole.verdict in _DECIDED:
+            return whole
+        is_verified = whole.verdict == "verified"
+        effect, reasons = self._effect(target, contains=contains)
+        if effect not in WORKING:
+            is_step = effect == "moved" and is_verified
+            instead = self.replacements(target) if is_step else ()
+            fingerprints = tuple(finding.fingerprint for finding in instead)
+            return replace(whole, verdict=effect, reasons=reasons, instead=fingerprints)
+        if (loss := lost(self._was, self._now)) is not None:
+            worse = replace(whole, verdict="makes it worse", reasons=(because("gone_but", loss),))
+            return replace(worse, if_faster=effect) if is_verified else worse
+        verdict = effect if is_verified else whole.verdict
+        return replace(whole, verdict=verdict, reasons=(*reasons, *whole.reasons))
+
+    def judge_patch(self, reference: Untouched) -> Judgment:
+        """Judge what the change did to the program as a whole, whatever finding it is for."""
+        whole = self._judge_whole(reference, drops_output=False)
+        was, now = self._was, self._now
+        if whole.verdict != "verified":
+            return whole
+        if (loss := lost(was, now)) is not None:
+            return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster="verified")
+        if score(now) < score(was):
+            return whole
+        why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
+        verdict: Verdict = "moved" if whole.new else "no effect"
+        reasons = (why, *whole.reasons)
+        return replace(whole, verdict=verdict, reasons=reasons, if_faster="verified")
+
+    def _judge_whole(self, reference: Untouched, *, drops_output: bool) -> Judgment:
+        """Judge results and limits: ``verified`` if results are the same."""
+        if not self._after.is_finished:
+            return Judgment("failed", (self._after.failure,))
+        verdict, reasons = reference.judge(
+            self._after.recording,
+            drops_output=drops_output,
+            expected=differences_of(self._before.recording),
+        )
+        gone = tuple(finding.site for finding in self._gone)
+        new = tuple(finding.site for finding in self._new.values())
+        is_over = self._now.frames_over_limit > self._was.frames_over_limit
+        if verdict != "changes results" and is_over:
+            return Judgment("makes it worse", (because("over_limit"),), gone, new)
+        return Judgment(verdict, reasons, gone, new)
+
+    def _effect(self, target: Finding, *, contains: bool) -> tuple[Verdict, Reasons]:
+        """Judge what became of the finding, whatever that costs and whatever the results are."""
+        was, now = self._was, self._now
+        if target.code.startswith(RECOMPILE):
+            return self._effect_on_recompiles(target)
+        if target.code == CUDA_GRAPHS:
+            return self._effect_on_cuda_graphs(target)
+        progress = _progress(was, now)
+        if target.code == SKIPPED_FRAME or contains:
+            is_skipped = target.code == SKIPPED_FRAME
+            if is_skipped and now.skipped_frames < was.skipped_frames:
+                return "verified", ()
+            left = because("still_skipped" if is_skipped else "break_stays")
+            if _is_more(now.coverage, was.coverage) or (
+                now.coverage == was.coverage
+                and now.graphs < was.graphs
+                and now.break_sites <= was.break_sites
+            ):
+                return "contained", (because("but", left, progress),)
+            nothing = left if is_skipped else because("and", left, because("nothing_improves"))
+            return "no effect", (nothing,)
+        if _site(target, target.location.line) in self._sites_after:
+            return "no effect", (because("break_is_there"),)
+        if not (replacements := self.replacements(target)):
+            return "verified", ()
+        left = because("breaks_instead", *(finding.site for finding in replacements))
+        # Coverage doesn't tell: it rises when torch captures the operation that broke, even if the
+        # next line breaks for it.
+        fewer, more = (
+            (counts.skipped_frames, counts.break_sites, counts.graphs) for counts in (now, was)
+        )
+        if fewer != more and all(map(int.__le__, fewer, more)):
+            return "contained", (because("but", left, progress),)
+        return "moved", (left,)
+
+    def _effect_on_recompiles(self, target: Finding) -> tuple[Verdict, Reasons]:
+        was, now = self._was, self._now
+        if target.code == RECOMPILE_LIMIT:
+            is_gone = now.frames_over_limit < was.frames_over_limit
+            reasons = (because("limit_stays"),) if now.frames_over_limit else ()
+            return "verified" if is_gone else "no effect", reasons
+        progress = because("recompiles", was.recompiles, now.recompiles)
+        if (now.frames_over_limit, now.recompiles) >= (was.frames_over_limit, was.recompiles):
+            return "no effect", (progress,)
+        findings = self._after.diagnosis.findings
+        counts = {finding.fingerprint: finding.count for finding in findings}
+        if counts.get(target.fingerprint, 0) >= target.count:
+            return "no effect", (because("but", progress, because("cause_stays")),)
+        return "verified", (progress,) if now.recompiles else ()
+
+    def _effect_on_cuda_graphs(self, target: Finding) -> tuple[Verdict, Reasons]:
+        """Judge by what torch says: it records more of the program, and skips or leaves out less
+        for that reason.
+        """
+        was, now = self._before.recording.cuda_graphs, self._after.recording.cuda_graphs
+        skip = target.cuda_graph_skip
+        unknown = None in (was and was.captured, now and now.captured)
+        if was is None or now is None or skip is None or unknown:
+            return "unproven", (because("unknown_recording"),)
+        recompiles = self._was.recompiles, self._now.recompiles
+        if recompiles[1] > recompiles[0]:
+            return "makes it worse", (because("recompiles", *recompiles),)
+        if now.rerecordings > was.rerecordings:
+            return "makes it worse", (because("rerecorded", now.rerecordings),)
+
+        def count_skips(graphs: CudaGraphs) -> int:
+            skips = (*graphs.skipped, *graphs.left_out)
+            return sum(other.kind == skip.kind for other in skips)
+
+        before, after = was.captured or 0, now.captured or 0
+        is_recorded = (
+            after > (before if len(now.skipped) < len(was.skipped) else 0)
+            and (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
+            and count_skips(now) < count_skips(was)
+        )
+        return "verified" if is_recorded else "no effect", (because("recorded", after, before),)
 
 
-def _column(finding: Finding) -> int | None:
-    column = finding.location.column
-    return None if column is None else column - (finding.location.indent or 0)
-
-
-def _is_beside(site: Finding, target: Finding) -> bool:
-    return (site.location.file, site.location.function) == (
-        target.location.file,
-        target.location.function,
-    )
-
-
-def _sites(diagnosis: Diagnosis) -> list[Finding]:
+def _breaks(observed: Observed) -> list[Finding]:
     return [
         finding
-        for finding in diagnosis.findings
+        for finding in observed.diagnosis.findings
         if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
     ]
 
 
-def _key(finding: Finding, line: int) -> SiteKey:
+def _site(finding: Finding, line: int) -> tuple[str, int, str]:
+    """Name a break site by its file, its line in the program before the change, and its cause."""
     cause = finding.reasons[0].gb_type if finding.reasons else finding.code
     return finding.location.file, line, finding.torch_id or cause
 
@@ -198,12 +332,7 @@ def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
 
     The lines of a compound statement are those of its head.
     """
-    lines = {statement.lineno}
-    names: dict[type[ast.expr_context], set[str]] = {
-        ast.Load: set(),
-        ast.Store: set(),
-        ast.Del: set(),
-    }
+    lines, read, bound = {statement.lineno}, set[str](), set[str]()
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -213,168 +342,16 @@ def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
         if isinstance(node, ast.expr):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            names[type(node.ctx)].add(
-                ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
-            )
+            name = ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
+            if isinstance(node.ctx, ast.Load):
+                read.add(name)
+            elif isinstance(node.ctx, ast.Store):
+                bound.add(name)
     if isinstance(statement, ast.AugAssign):
-        names[ast.Load].add(ast.unparse(statement.target))
-        names[ast.Store].add(ast.unparse(statement.target))
-    return lines, names[ast.Load], names[ast.Store]
-
-
-_COVERAGE_NOISE = 0.005
-
-_DECIDED: frozenset[Verdict] = frozenset({"failed", "changes results", "makes it worse"})
-"""Verdicts on results and limits that no effect on a finding changes."""
-
-Reasons = tuple[Reason, ...]
-
-
-@dataclass(frozen=True)
-class Judgment:
-    """The verdict of a trial on one finding.
-
-    ``if_faster`` is the verdict if the call is faster with the fix; ``instead`` has fingerprints of
-    the findings that a fix put in the place of its own.
-    """
-
-    verdict: Verdict
-    reasons: Reasons = ()
-    gone: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
-    if_faster: Verdict | None = None
-    instead: tuple[str, ...] = ()
-
-
-def judge(
-    target: Finding,
-    before: Observed,
-    after: Observed,
-    reference: Untouched,
-    *,
-    sites: SiteChange,
-    contains: bool,
-    drops_output: bool,
-) -> Judgment:
-    """Judge what a fix did to a finding."""
-    whole = _judge_whole(before, after, reference, sites=sites, drops_output=drops_output)
-    if whole.verdict in _DECIDED:
-        return whole
-    effect, reasons = _effect(target, before, after, sites, contains=contains)
-    is_verified = whole.verdict == "verified"
-    if effect not in WORKING:
-        is_step = effect == "moved" and is_verified
-        instead = sites.replacements(target) if is_step else ()
-        return replace(
-            whole,
-            verdict=effect,
-            reasons=reasons,
-            instead=tuple(finding.fingerprint for finding in instead),
-        )
-    if (loss := lost(before.measures, after.measures)) is not None:
-        return replace(
-            whole,
-            verdict="makes it worse",
-            reasons=(because("gone_but", loss),),
-            if_faster=effect if is_verified else None,
-        )
-    verdict = effect if is_verified else whole.verdict
-    return replace(whole, verdict=verdict, reasons=(*reasons, *whole.reasons))
-
-
-def judge_patch(
-    before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange
-) -> Judgment:
-    """Judge what an edit did to a program as a whole, whatever finding it is for."""
-    whole = _judge_whole(before, after, reference, sites=sites, drops_output=False)
-    if whole.verdict != "verified":
-        return whole
-    was, now = before.measures, after.measures
-    if (loss := lost(was, now)) is not None:
-        return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster="verified")
-    scores = [score(counts, mended_count=0, is_outweighed=False) for counts in (was, now)]
-    if scores[1] < scores[0]:
-        return whole
-    why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
-    return replace(
-        whole,
-        verdict="moved" if whole.new else "no effect",
-        reasons=(why, *whole.reasons),
-        if_faster="verified",
-    )
-
-
-def _judge_whole(
-    before: Observed,
-    after: Observed,
-    reference: Untouched,
-    *,
-    sites: SiteChange,
-    drops_output: bool,
-) -> Judgment:
-    """Judge a trial whatever its edit is for: ``verified`` if the results are the same."""
-    if not after.is_finished:
-        return Judgment("failed", (after.failure,))
-    differences = differences_of(before.recording)
-    verdict, reasons = reference.judge(
-        after.recording, drops_output=drops_output, expected=differences
-    )
-    gone = tuple(finding.site for key, finding in sites.before.items() if key not in sites.after)
-    new = tuple(finding.site for finding in sites.new.values())
-    is_over = after.measures.frames_over_limit > before.measures.frames_over_limit
-    if verdict != "changes results" and is_over:
-        return Judgment("makes it worse", (because("over_limit"),), gone, new)
-    return Judgment(verdict, reasons, gone, new)
-
-
-def _effect(
-    target: Finding, before: Observed, after: Observed, sites: SiteChange, *, contains: bool
-) -> tuple[Verdict, Reasons]:
-    """Judge what a fix did to the finding, whatever it costs and whatever the results are."""
-    was, now = before.measures, after.measures
-    if target.code.startswith(RECOMPILE):
-        return _effect_on_recompiles(target, before, after)
-    if target.code == CUDA_GRAPHS:
-        return _effect_on_cuda_graphs(target, before, after)
-    is_better = _is_more(now.coverage, was.coverage) or (
-        now.coverage == was.coverage
-        and now.graphs < was.graphs
-        and now.break_sites <= was.break_sites
-    )
-    better: Verdict = "contained" if is_better else "no effect"
-    if target.code == SKIPPED_FRAME:
-        if now.skipped_frames < was.skipped_frames:
-            return "verified", ()
-        left = because("still_skipped")
-        return better, (_but(left, _progress(was, now)) if is_better else left,)
-    if contains:
-        left = because("break_stays")
-        nothing = because("and", left, because("nothing_improves"))
-        return better, (_but(left, _progress(was, now)) if is_better else nothing,)
-    if _key(target, target.location.line) in sites.after:
-        return "no effect", (because("break_is_there"),)
-    if replacements := sites.replacements(target):
-        left = because("breaks_instead", *(finding.site for finding in replacements))
-        if _has_fewer_breaks(was, now):
-            return "contained", (_but(left, _progress(was, now)),)
-        return "moved", (left,)
-    return "verified", ()
-
-
-def _but(left: Reason, right: Reason) -> Reason:
-    return because("but", left, right)
-
-
-def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
-    """Tell if the program returns to Python less often, or skips less.
-
-    Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next
-    line breaks for it.
-    """
-    fewer, more = (
-        (counts.skipped_frames, counts.break_sites, counts.graphs) for counts in (now, was)
-    )
-    return fewer != more and all(map(int.__le__, fewer, more))
+        target = ast.unparse(statement.target)
+        read.add(target)
+        bound.add(target)
+    return lines, read, bound
 
 
 def lost(was: Counts, now: Counts) -> Reason | None:
@@ -386,59 +363,10 @@ def lost(was: Counts, now: Counts) -> Reason | None:
     """
     if now.skipped_frames:
         return None
-    if _is_more(was.coverage, now.coverage):
-        return _progress(was, now)
     is_redeemed = _is_more(now.coverage, was.coverage) or now.skipped_frames < was.skipped_frames
-    return _progress(was, now) if now.graphs > was.graphs and not is_redeemed else None
-
-
-def _effect_on_recompiles(
-    target: Finding, before: Observed, after: Observed
-) -> tuple[Verdict, Reasons]:
-    was, now = before.measures, after.measures
-    if target.code == RECOMPILE_LIMIT:
-        is_gone = now.frames_over_limit < was.frames_over_limit
-        reasons = (because("limit_stays"),) if now.frames_over_limit else ()
-        return "verified" if is_gone else "no effect", reasons
-    counts = Counter({finding.fingerprint: finding.count for finding in after.diagnosis.findings})
-    is_less = (now.frames_over_limit, now.recompiles) < (was.frames_over_limit, was.recompiles)
-    progress = because("recompiles", was.recompiles, now.recompiles)
-    if not is_less:
-        return "no effect", (progress,)
-    if counts[target.fingerprint] >= target.count:
-        return "no effect", (_but(progress, because("cause_stays")),)
-    return "verified", (progress,) if now.recompiles else ()
-
-
-def _effect_on_cuda_graphs(
-    target: Finding, before: Observed, after: Observed
-) -> tuple[Verdict, Reasons]:
-    """Judge by what torch says: it records more of the program, and skips or leaves out less for
-    that reason.
-    """
-    was, now = before.recording.cuda_graphs, after.recording.cuda_graphs
-    skip = target.cuda_graph_skip
-    if was is None or now is None or now.captured is None or was.captured is None or skip is None:
-        return "unproven", (because("unknown_recording"),)
-    recompiles = before.measures.recompiles, after.measures.recompiles
-    if recompiles[1] > recompiles[0]:
-        return "makes it worse", (because("recompiles", *recompiles),)
-    if now.rerecordings > was.rerecordings:
-        return "makes it worse", (because("rerecorded", now.rerecordings),)
-    is_whole = len(now.skipped) < len(was.skipped)
-    is_less = (len(now.skipped), len(now.left_out)) < (len(was.skipped), len(was.left_out))
-    is_recorded = (
-        now.captured > 0
-        and is_less
-        and _count_of(now, skip) < _count_of(was, skip)
-        and not (is_whole and now.captured <= was.captured)
-    )
-    recorded = because("recorded", now.captured, was.captured)
-    return "verified" if is_recorded else "no effect", (recorded,)
-
-
-def _count_of(graphs: CudaGraphs, skip: CudaGraphSkip) -> int:
-    return sum(item.kind == skip.kind for item in (*graphs.skipped, *graphs.left_out))
+    has_more_graphs = now.graphs > was.graphs and not is_redeemed
+    is_lost = has_more_graphs or _is_more(was.coverage, now.coverage)
+    return _progress(was, now) if is_lost else None
 
 
 def _is_more(share: float | None, other: float | None) -> bool:
@@ -446,11 +374,7 @@ def _is_more(share: float | None, other: float | None) -> bool:
 
 
 def _progress(was: Counts, now: Counts) -> Reason:
-    if (
-        was.coverage is not None
-        and now.coverage is not None
-        and abs(was.coverage - now.coverage) > _COVERAGE_NOISE
-    ):
+    if _is_more(was.coverage, now.coverage) or _is_more(now.coverage, was.coverage):
         return because("coverage", was.coverage, now.coverage)
     return because("graphs", was.graphs, now.graphs)
 
@@ -460,7 +384,7 @@ Score = tuple[int, int, int, int, int, int, int]
 was mended, then the other counts."""
 
 
-def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
+def score(measures: Counts, *, mended_count: int = 0, is_outweighed: bool = False) -> Score:
     """Score a program."""
     coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (
@@ -474,21 +398,14 @@ def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
     )
 
 
-def is_less_compiled(now: Score, was: Score) -> bool:
-    """Tell if one score is worse in what is compiled, whatever it counts of breaks."""
-    return now[:3] > was[:3]
-
-
 def made_worse(best: Observed, last: Observed) -> Reason:
     """Say how a program is worse than the best one."""
     was, now = best.measures, last.measures
     if now.skipped_frames > was.skipped_frames:
-        findings = last.diagnosis.findings
-        finding = next((item for item in findings if item.effects.skipped_frames), None)
-        if finding is None:
-            return because("skipped")
-        values = finding.effects.skipped_frames[0], finding.location.line
-        return because("skipped_by_next", *values)
+        for finding in last.diagnosis.findings:
+            if names := finding.effects.skipped_frames:
+                return because("skipped_by_next", names[0], finding.location.line)
+        return because("skipped")
     if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
         return because("coverage_drops", was.coverage, now.coverage)
     if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):

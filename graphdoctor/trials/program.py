@@ -89,6 +89,9 @@ class Program:
     content: Mapping[Path, bytes] = field(default_factory=dict)
     change: RunChange = field(default_factory=RunChange)
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.content))
+
     def changed(self, change: RunChange) -> Program:
         """Run it in another way."""
         return Program(self.content, self.change.joined(change))

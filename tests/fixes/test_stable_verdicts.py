@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import Candidate, with_fixes
-from graphdoctor.fixes.trials import Check, Numbers, Trials, UserBackend
+from graphdoctor.fixes.trials import Check, Trial, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -36,14 +36,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
     # What is compiled is the same each time, and stays for the next: only how it rounds isn't.
     ours, replays._compiled = replays._compiled, folder.parent / "compiled"
     try:
-        trials = Trials(
-            replays,
-            folder,
-            jobs=1,
-            backend="inductor",
-            on_phase=lambda _text: None,
-            numbers=Numbers(lambda _text: None, lambda _event: None),
-        )
+        trials = Trials(replays, folder, jobs=1, backend="inductor", setup=Setup())
         recorded = trials.observe(replays.replay(Program(), "recorded", backend="eager"))
         state = trials.run_untouched(
             recorded, {found.fingerprint for found in recorded.diagnosis.findings}
@@ -55,9 +48,10 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         proposal = Candidate(
             "Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change
         )
-        [observed] = trials.run_each([proposal], state, "1", lambda *_: None)
+        trial = Trial(state, proposal, [finding])
+        trials.run_each([trial], "1")
         check = UserBackend(trials).check(with_fixes(Program(), [proposal]), drops_output=False)
-        return trials.judge(finding, proposal, state, observed), check, trials
+        return trials.judge(finding, trial), check, trials
     finally:
         replays._compiled = ours
         replays.close()

@@ -13,7 +13,7 @@ from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, MissingLines, Replay
 from graphdoctor.fixes.patch import LineMap
-from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
+from graphdoctor.fixes.verdicts import Judgment, ProgramChange, reads_from
 from graphdoctor.trials.judge import Observed, Untouched
 from graphdoctor.views.reasons import reasons_text
 from tests.each import for_each
@@ -57,21 +57,9 @@ def judged(
     text: bytes = AFTER,
 ) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
-    sites = SiteChange.between(
-        before.diagnosis,
-        after.diagnosis,
-        maps={Path(FILE): LineMap(BEFORE, text)},
-        texts={Path(FILE): text},
-        root=ROOT,
-    )
-    return judge(
-        target,
-        before,
-        after,
-        reference or Untouched(),
-        sites=sites,
-        contains=contains,
-        drops_output=drops_output,
+    change = ProgramChange(before, after, {Path(FILE): LineMap(BEFORE, text)}, ROOT)
+    return change.judge(
+        target, reference or Untouched(), contains=contains, drops_output=drops_output
     )
 
 
@@ -239,10 +227,7 @@ def graphed(
 
 def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD504")
-    sites = SiteChange.between(before.diagnosis, after.diagnosis, maps={}, texts={}, root=ROOT)
-    found = judge(
-        target, before, after, Untouched(), sites=sites, contains=False, drops_output=False
-    )
+    found = ProgramChange(before, after, {}, ROOT).judge(target, Untouched())
     return found.verdict, reasons_text(found.reasons)
 
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.check import LintReport, UnreadableFile
@@ -57,102 +56,178 @@ _KINDS: dict[type[ast.stmt], str] = {
 }
 
 
-def finding_of(
-    spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path
-) -> Finding:
-    """Make the finding at a spot."""
-    entry = _entry(spot, site, file, lines)
-    rule = ALL_RULES[spot.code]
-    is_lost = (
-        site.region.is_fullgraph
-        or spot.is_frame_lost
-        or any(isinstance(item, _LOSING) for item in place.around)
-    )
-    if isinstance(rule, BreakRule):
-        where = _break_site(spot, place, entry, lines, site)
-        message, fixes = rule.message(where), rule.fixes(where)
-    else:
-        function = site.region.scope.qualname
-        message = (
-            f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+@dataclass(frozen=True)
+class _Event:
+    """Something that happens in a function: a cause, or a call of functions of the file."""
+
+    place: Surrounding
+    spot: Spot | None = None
+    callees: tuple[Scope, ...] = ()
+
+    @property
+    def is_break(self) -> bool:
+        return self.spot is not None and self.spot.code.startswith("GD1")
+
+
+class _File:
+    """A parsed file, and the findings in the functions of it that torch compiles."""
+
+    def __init__(self, path: Path, text: str, tree: ast.Module, root: Path) -> None:
+        self._path, self._root, self._lines = path, root, text.split("\n")
+        self._program = Program(tree)
+        self._values = Values(self._program)
+
+    def findings(self, recorded: Collection[str]) -> tuple[list[Finding], int]:
+        """Find the causes, and count the functions that torch compiles."""
+        compiled = regions(self._program, self._values, recorded)
+        sites, events = {}, {}
+        for region in compiled.traced:
+            site = sites[region.scope] = Site(region, self._program, self._values)
+            events[region.scope] = list(_events(site, compiled))
+        findings: dict[tuple[int, str, str | None], Finding] = {}
+        for scope, spots in self._seen_by_torch(events).items():
+            made = [self._finding(spot, place, sites[scope]) for spot, place in spots]
+            is_lost = any(
+                finding.severity == "error" and finding.code.startswith("GD1") for finding in made
+            )
+            for finding in made:
+                if not (is_lost and finding.code.startswith("GD2")):
+                    # As in a run, one cause at one line is one site.
+                    key = (finding.location.line, finding.code, finding.torch_id)
+                    findings.setdefault(key, finding)
+        return with_distinct_fingerprints(list(findings.values())), len(compiled.traced)
+
+    def _seen_by_torch(
+        self, events: Mapping[Scope, Sequence[_Event]]
+    ) -> dict[Scope, list[tuple[Spot, Surrounding]]]:
+        """Keep the causes that torch gets to, by function."""
+        breaking: set[Scope] = set()
+        while more := {
+            scope
+            for scope, scope_events in events.items()
+            if scope not in breaking
+            and any(
+                event.is_break or breaking.intersection(event.callees) for event in scope_events
+            )
+        }:
+            breaking |= more
+        seen: dict[Scope, list[tuple[Spot, Surrounding]]] = {}
+        for scope, scope_events in events.items():
+            seen[scope] = []
+            for event in scope_events:
+                if event.spot is not None:
+                    seen[scope].append((event.spot, event.place))
+                has_broken = event.is_break or not breaking.isdisjoint(event.callees)
+                if has_broken and self._is_lost(event, scope):
+                    break
+        return seen
+
+    def _is_lost(self, event: _Event, scope: Scope) -> bool:
+        """Tell if torch can't resume after a break."""
+        if event.spot is not None and (
+            event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)
+        ):
+            return True
+
+        def is_resumed(block: ast.stmt) -> bool:
+            managers = (
+                [item.context_expr for item in block.items]
+                if isinstance(block, ast.With | ast.AsyncWith)
+                else []
+            )
+            return not isinstance(block, _LOSING) and all(
+                isinstance(manager, ast.Call)
+                and self._program.dotted(manager.func, scope) in _RESUMED
+                for manager in managers
+            )
+
+        return not all(map(is_resumed, event.place.around))
+
+    def _finding(self, spot: Spot, place: Surrounding, site: Site) -> Finding:
+        entry, rule = self._entry(spot, site), ALL_RULES[spot.code]
+        is_break = isinstance(rule, BreakRule)
+        if isinstance(rule, BreakRule):
+            where = self._break_site(spot, place, entry, site)
+            message, fixes = rule.message(where), rule.fixes(where)
+        else:
+            function = site.region.scope.qualname
+            message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+            fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
+        is_lost = (
+            site.region.is_fullgraph
+            or spot.is_frame_lost
+            or any(isinstance(item, _LOSING) for item in place.around)
         )
-        fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
-    return Finding(
-        code=rule.code,
-        rule=rule.name,
-        severity="error" if is_lost and isinstance(rule, BreakRule) else rule.severity,
-        message=message,
-        location=entry.located(root),
-        count=0,
-        torch_id=spot.torch_id,
-        fixes=rule.sourced(fixes),
-        fingerprint=fingerprint(
-            rule.code, entry, root, spot.torch_id or spot.gb_type or spot.subject
-        ),
-    )
-
-
-def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
-    node, qualname = spot.node, site.region.scope.qualname
-    line, start = node.lineno, node.col_offset
-    func = node.func if isinstance(node, ast.Call) else None
-    if (
-        isinstance(func, ast.Attribute)
-        and func.end_lineno is not None
-        and func.end_lineno != func.value.end_lineno
-    ):
-        # For a chain over several lines, torch names the method's line (``compile.c`` of CPython
-        # 3.11).
-        line, start = func.end_lineno, (func.end_col_offset or 0) - len(func.attr.encode())
-    text = lines[line - 1] if line <= len(lines) else ""
-    bare = text.strip()
-    return StackEntry(
-        file=str(file),
-        line=line,
-        function=qualname.rpartition(".")[2],
-        # A class statement's own line belongs to the class.
-        qualname=f"{qualname}.{node.name}" if isinstance(node, ast.ClassDef) else qualname,
-        text=bare,
-        column=_characters(text, start) + 1,
-        end_column=_characters(text, node.end_col_offset or 0) + 1
-        if node.end_lineno == line
-        else None,
-        indent=len(text) - len(text.lstrip()),
-        origin="user",
-    )
-
-
-def _characters(text: str, offset: int) -> int:
-    return len(text.encode()[:offset].decode(errors="replace"))
-
-
-def _break_site(
-    spot: Spot, place: Surrounding, entry: StackEntry, lines: list[str], site: Site
-) -> BreakSite:
-    statement = place.statement
-    last = min(
-        statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1
-    )
-    reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
-    record = BreakRecord(
-        compile_id=None, effect="resumed", chain=(reason,), stack=(entry,), words=spot.gb_type
-    )
-    enclosing = tuple(
-        read_fact(
-            Enclosing, {"kind": kind, "line": item.lineno, "text": lines[item.lineno - 1].strip()}
+        cause = spot.torch_id or spot.gb_type or spot.subject
+        return Finding(
+            code=rule.code,
+            rule=rule.name,
+            severity="error" if is_lost and is_break else rule.severity,
+            message=message,
+            location=entry.located(self._root),
+            count=0,
+            torch_id=spot.torch_id,
+            fixes=rule.sourced(fixes),
+            fingerprint=fingerprint(rule.code, entry, self._root, cause),
         )
-        for item in place.around
-        if (kind := _KINDS.get(type(item)))
-    )
-    context = SourceContext(
-        file=entry.file,
-        line=entry.line,
-        qualname=entry.qualname or entry.function,
-        function_line=cast(int, getattr(site.region.scope.node, "lineno", None)),
-        statement=textwrap.dedent("\n".join(lines[statement.lineno - 1 : last])).rstrip(),
-        enclosing=enclosing,
-    )
-    return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
+
+    def _entry(self, spot: Spot, site: Site) -> StackEntry:
+        node, qualname = spot.node, site.region.scope.qualname
+        line, start = node.lineno, node.col_offset
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.end_lineno != func.value.end_lineno:
+            # For a chain over several lines, torch names the method's line (``compile.c`` of
+            # CPython 3.11).
+            line = func.end_lineno or line
+            start = (func.end_col_offset or 0) - len(func.attr.encode())
+        text = self._lines[line - 1] if line <= len(self._lines) else ""
+
+        def column(offset: int) -> int:
+            return len(text.encode()[:offset].decode(errors="replace")) + 1
+
+        return StackEntry(
+            file=str(self._path),
+            line=line,
+            function=qualname.rpartition(".")[2],
+            # A class statement's own line belongs to the class.
+            qualname=f"{qualname}.{node.name}" if isinstance(node, ast.ClassDef) else qualname,
+            text=text.strip(),
+            column=column(start),
+            end_column=column(node.end_col_offset or 0) if node.end_lineno == line else None,
+            indent=len(text) - len(text.lstrip()),
+            origin="user",
+        )
+
+    def _break_site(
+        self, spot: Spot, place: Surrounding, entry: StackEntry, site: Site
+    ) -> BreakSite:
+        first = place.statement.lineno
+        last = min(place.statement.end_lineno or first, first + _MAX_STATEMENT_LINES - 1)
+        reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
+        record = BreakRecord(
+            compile_id=None, effect="resumed", chain=(reason,), stack=(entry,), words=spot.gb_type
+        )
+        blocks = [
+            {"kind": kind, "line": item.lineno, "text": self._lines[item.lineno - 1].strip()}
+            for item in place.around
+            if (kind := _KINDS.get(type(item)))
+        ]
+        context = SourceContext(
+            file=entry.file,
+            line=entry.line,
+            qualname=entry.qualname or entry.function,
+            function_line=getattr(site.region.scope.node, "lineno", None),
+            statement=textwrap.dedent("\n".join(self._lines[first - 1 : last])).rstrip(),
+            enclosing=tuple(read_fact(Enclosing, block) for block in blocks),
+        )
+        return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
+
+
+def _events(site: Site, compiled: Regions) -> Iterator[_Event]:
+    for node, place in certain_nodes(site.region.scope, site.program):
+        yield from (_Event(place, spot=spot) for spot in spots_at(node, place, site))
+        if node in compiled.callees:
+            yield _Event(place, callees=compiled.callees[node])
 
 
 _RESUMED = (
@@ -162,67 +237,6 @@ _RESUMED = (
     "torch.autograd.no_grad",
 )
 """Context managers that torch enters again when it resumes."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happens in a function: a cause, or a call of functions of the file."""
-
-    place: Surrounding
-    spot: Spot | None = None
-    callees: tuple[Scope, ...] = ()
-
-
-def seen_by_torch(
-    events: Mapping[Scope, Sequence[Event]], program: Program
-) -> dict[Scope, list[Event]]:
-    """Keep the events with causes that torch gets to, by function."""
-    breaking = {
-        scope for scope, scope_events in events.items() if any(map(_is_break, scope_events))
-    }
-    while more := {
-        scope
-        for scope, scope_events in events.items()
-        if scope not in breaking
-        and any(breaking.intersection(event.callees) for event in scope_events)
-    }:
-        breaking |= more
-    seen: dict[Scope, list[Event]] = {}
-    for scope, scope_events in events.items():
-        lost = (
-            at
-            for at, event in enumerate(scope_events, start=1)
-            if (_is_break(event) or breaking.intersection(event.callees))
-            and _is_lost(event, scope, program)
-        )
-        seen[scope] = [
-            event for event in scope_events[: next(lost, None)] if event.spot is not None
-        ]
-    return seen
-
-
-def _is_break(event: Event) -> bool:
-    return event.spot is not None and event.spot.code.startswith("GD1")
-
-
-def _is_lost(event: Event, scope: Scope, program: Program) -> bool:
-    if event.spot is not None and (
-        event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)
-    ):
-        return True
-    for block in event.place.around:
-        entered = (
-            [item.context_expr for item in block.items]
-            if isinstance(block, ast.With | ast.AsyncWith)
-            else []
-        )
-        is_resumed = all(
-            isinstance(manager, ast.Call) and program.dotted(manager.func, scope) in _RESUMED
-            for manager in entered
-        )
-        if isinstance(block, _LOSING) or not is_resumed:
-            return True
-    return False
 
 
 _SWITCHES: dict[str, tuple[str, ...]] = {
@@ -354,46 +368,48 @@ def lint_files(
     shown_from = shown_from or root
     recorded = recorded or Recorded()
     unreadable: list[UnreadableFile] = []
-    findings_of_files: list[Finding] = []
-    function_count = ignored_count = 0
+    unignored: list[Finding] = []
+    function_count = total = 0
     files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
     for path in files:
+        line = None
         try:
-            text, tree = _parsed(path, None if texts is None else texts.get(path))
+            text, tree = _parsed(path, (texts or {}).get(path))
         except OSError as error:
-            message, line = f"can't be read: {error.strerror}", None
+            message = f"can't be read: {error.strerror}"
         except SyntaxError as error:
             message, line = f"can't be parsed: {error.msg}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
-            message, line = f"can't be parsed: {error}", None
+            message = f"can't be parsed: {error}"
         else:
             functions = recorded.functions.get(path, frozenset())
             if functions or ("torch" in text and "compile" in text):
-                findings, traced_count = _found_in(path, text, tree, root, functions)
+                findings, count = _File(path, text, tree, root).findings(functions)
+                function_count, total = function_count + count, total + len(findings)
                 comments = comments_in(text)
-                kept = [
-                    item
-                    for item in findings
-                    if all(comment.code_for(item) is None for comment in comments)
+                unignored += [
+                    finding
+                    for finding in findings
+                    if all(comment.code_for(finding) is None for comment in comments)
                 ]
-                findings_of_files += kept
-                function_count += traced_count
-                ignored_count += len(findings) - len(kept)
             continue
-        unreadable.append(
-            UnreadableFile(file=relative(str(path), shown_from), line=line, message=message)
-        )
-    findings_of_files, notes = _silenced(
-        findings_of_files, root, shown_from, recorded.settings, switches
-    )
-    counting = [
-        finding
-        for finding in findings_of_files
-        if all(
-            ignored_by(finding, comments={}, paths=item.paths, selection=item.selection) is None
-            for item in policies
-        )
-    ]
+        shown = relative(str(path), shown_from)
+        unreadable.append(UnreadableFile(file=shown, line=line, message=message))
+    # Settings that prevent a cause, and where they are.
+    names = {name for finding in unignored for name in _SWITCHES.get(finding.code, ())}
+    places = dict.fromkeys(names & recorded.settings, "the recording")
+    for name, path in switches(root, names - recorded.settings).items():
+        places[name] = relative(str(path), shown_from)
+    counting: list[Finding] = []
+    silenced: Counter[str] = Counter()
+    for finding in unignored:
+        preventing = [name for name in _SWITCHES.get(finding.code, ()) if name in places]
+        silenced.update(preventing[:1])
+        if not preventing and all(
+            ignored_by(finding, comments={}, paths=policy.paths, selection=policy.selection) is None
+            for policy in policies
+        ):
+            counting.append(finding)
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
     accepted = known_in(baselines[0], counting) if baselines else ()
     new = [finding for finding in counting if finding not in accepted]
@@ -406,65 +422,24 @@ def lint_files(
             all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new
         ),
         known=_shown(accepted, root, shown_from),
-        ignored_count=ignored_count + len(findings_of_files) - len(counting),
+        ignored_count=total - silenced.total() - len(counting),
         unreadable=tuple(unreadable),
-        notes=notes,
+        notes=tuple(
+            f"{counted(count, 'finding')} left out: {places[name]} sets torch._dynamo.config.{name}."
+            for name, count in sorted(silenced.items())
+        ),
     )
 
 
 def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:
     moved = []
     for finding in findings:
-        file = relative(str(root / finding.location.file), shown_from)
-        moved.append(finding.replace(location=finding.location.replace(file=file)))
-    moved.sort(
-        key=lambda item: (
-            item.location.file,
-            item.location.line,
-            item.location.column or 0,
-            item.code,
-        )
+        place = finding.location
+        file = relative(str(root / place.file), shown_from)
+        moved.append(finding.replace(location=place.replace(file=file)))
+    return tuple(
+        sorted(moved, key=lambda item: (*item.location.at, item.location.column or 0, item.code))
     )
-    return tuple(moved)
-
-
-def _found_in(
-    path: Path, text: str, tree: ast.Module, root: Path, recorded: frozenset[str]
-) -> tuple[list[Finding], int]:
-    """Find the causes in a file, and count the functions that torch compiles there."""
-    program = Program(tree)
-    values = Values(program)
-    traced_regions = regions(program, values, recorded)
-    sites = {region.scope: Site(region, program, values) for region in traced_regions.traced}
-    events = {scope: list(_events(site, traced_regions)) for scope, site in sites.items()}
-    lines = text.split("\n")
-    findings: dict[tuple[int, str, str | None], Finding] = {}
-    for scope, seen in seen_by_torch(events, program).items():
-        for finding in _findings_in(sites[scope], seen, path, lines, root):
-            # As in a run, one cause at one line is one site.
-            findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
-    return with_distinct_fingerprints(list(findings.values())), len(traced_regions.traced)
-
-
-def _events(site: Site, traced_regions: Regions) -> Iterator[Event]:
-    for node, place in certain_nodes(site.region.scope, site.program):
-        yield from (Event(place, spot=spot) for spot in spots_at(node, place, site))
-        if node in traced_regions.callees:
-            yield Event(place, callees=traced_regions.callees[node])
-
-
-def _findings_in(
-    site: Site, seen: list[Event], path: Path, lines: list[str], root: Path
-) -> Iterator[Finding]:
-    findings = [
-        finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
-        for event in seen
-        if event.spot is not None
-    ]
-    is_lost = any(
-        finding.severity == "error" and finding.code.startswith("GD1") for finding in findings
-    )
-    yield from (finding for finding in findings if not (is_lost and finding.code.startswith("GD2")))
 
 
 def _parsed(path: Path, text: str | None) -> tuple[str, ast.Module]:
@@ -475,28 +450,3 @@ def _parsed(path: Path, text: str | None) -> tuple[str, ast.Module]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
         return text, ast.parse(text, str(path))
-
-
-def _silenced(
-    findings: list[Finding],
-    root: Path,
-    shown_from: Path,
-    recorded_names: frozenset[str],
-    switches: Callable[[Path, Iterable[str]], Mapping[str, Path]],
-) -> tuple[list[Finding], tuple[str, ...]]:
-    names = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
-    where = dict.fromkeys(names & recorded_names, "the recording")
-    where |= {
-        name: relative(str(path), shown_from)
-        for name, path in switches(root, names - recorded_names).items()
-    }
-    hiding = [
-        next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None)
-        for finding in findings
-    ]
-    kept = [finding for finding, name in zip(findings, hiding, strict=True) if name is None]
-    notes = tuple(
-        f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."
-        for name, count in sorted(Counter(filter(None, hiding)).items())
-    )
-    return kept, notes
