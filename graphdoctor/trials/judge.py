@@ -83,7 +83,8 @@ class Observed:
     @property
     def attacked(self) -> Attacked | None:
         """Return its results on inputs made to break it; None if nobody tried them."""
-        return attacked_in(self.recording)
+        replay = self.recording.replay
+        return replay.attacked if replay else None
 
 
 def failure_of(ended: Recording | ProbeExit) -> Reason:
@@ -95,11 +96,6 @@ def failure_of(ended: Recording | ProbeExit) -> Reason:
 def clause(message: str | None) -> str:
     """Write a message as a clause."""
     return (message or "it didn't finish").rstrip(".")
-
-
-def attacked_in(recording: Recording) -> Attacked | None:
-    """Find what a replay did on inputs made to break it; None if nobody tried them."""
-    return recording.replay.attacked if recording.replay else None
 
 
 def compared_with_eager(recording: Recording) -> Comparison | None:
@@ -187,7 +183,12 @@ class Untouched(Repeatability):
             is_message = kind == "stderr" and "stderr" not in beside_kinds
             if self.covers(difference) or is_message:
                 continue
-            if drops_output and self._is_dropped(difference):
+            is_dropped = (
+                difference.change in ("fewer", "fewer_and_numbers")
+                if kind in self.unstable_numbers
+                else kind != "state" and difference.change == "fewer"
+            )
+            if drops_output and is_dropped:
                 if (expected or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
@@ -217,12 +218,14 @@ class Untouched(Repeatability):
                 return "changes results", (because("differs", attacked.dropped[0]),)
             kinds = {difference.kind for difference in dropped}
             dropped += [item for item in attacked.dropped if item.kind not in kinds]
-        return "verified", (*notes, *_dropped(dropped), *_exceptions(attacked))
-
-    def _is_dropped(self, difference: Difference) -> bool:
-        if difference.kind not in self.unstable_numbers:
-            return difference.kind != "state" and difference.change == "fewer"
-        return difference.change in ("fewer", "fewer_and_numbers")
+        if attacked is not None and attacked.exceptions:
+            # Those that are raised in place of the program's.
+            parts = (
+                because("message", *(item.raised or ("", "")), int(item.is_compiled))
+                for item in attacked.exceptions
+            )
+            return "verified", (*notes, *_dropped(dropped), because("exceptions", *parts))
+        return "verified", (*notes, *_dropped(dropped))
 
 
 def _dropped(dropped: list[Difference]) -> list[Reason]:
@@ -230,23 +233,11 @@ def _dropped(dropped: list[Difference]) -> list[Reason]:
     kinds = {difference.kind: difference for difference in dropped if difference.kind != "state"}
     if "logs" in kinds:
         kinds.pop("stderr", None)
+    states = [difference for difference in dropped if difference.kind == "state"]
     return [
         *(because("drops_lines", difference) for difference in kinds.values()),
-        *(
-            because("not_kept", difference.where)
-            for difference in dropped
-            if difference.kind == "state"
-        ),
+        *(because("not_kept", difference.where) for difference in states),
     ]
-
-
-def _exceptions(attacked: Attacked | None) -> list[Reason]:
-    """Name the exceptions that are raised in place of the program's."""
-    changed = attacked.exceptions if attacked else ()
-    parts = tuple(
-        because("message", *(item.raised or ("", "")), int(item.is_compiled)) for item in changed
-    )
-    return [because("exceptions", *parts)] if parts else []
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,8 @@ class Replays:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
         this name chose.
         """
-        folder = self._new_folder(name)
-        plan = {
-            **self._plan(program, folder),
+        folder, plan = self._begin(program, name)
+        plan |= {
             "is_eager": is_eager,
             "outputs": self._results_of(name),
             "references": {of: self._results_of(other) for of, other in references.items()},
@@ -173,16 +172,9 @@ class Replays:
         it was timed earlier: nothing but timing finds that, since a compile whose time somebody
         counts must do its work.
         """
-        folder = self._new_folder(name)
-        compiled = (
-            self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
-        )
-        plan = {
-            **self._plan(program, folder),
-            **compiled,
-            "is_eager": is_eager,
-            "is_start_timed": is_start_timed,
-        }
+        folder, plan = self._begin(program, name)
+        plan |= self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
+        plan |= {"is_eager": is_eager, "is_start_timed": is_start_timed}
         request = replace(
             self._changed(program, backend, spec),
             measured=Measured(),
@@ -258,20 +250,18 @@ class Replays:
     def _results_of(self, name: str | None) -> str | None:
         return None if name is None else str(self._folder / name / _RESULTS)
 
-    def _new_folder(self, name: str) -> Path:
+    def _begin(self, program: Program, name: str) -> tuple[Path, dict[str, object]]:
+        """Make the folder of a replay, and plan what is the same for all."""
         folder = self._folder / name
         folder.mkdir(parents=True)
         self.count += 1
-        return folder
-
-    def _plan(self, program: Program, folder: Path) -> dict[str, object]:
         patches: dict[str, str] = {}
         for number, (path, content) in enumerate(program.content.items()):
             edited = folder / "edited" / f"{number}-{path.name}"
             edited.parent.mkdir(exist_ok=True)
             write_private(edited, content)
             patches[str(path)] = str(edited)
-        return {**program.change.plan(), "patches": patches}
+        return folder, {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
         """Place what Inductor compiles: for the recorded program and backend, where it always lies."""
@@ -296,13 +286,6 @@ class Replays:
         changes["config"] = {**varied.get("config", spec.config), **change.config}
         return self._request.with_spec(**changes)
 
-    def _timeout_s(self, request: Request) -> float | None:
-        """Limit a replay; the time of the untouched program doesn't tell what other graphs need."""
-        asked, limit = self._asked.timeout_s, self.setup.timeout_s
-        if asked is not None or limit is None or request.spec.backend == EAGER:
-            return limit
-        return max(limit, _COMPILING_S)
-
     def _record(
         self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False
     ) -> ProbeExit:
@@ -310,11 +293,14 @@ class Replays:
         silent: dict[str, Any] = (
             {} if is_shown else {"on_phase": Setup.on_phase, "on_output": Setup.on_output}
         )
+        limit = self.setup.timeout_s
+        # The time of the untouched program doesn't tell what other graphs need.
+        is_compiling = self._asked.timeout_s is None and request.spec.backend != EAGER
         setup = replace(
             self.setup,
             **silent,
             is_cancelled=self._is_cancelled.is_set,
-            timeout_s=self._timeout_s(request),
+            timeout_s=max(limit, _COMPILING_S) if limit is not None and is_compiling else limit,
             warm=None if is_fresh else self._warm,
         )
         ended = record(request, folder, setup)

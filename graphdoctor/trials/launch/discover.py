@@ -52,7 +52,14 @@ def discover(root: Path, *, limit: int) -> Discovered:
     """Look for targets."""
     ready: list[PossibleTarget] = []
     compiled: list[PossibleTarget] = []
-    for path in islice(_python_files(root), _MAX_FILES):
+    sources = (
+        folder / name
+        for folder, names in project_folders(root, _SKIPPED_FOLDERS)
+        for name in names
+        if name.endswith(".py") and not name.startswith("test_")
+        if name not in ("conftest.py", "setup.py")
+    )
+    for path in islice(sources, _MAX_FILES):
         if len(ready) >= limit:
             break
         tree = _parsed(path)
@@ -61,8 +68,11 @@ def discover(root: Path, *, limit: int) -> Discovered:
         text = path.relative_to(root).as_posix()
         if (why := _why_ready(tree)) is not None:
             ready.append(PossibleTarget(text, why))
-        elif (line := _compile_line(tree)) is not None and len(compiled) < limit:
-            compiled.append(PossibleTarget(text, f"calls torch.compile in line {line}"))
+            continue
+        named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        lines = [node.lineno for node in named if ast.unparse(node) == "torch.compile"]
+        if lines and len(compiled) < limit:
+            compiled.append(PossibleTarget(text, f"calls torch.compile in line {min(lines)}"))
     return Discovered(tuple(ready), tuple(compiled))
 
 
@@ -118,7 +128,7 @@ def _may_hold_target(tree: ast.Module) -> bool:
                 | ast.AsyncFunctionDef(name=name)
                 | ast.ClassDef(name=name)
             ):
-                if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_"):
+                if _is_public(name):
                     return True
             case ast.alias(name=name, asname=alias):
                 if (alias or name) in ("build", "model", "*"):
@@ -141,12 +151,6 @@ def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tupl
         yield Path(place), sorted(files)
 
 
-def _python_files(root: Path) -> Iterator[Path]:
-    for folder, files in project_folders(root, _SKIPPED_FOLDERS):
-        sources = (name for name in files if name.endswith(".py") and not name.startswith("test_"))
-        yield from (folder / name for name in sources if name not in ("conftest.py", "setup.py"))
-
-
 def _parsed(path: Path) -> ast.Module | None:
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -166,22 +170,35 @@ def _why_ready(tree: ast.Module) -> str | None:
     if build is not None and inputs and "build" in callable_:
         return f"build() and {inputs}()"
     if build is not None:
-        return (
-            "build() returns the inputs too"
-            if "build" in callable_ and _returns_pair(build)
-            else None
+        returned = [node.value for node in ast.walk(build) if isinstance(node, ast.Return)]
+        is_pair = returned and all(
+            isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned
         )
+        return "build() returns the inputs too" if "build" in callable_ and is_pair else None
     name, node = _only_target(tree, functions)
     if name is not None and inputs:
         return f"{name} and {inputs}()"
-    attribute = _own_inputs(node)
-    return f"{name}.{attribute}" if attribute else None
+    for item in ast.walk(node) if node is not None else ():
+        match item:
+            case (
+                ast.FunctionDef(name=attribute)
+                | ast.Attribute(attr=attribute, ctx=ast.Store())
+                | ast.Name(id=attribute, ctx=ast.Store())
+            ) if attribute in INPUT_ATTRIBUTES:
+                return f"{name}.{attribute}"
+    return None
 
 
 def _only_target(
     tree: ast.Module, functions: dict[str, ast.FunctionDef]
 ) -> tuple[str | None, ast.ClassDef | None]:
-    classes = _module_classes(tree)
+    """Find what the probe takes if no name is given, and its class."""
+    classes: dict[str, ast.ClassDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+            if any(base in ("Module", "LightningModule") or base in classes for base in bases):
+                classes[node.name] = node
     for node in tree.body:
         match node:
             case (
@@ -189,26 +206,19 @@ def _only_target(
                 | ast.AnnAssign(target=ast.Name(id="model"), value=ast.Call(func=made))
             ):
                 return "model", classes.get(ast.unparse(made))
-    public = {name: node for name, node in classes.items() if not name.startswith("_")}
-    ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
+    ready = [
+        node
+        for name, node in classes.items()
+        if not name.startswith("_") and not _constructor_needs_arguments(node, classes)
+    ]
     if len(ready) == 1:
         return ready[0].name, ready[0]
-    public_functions = [
-        name
-        for name in functions
-        if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")
-    ]
-    return f"{public_functions[0]}()" if not ready and len(public_functions) == 1 else None, None
+    public = [name for name in functions if _is_public(name)]
+    return f"{public[0]}()" if not ready and len(public) == 1 else None, None
 
 
-def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
-    classes: dict[str, ast.ClassDef] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-            if any(base in ("Module", "LightningModule") or base in classes for base in bases):
-                classes[node.name] = node
-    return classes
+def _is_public(name: str) -> bool:
+    return name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")
 
 
 def _constructor_needs_arguments(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
@@ -226,29 +236,3 @@ def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
     arguments = function.args
     positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
     return positional > bound or any(default is None for default in arguments.kw_defaults)
-
-
-def _returns_pair(function: ast.FunctionDef) -> bool:
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-    return bool(returned) and all(
-        isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned
-    )
-
-
-def _own_inputs(node: ast.ClassDef | None) -> str | None:
-    for item in ast.walk(node) if node is not None else ():
-        match item:
-            case (
-                ast.FunctionDef(name=name)
-                | ast.Attribute(attr=name, ctx=ast.Store())
-                | ast.Name(id=name, ctx=ast.Store())
-            ) if name in INPUT_ATTRIBUTES:
-                return name
-    return None
-
-
-def _compile_line(tree: ast.Module) -> int | None:
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return min(
-        (node.lineno for node in named if ast.unparse(node) == "torch.compile"), default=None
-    )

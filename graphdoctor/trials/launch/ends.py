@@ -38,82 +38,83 @@ def end_of_probe(
     timeout_s: float | None,
 ) -> ProbeExit:
     """Describe how a probe ended."""
-    phase = last.get("phase", {})
-    end: _Fields = {"status": status, "phase": phase.get("phase"), "phase_kind": phase.get("kind")}
-    end |= _end(status, stopped_for, last, python=python, timeout_s=timeout_s)
-    if stopped_for in ("timeout", "memory") and end["reason"] in ("timeout", "killed"):
-        end["stopped_for"] = stopped_for
-    return ProbeExit(**end)
-
-
-def _end(
-    status: int,
-    stopped_for: StoppedFor | None,
-    last: _Events,
-    *,
-    python: str,
-    timeout_s: float | None,
-) -> _Fields:
-    phase, kind = last.get("phase", {}).get("phase"), last.get("phase", {}).get("kind")
+    phase, kind = (last.get("phase", {}).get(name) for name in ("phase", "kind"))
     when = during(phase)
+    end: _Fields
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the
         # recording.
         end = {"reason": "finished", "peak_memory_bytes": last["finished"].get("peak_memory_bytes")}
-        # Threads that the program left running may keep the process alive; then its end is our
-        # doing.
-        return end | ({"status": None} if stopped_for else {})
-    if stopped_for == "interrupted" or "interrupted" in last:
-        return {"reason": "interrupted", "message": f"Interrupted{when}."}
-    if "call_failed" in last:
-        return _failed_call(last["call_failed"])
-    if stopped_for == "timeout":
-        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}) | {"reason": "timeout"}
-    if stopped_for == "memory":
-        return {"reason": "killed", "message": f"Stopped{when}: it used too much memory."}
-    if "exited" in last:
-        return _end_by_exit(last["exited"], when, is_import=kind == "importing the target")
-    if "error" in last:
-        return _end_by_error(last["error"], when, None if kind != "importing torch" else python)
-    if status == EXIT_UNWRITABLE:
-        return {
-            "reason": "error",
-            "message": f"The recording could not be written{when}: the disk may be full.",
+        if stopped_for:
+            # Threads that the program left running kept the process alive: its end is our doing.
+            end["status"] = None
+    elif stopped_for == "interrupted" or "interrupted" in last:
+        end = {"reason": "interrupted", "message": f"Interrupted{when}."}
+    elif "call_failed" in last:
+        end = _failed_call(last["call_failed"])
+    elif stopped_for == "timeout":
+        end = _coded("timeout", {"timeout_s": timeout_s, "phase": phase})
+        end |= {"reason": "timeout", "stopped_for": stopped_for}
+    elif stopped_for == "memory":
+        message = f"Stopped{when}: it used too much memory."
+        end = {"reason": "killed", "message": message, "stopped_for": stopped_for}
+    elif "exited" in last:
+        event = last["exited"]
+        place = f" at {event['place']}" if event["place"] else ""
+        hint = 'Put the part that runs as a script under if __name__ == "__main__":.'
+        end = {
+            "reason": "exited",
+            "message": f"The program called sys.exit({event['status']}){when}{place}.",
+            "hint": hint if kind == "importing the target" else None,
+            "traceback": event["traceback"],
         }
-    if status == EXIT_CLOSED:
+    elif "error" in last:
+        end = _end_by_error(last["error"], when, python if kind == "importing torch" else None)
+    elif status in (EXIT_UNWRITABLE, EXIT_CLOSED):
         closed = "The program closed a file descriptor that isn't its own"
-        return {
-            "reason": "error",
-            "message": f"{closed}{when}, so the recording could not be written.",
-        }
-    if not last:
-        return _coded("unusable_python", {"python": python, "status": status})
-    return _end_by_death(status, when)
+        message = (
+            f"The recording could not be written{when}: the disk may be full."
+            if status == EXIT_UNWRITABLE
+            else f"{closed}{when}, so the recording could not be written."
+        )
+        end = {"reason": "error", "message": message}
+    elif not last:
+        end = _coded("unusable_python", {"python": python, "status": status})
+    elif status >= 0:
+        message = f"The program ended the process{when}, with exit status {status}."
+        end = {"reason": "exited", "message": message}
+    else:
+        name = _signal_name(-status)
+        message = f"The process was killed by {name}{when}."
+        end = {"reason": "killed", "message": message, "hint": _HINTS.get(name)}
+    return ProbeExit(**{"status": status, "phase": phase, "phase_kind": kind, **end})
+
+
+_HINTS = dict.fromkeys(
+    ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"),
+    "Its last Python lines are above. Does the same call work without torch.compile?",
+)
+_HINTS["SIGKILL"] = "The system kills a process that uses up its memory: try smaller inputs."
 
 
 def end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> ProbeExit:
     """Describe how a program ended that was run as it is."""
-    return ProbeExit(status=status, **_end_of_script(status, stopped_after_s, last))
-
-
-def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> _Fields:
-    if stopped_after_s is not None:
-        return _coded("script_timeout", {"timeout_s": stopped_after_s}) | {"reason": "timeout"}
     error: dict[str, str] | None = last.get("ended", {}).get("error")
-    if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
-        return {"reason": "interrupted", "message": "Interrupted."}
-    if status < 0:
-        return {
-            "reason": "killed",
-            "message": f"The program was killed by {_signal_name(-status)}.",
-        }
+    end: _Fields = {"reason": "finished"}
+    if stopped_after_s is not None:
+        end = _coded("script_timeout", {"timeout_s": stopped_after_s}) | {"reason": "timeout"}
+    elif status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
+        end = {"reason": "interrupted", "message": "Interrupted."}
+    elif status < 0:
+        message = f"The program was killed by {_signal_name(-status)}."
+        end = {"reason": "killed", "message": message}
     # A traceback that the program printed and survived (an interactive loop) is not a failure.
-    if error and status:
-        return _end_by_raising("The program failed", error)
-    if "process" in last and "ended" not in last:
+    elif error and status:
+        end = _end_by_raising("The program failed", error)
+    elif "process" in last and "ended" not in last:
         message = f"The program ended the process itself (os._exit), with exit status {status}."
-        return {"reason": "exited", "message": message}
-    return {"reason": "finished"}
+        end = {"reason": "exited", "message": message}
+    return ProbeExit(status=status, **end)
 
 
 def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
@@ -185,18 +186,6 @@ def _coded(code: HintCode, values: dict[str, HintValue]) -> _Fields:
     }
 
 
-def _end_by_exit(event: dict[str, Any], when: str, *, is_import: bool) -> _Fields:
-    place = f" at {event['place']}" if event["place"] else ""
-    return {
-        "reason": "exited",
-        "message": f"The program called sys.exit({event['status']}){when}{place}.",
-        "hint": 'Put the part that runs as a script under if __name__ == "__main__":.'
-        if is_import
-        else None,
-        "traceback": event["traceback"],
-    }
-
-
 def _end_by_error(event: dict[str, Any], when: str, without_torch: str | None) -> _Fields:
     """An error that the probe reported; ``without_torch``: the interpreter, if it occurred while
     torch was imported.
@@ -214,23 +203,6 @@ def _end_by_error(event: dict[str, Any], when: str, without_torch: str | None) -
         }
         return _coded("no_torch", values) | {"traceback": event["traceback"]}
     return _end_by_raising(f"The program failed{when}", event)
-
-
-def _end_by_death(status: int, when: str) -> _Fields:
-    if status >= 0:
-        return {
-            "reason": "exited",
-            "message": f"The program ended the process{when}, with exit status {status}.",
-        }
-    name = _signal_name(-status)
-    crash = "Its last Python lines are above. Does the same call work without torch.compile?"
-    hints = dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"), crash)
-    hints["SIGKILL"] = "The system kills a process that uses up its memory: try smaller inputs."
-    return {
-        "reason": "killed",
-        "message": f"The process was killed by {name}{when}.",
-        "hint": hints.get(name),
-    }
 
 
 def _signal_name(number: int) -> str:
